@@ -82,7 +82,6 @@ def time_limits(settings: Settings) -> TimeLimits:
 def continuation_limits(settings: Settings) -> ContinuationLimits:
     return ContinuationLimits(
         most=settings.max_continuations,
-        most_yields=settings.max_preemptions,
         allows_inexact=settings.inexact_continuation == "continue",
         within_s=settings.continue_within_s,
     )

@@ -30,10 +30,16 @@ class TokenCount(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One engine stream that waits in the fair queue. since: a time of the event loop."""
+    """One engine stream that waits in the fair queue. Times are the event loop's."""
 
     standing: Standing
     since: float
+    standing_at: float  # when the standing was computed
+
+    @property
+    def whole_s(self) -> float:
+        """How long it will probably have waited in all."""
+        return self.standing_at - self.since + (self.standing.wait_s or 0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +83,11 @@ class Report:
     def queued_since(self) -> float | None:
         """When the one that waits longest began to wait."""
         return min((wait.since for wait in self.waits.values()), default=None)
+
+    @property
+    def expected_wait_s(self) -> float:
+        """The longest that one of its streams will probably have waited."""
+        return max((wait.whole_s for wait in self.waits.values()), default=0.0)
 
     @property
     def usage(self) -> Usage | None:

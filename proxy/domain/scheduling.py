@@ -11,24 +11,20 @@ MOST_TENANTS_SHOWN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """One engine stream that wants to run.
+    """One engine stream that wants to run."""
 
-    queue: whose rows it needs, such as `pool/Triton model`. tenant: who is charged. weight: of the
-    tenant's share. priority: its class; a higher one goes first. prompt_tokens: those that are
-    probably not cached. patience_s: how long it waits at most, 0 not at all; None for the queue's
-    own limit. has_begun: it lost its engine or its row after its first token: it goes to the front
-    of its tenant's queue, no bound refuses it, and its patience does not count. may_yield: it can
-    be stopped for a higher class.
-    """
-
-    queue: str
-    tenant: str
-    weight: float = 1.0
-    priority: int = 0
-    prompt_tokens: int = 0
+    queue: str  # whose rows it needs, such as `pool/Triton model`
+    tenant: str  # who is charged
+    weight: float = 1.0  # of the tenant's share
+    priority: int = 0  # its class; a higher one goes first
+    prompt_tokens: int = 0  # those that are probably not cached
+    # How long it waits at most, 0 not at all; None for the queue's own limit.
     patience_s: float | None = None
+    # It lost its engine or its row after its first token: it goes to the front of its tenant's
+    # queue, no bound refuses it, and its patience does not count.
     has_begun: bool = False
-    may_yield: bool = False
+    may_yield: bool = False  # it can be stopped, and continued later
+    engine_takes_priority: bool = False  # a stream that took a row over does not wait in the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,9 @@ class Permit(Protocol):
     def took_over(self) -> bool: ...
 
     def see_prompt(self, uncached_tokens: int) -> None:
-        """What the engine says of the prompt, in place of the estimate."""
+        """The first token came, so that the stream has a row of the engine. uncached_tokens: what
+        the engine has computed before it, in place of the estimate.
+        """
         ...
 
     def meter(self, tokens: Callable[[], int]) -> None:
@@ -108,16 +106,18 @@ class Scheduler(Protocol):
 
         Args:
             moved: called while it waits, when its position changes, once a second at most.
-            preempted: called after it was granted, once at most: a higher class needs its row. Its
-                holder stops the stream soon, and releases the permit.
+            preempted: called after it was granted, once at most: its row is needed for a higher
+                class, or for a tenant with less service. Its holder stops the stream soon, and
+                releases the permit.
 
         Raises:
             RateLimited: the queue is full, or its patience is over; with a true `retry_after_s`.
         """
         ...
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         """How many streams may run at once from now on; None for no bound, which is the default.
+        spare: how many of them are beyond the rows, and wait in the engine.
 
         Fewer than run now: nothing is stopped.
         """
@@ -149,7 +149,7 @@ class FreeScheduler:
     ) -> Permit:
         return FREE_PERMIT
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         pass
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:

@@ -1,6 +1,6 @@
 """The engine's deltas for one choice, which survive the loss of their engine. For answer_streams.
 
-A stream is lost when its endpoint dies, is silent or drains, or when a higher class needs its row.
+A stream is lost when its endpoint dies, is silent or drains, or when its row is needed for another.
 Before its first delta it is sent again; after that, another engine stream continues the answer, and
 the reader sees a pause.
 """
@@ -69,7 +69,6 @@ class EngineStream:
             report,
             tokens=tokens,
             preempted=self._preempt,
-            most_yields=means.continuing.most_yields,
         )
         self._limits = means.limits
         self._clock = clock
@@ -139,10 +138,16 @@ class EngineStream:
         self._clock.see_first(delta.queue_s)
         if part.interrupt is not None:
             watch.see_first(failover.can_move)
+        prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
         if not given.has_begun:
             self._begin(delta, part)
         elif delta.prompt_tokens is not None:  # the reader has counted the prompt
             delta = replace(delta, prompt_tokens=None, cached_tokens=None)
+        # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
+        # are cached, what was generated is, too.
+        is_cached = given.has_begun and 0 < prompt_tokens <= cached_tokens
+        context_tokens = given.prompt_tokens + len(given.answer_ids)
+        self._row.see_first(0 if is_cached else max(context_tokens - cached_tokens, 0))
         failover.see_first()
         repeats = failover.repeats
         while repeats:
@@ -158,7 +163,6 @@ class EngineStream:
         given.has_begun = True
         given.prompt_tokens = delta.prompt_tokens or 0
         given.echoed = given.prompt_tokens if part.echoes_prompt else 0
-        self._row.see_first(delta)
 
     def _preempt(self) -> None:
         self._failover.interrupt(_preempted())
@@ -198,4 +202,4 @@ def _urgent(part: EngineRequest) -> EngineRequest:
 
 
 def _preempted() -> Preempted:
-    return Preempted("A request of a higher priority needed this one's place. Send it again.")
+    return Preempted("Another request needed this one's place. Send it again.")

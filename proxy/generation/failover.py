@@ -58,12 +58,11 @@ class ContinuationCounter(Protocol):
 class ContinuationLimits:
     """most: how often one stream is continued after losses; 0: one that has begun never is.
 
-    most_yields: how often it gives way to a higher class. allows_inexact: the rest of an answer may
-    differ from the one that would have come. within_s: how long it waits for an endpoint.
+    allows_inexact: the rest of an answer may differ from the one that would have come. within_s:
+    how long it waits for an endpoint.
     """
 
     most: int = 64
-    most_yields: int = 3
     allows_inexact: bool = False
     within_s: float = 60.0
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.generation import Report, Wait
 from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
 from triton_openai.proxy.domain.timeline import StageName, stage
@@ -18,9 +17,8 @@ CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the es
 
 
 class RowPermit:
-    """preempted: called when a higher class needs the row; `must_yield` is set then.
-
-    tokens: how many the stream has generated. most_yields: after so many it keeps its row.
+    """preempted: called when the stream has to stop; `must_yield` is set then. tokens: how many it
+    has generated.
     """
 
     def __init__(
@@ -31,7 +29,6 @@ class RowPermit:
         *,
         tokens: Callable[[], int],
         preempted: Callable[[], None],
-        most_yields: int,
     ) -> None:
         self.must_yield = False
         self._scheduler = scheduler
@@ -39,22 +36,17 @@ class RowPermit:
         self._report = report
         self._tokens = tokens
         self._preempted = preempted
-        self._yields_left = most_yields if ticket.may_yield else 0
         self._permit: Permit = FREE_PERMIT
+        self._has_row = False
 
     def acquire(self) -> Awaitable[None]:
         """Raises as Scheduler.acquire."""
-        ticket = self._ticket
-        return self._acquire(ticket if self._yields_left else replace(ticket, may_yield=False))
+        return self._acquire(self._ticket)
 
     async def acquire_again(self) -> None:
         """For a stream that yielded: it is the first of its tenant, and nothing refuses it."""
-        self._yields_left -= 1
         self.must_yield = False
-        may_yield = self._yields_left > 0
-        await self._acquire(
-            replace(self._ticket, has_begun=True, may_yield=may_yield, prompt_tokens=0)
-        )
+        await self._acquire(replace(self._ticket, has_begun=True, prompt_tokens=0))
 
     async def _acquire(self, ticket: Ticket) -> None:
         loop, report = asyncio.get_running_loop(), self._report
@@ -68,6 +60,7 @@ class RowPermit:
             has_waited = report.waits.pop(self, None) is not None
         if has_waited:
             report.queue_s = max(report.queue_s or 0.0, loop.time() - began)
+        self._has_row = False
         before = self._tokens()
         self._permit.meter(lambda: self._tokens() - before)
 
@@ -76,17 +69,21 @@ class RowPermit:
         """See domain.scheduling.Permit."""
         return self._permit.took_over
 
-    def see_first(self, delta: TokenDelta) -> None:
-        """The first delta of the whole stream: its prompt is charged once."""
-        self._permit.see_prompt((delta.prompt_tokens or 0) - (delta.cached_tokens or 0))
+    def see_first(self, uncached_tokens: int) -> None:
+        """The first delta of an engine stream. Only the first one of a permit counts: a stream that
+        loses its engine keeps its permit. See domain.scheduling.Permit.see_prompt.
+        """
+        if not self._has_row:
+            self._has_row = True
+            self._permit.see_prompt(uncached_tokens)
 
     def release(self) -> None:
         self._permit.release()
 
     def _moved(self, standing: Standing) -> None:
-        waits = self._report.waits
-        since = waits[self].since if self in waits else asyncio.get_running_loop().time()
-        waits[self] = Wait(standing, since)
+        waits, now = self._report.waits, asyncio.get_running_loop().time()
+        since = waits[self].since if self in waits else now
+        waits[self] = Wait(standing, since, now)
 
     def _yield(self) -> None:
         self.must_yield = True
@@ -107,10 +104,11 @@ def ticket_of(
         patience_s=asked.queue_patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
+        engine_takes_priority="priority" in card.capabilities,
     )
 
 
 def _estimated_tokens(request: EngineRequest) -> int:
     text, ids = request.text or "", request.token_ids or ()
     size = len(text) if text.isascii() else len(text.encode())
-    return size // CHARACTERS_A_TOKEN + len(ids)
+    return -(-size // CHARACTERS_A_TOKEN) + len(ids)

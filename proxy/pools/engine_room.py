@@ -34,8 +34,9 @@ def fixed_spare(streams: int) -> Spare:
 class EngineRoom:
     """One model's engine on one endpoint.
 
-    streams: how many it should have now. in_engine: how many it says it has, of every proxy; None
-    where it does not say. is_stale: what it says is too old to be used.
+    streams: how many it should have now. spare: those beyond its rows. in_engine: how many it says
+    it has, of every proxy; None where it does not say. is_stale: what it says is too old to be
+    used.
 
     A report of an idle row, while streams wait here, adds a spare stream: the next ones came too
     late. It is taken away again after GROWS_LESS_AFTER reports without an idle row.
@@ -46,8 +47,8 @@ class EngineRoom:
     """
 
     __slots__ = (
-        *("_bounds", "_busy_reports", "_most", "_rows", "_spare"),
-        *("in_engine", "is_stale", "streams"),
+        *("_bounds", "_busy_reports", "_most", "_rows"),
+        *("in_engine", "is_stale", "spare", "streams"),
     )
 
     def __init__(self, rows: int, spare: tuple[int, int]) -> None:
@@ -74,20 +75,20 @@ class EngineRoom:
         if has_backlog:
             self._note_idle(load.waiting == 0 and load.running < self._rows)
         is_short_of_kv = (load.kv_in_use or 0.0) >= KV_NEARLY_FULL
-        if load.waiting <= self._spare:
+        if load.waiting <= self.spare:
             self.streams = min(self._most, self.streams + 1)
         elif is_short_of_kv:
-            self.streams = min(self._most, max(1, load.running + self._spare))
+            self.streams = min(self._most, max(1, load.running + self.spare))
 
     def _note_idle(self, is_idle: bool) -> None:
         least, most = self._bounds
         self._busy_reports = 0 if is_idle else self._busy_reports + 1
         if is_idle:
-            self._set_spare(min(most, self._spare + 1))
+            self._set_spare(min(most, self.spare + 1))
         elif self._busy_reports >= GROWS_LESS_AFTER:
             self._busy_reports = 0
-            self._set_spare(max(least, self._spare - 1))
+            self._set_spare(max(least, self.spare - 1))
 
     def _set_spare(self, spare: int) -> None:
-        self._spare = spare
+        self.spare = spare
         self._most = max(1, self._rows + spare)

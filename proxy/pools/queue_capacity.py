@@ -53,7 +53,7 @@ class QueueCapacities:
         self._spare = spare
         self._share = share
         self._queues: dict[str, QueueRooms] = {}
-        self._told: dict[str, int | None] = {}
+        self._told: dict[str, tuple[int | None, int]] = {}
         self._clock = clock
         self._looked_at = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,14 +79,14 @@ class QueueCapacities:
                 rooms.keep(served, self._spare)
                 if is_due:
                     rooms.look(states.get(queue))
-                self._tell(queue, rooms.capacity(self._share))
+                self._tell(queue, rooms.capacity(self._share), rooms.spare)
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
         self._forget_gone()
 
-    def _tell(self, queue: str, streams: int | None) -> None:
-        if queue not in self._told or self._told[queue] != streams:
-            self._told[queue] = streams
-            self._scheduler.set_capacity(queue, streams)
+    def _tell(self, queue: str, streams: int | None, spare: int) -> None:
+        if self._told.get(queue) != (streams, spare):
+            self._told[queue] = streams, spare
+            self._scheduler.set_capacity(queue, streams, spare=spare)
 
     def _forget_gone(self) -> None:
         """Queues of models that no endpoint has any more."""
@@ -142,6 +142,11 @@ class QueueRooms:
         share = share_of(total)
         others = min(self._others) if len(self._others) == LOOKS else 0
         return max(1, share - max(0, others - (total - share)))
+
+    @property
+    def spare(self) -> int:
+        """How many of the streams wait in the engines, of all proxies."""
+        return sum(room.spare for room in self._fresh())
 
     def _fresh(self) -> Collection[EngineRoom]:
         rooms = self._rooms.values()

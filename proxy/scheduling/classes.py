@@ -39,15 +39,24 @@ class Classes:
         self._waits_less(priority)
         self._forget(priority)
 
-    def take_first(self, now: float) -> Stream:
-        """Of the highest class that waits."""
-        priority = self._waiting[-1]
-        stream = self._classes[priority].take_first(now)
+    @property
+    def next(self) -> Stream | None:
+        """The stream whose turn it is; None while none waits."""
+        return self._classes[self._waiting[-1]].next if self._waiting else None
+
+    def take(self, stream: Stream, now: float) -> None:
+        """Runs the first stream of a tenant that waits."""
+        priority = stream.ticket.priority
+        self._classes[priority].take(stream, now)
         self._waits_less(priority)
-        return stream
 
     def get(self, priority: int) -> PriorityClass | None:
         return self._classes.get(priority)
+
+    def waiting_above(self, priority: int) -> int:
+        """Streams of higher classes."""
+        above = self._waiting[bisect_left(self._waiting, priority + 1) :]
+        return sum(self._classes[each].waiting for each in above)
 
     def waits_above(self, priority: int) -> bool:
         return bool(self._waiting) and self._waiting[-1] > priority
@@ -56,9 +65,9 @@ class Classes:
         """Runs it without having waited."""
         self._of(stream).begin(stream)
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: Stream, now: float) -> None:
         priority = stream.ticket.priority
-        self._classes[priority].end(stream)
+        self._classes[priority].end(stream, now)
         self._forget(priority)
 
     def place_of(self, ticket: Ticket, nth: int, *, others_return: bool = False) -> int:
@@ -68,8 +77,7 @@ class Classes:
         others_return: whether more of their streams come, so that all keep waiting.
         """
         priority = ticket.priority
-        above = self._waiting[bisect_left(self._waiting, priority + 1) :]
-        place = sum(self._classes[each].waiting for each in above)
+        place = self.waiting_above(priority)
         one = self._classes.get(priority)
         if one is None or not one.waiting:
             return place + nth
@@ -130,7 +138,7 @@ def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream | None]
         tag, number, share = order[0]
         if share not in streams:
             streams[share] = list(reversed(share.waiting))
-            true_key = (share.counter, share.first.number if share.waiting else number)
+            true_key = (share.load, share.first.number if share.waiting else number)
             if true_key != (tag, number):
                 heapq.heapreplace(order, (*true_key, share))
                 yield None

@@ -1,12 +1,14 @@
 """One queue: who runs, who waits, and who is refused. It does no I/O and starts no timers.
 
-Whenever a stream waits, no row is free, and none that runs can yield to it.
+While a stream waits, the engine has as many as it should have. `rearrange` looks for those that can
+yield to it.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
@@ -25,7 +27,9 @@ Clock = Callable[[], float]
 
 
 class FairQueue:
-    """capacity: how many streams may run; None without bound. Times are seconds of the clock."""
+    """capacity: how many streams may run; None without bound. rows: how many of these the engine
+    runs at once, while the others wait in it. Times are seconds of the clock.
+    """
 
     def __init__(self, limits: QueueLimits, clock: Clock) -> None:
         self._limits = limits
@@ -37,6 +41,7 @@ class FairQueue:
         self._refusals = Refusals(limits, self._classes, self._places, self._rate)
         self._entered = 0
         self.capacity: int | None = None
+        self.rows: int | None = None
 
     @property
     def waiting(self) -> int:
@@ -57,14 +62,16 @@ class FairQueue:
         stream.number = -self._entered if stream.ticket.has_begun else self._entered
         if self._has_free_row():
             self._classes.begin(stream)
-            self._begin(stream, now)
-        elif self._running.can_yield_to(stream.ticket.priority):
-            victim = self._running.choose_to_yield()
-            self._classes.begin(stream)
+            self._begin(stream, now, has_row=True)
+        elif (victim := self._victim_for(stream)) is not None:
+            self._classes.enter(stream)
             self._run_instead(stream, victim, now)
-        elif (other := self._above_its_share(stream)) is not None:
-            self._classes[stream.ticket.priority].take(stream, now)
-            self._run_instead(stream, other, now)
+        elif self._has_place():
+            self._classes.begin(stream)
+            self._begin(stream, now, has_row=False)
+        elif (spare := self._running.newest_below(stream.ticket.priority, spare=True)) is not None:
+            self._classes.enter(stream)
+            self._run_instead(stream, spare, now)
         else:
             self._wait(stream, now)
 
@@ -86,6 +93,8 @@ class FairQueue:
         """It has ended, and is charged."""
         if not stream.is_yielding:
             self._rate.end(stream.tokens)
+            of_class = self._classes[stream.ticket.priority]
+            of_class.shares[stream.ticket.tenant].rate.end(stream.tokens)
         self._end(stream)
 
     def charge(self, stream: Stream, tokens: int) -> None:
@@ -98,14 +107,37 @@ class FairQueue:
         stream.charged_at = now
 
     def see_prompt(self, stream: Stream, uncached_tokens: int) -> None:
-        """Charges the true length in place of the estimate, if the prompt was charged."""
-        if stream.prompt_charged is not None:
+        """It has its first token, and so a row. Charges the true length in place of the estimate,
+        if the prompt was charged.
+        """
+        stream.start_tokens = uncached_tokens
+        if stream in self._running.spares:
+            self._get_row(stream)
+        if stream.prompt_charged:
             of_class = self._classes[stream.ticket.priority]
             of_class.charge(stream, uncached_tokens - stream.prompt_charged)
             stream.prompt_charged = uncached_tokens
 
-    def set_capacity(self, streams: int | None) -> None:
+    def rearrange(self) -> None:
+        """Looks whether streams that wait, here or in the engine, can take a row over now. To be
+        called after streams were charged.
+        """
+        now = self._clock()
+        while (stream := self._classes.next) is not None:
+            victim = self._victim_for(stream)
+            if victim is None:
+                break
+            self._leave_place(stream)
+            self._run_instead(stream, victim, now)
+        for spare in tuple(self._running.spares):
+            if spare.ticket.may_yield and self._victim_for(spare) is not None:
+                self._stop(spare)  # it comes back at once, and takes the row over
+                break
+
+    def set_capacity(self, streams: int | None, spare: int = 0) -> None:
+        """spare: how many of the streams wait in the engine."""
         self.capacity = streams
+        self.rows = None if streams is None else max(streams - spare, min(streams, 1))
         self._places.set_most(self._limits.places(streams))
         self._fill(self._clock())
 
@@ -125,40 +157,79 @@ class FairQueue:
     def standings(self) -> Iterator[None]:
         """Tells each stream that waits if its position has changed; one for each step, at most."""
         cost = OUTPUT_COST * self._rate.stream_tokens()
-        place = 0
+        place = above = 0
+        priority: int | None = None
+        nth: Counter[tuple[int, str]] = Counter()
         for stream in self._classes.served_order(cost):
             if stream is not None and stream.state is State.WAITING:
+                if stream.ticket.priority != priority:
+                    priority, above = stream.ticket.priority, place
                 place += 1
+                of_tenant = stream.ticket.priority, stream.ticket.tenant
+                nth[of_tenant] += 1
                 if stream.position != place:
                     stream.position = place
-                    stream.moved(self._standing(place, self._clock()))
+                    stream.moved(self._standing(stream, above, nth[of_tenant], self._clock()))
             yield
 
-    def _standing(self, place: int, now: float) -> Standing:
+    def _standing(self, stream: Stream, above: int, nth: int, now: float) -> Standing:
+        """above: streams of higher classes that wait. nth: of those of its tenant in its class.
+
+        Its position counts those that will probably come and be served before it, too.
+        """
+        place = stream.position
         if not self.capacity:
             return Standing(place, None)
-        return Standing(place, self._rate.wait_s(place, self.capacity, now))
+        of_class = self._classes[stream.ticket.priority]
+        share = of_class.shares[stream.ticket.tenant]
+        rows = of_class.expected_rows(share, self.rows or self.capacity)
+        stream_s = share.rate.stream_s(now, self._rate.stream_s(now))
+        next_s = self._rate.wait_s(1, self.capacity, now)
+        wait_s = next_s * above + nth * stream_s / rows
+        return Standing(max(place, round(wait_s / next_s)), wait_s)
 
-    def _above_its_share(self, stream: Stream) -> Stream | None:
-        """A stream of its class that makes room for it."""
-        priority = stream.ticket.priority
-        of_class = self._classes.get(priority)
+    def _victim_for(self, stream: Stream) -> Stream | None:
+        """The stream that makes room for this one, if it is the next of its tenant."""
+        ticket = stream.ticket
+        victim = self._running.newest_below(ticket.priority)
+        if victim is not None:
+            return victim
+        of_class = self._classes.get(ticket.priority)
         if not self._limits.fair_preemption or of_class is None:
             return None
-        if self._classes.waits_above(priority):
+        share = of_class.shares.get(ticket.tenant)
+        is_next = share is None or not share.waiting or ticket.has_begun or share.first is stream
+        if not is_next or self._classes.waits_above(ticket.priority):
             return None
-        return victim_for(stream, of_class, self._running)
+        return victim_for(ticket, of_class)
 
     def _run_instead(self, stream: Stream, victim: Stream, now: float) -> None:
-        self._running.yields(victim)
-        self._classes[victim.ticket.priority].yields(victim)
-        stream.took_over = True
-        self._begin(stream, now)
-        victim.preempted()
+        """stream: one that has entered its class."""
+        takes_row = victim not in self._running.spares
+        stopped = [victim]
+        if takes_row and not stream.ticket.engine_takes_priority:
+            stopped += [each for each in self._running.spares if each.ticket.may_yield]
+        for each in stopped:
+            self._yields(each)
+        self._classes.take(stream, now)
+        stream.took_over = takes_row
+        self._begin(stream, now, has_row=takes_row)
+        for each in stopped:
+            each.preempted()
+
+    def _stop(self, stream: Stream) -> None:
+        self._yields(stream)
+        stream.preempted()
+
+    def _yields(self, stream: Stream) -> None:
+        self._running.yields(stream)
+        self._classes[stream.ticket.priority].let_go(stream, self._clock())
 
     def _has_free_row(self) -> bool:
-        running = self._running
-        return self.capacity is None or running.count - running.yielding < self.capacity
+        return self._has_place() and (self.rows is None or self._running.holding < self.rows)
+
+    def _has_place(self) -> bool:
+        return self.capacity is None or self._running.kept < self.capacity
 
     def _wait(self, stream: Stream, now: float) -> None:
         ticket = stream.ticket
@@ -171,10 +242,12 @@ class FairQueue:
             self._make_room(ticket, now)
             self._places.add(stream, now)
         stream.state = State.WAITING
-        nth = 1 if ticket.has_begun else self._places.taken_by(ticket.tenant)
         self._classes.enter(stream)
+        own = self._classes[ticket.priority].shares[ticket.tenant].waiting
+        nth = 1 if ticket.has_begun else len(own)
         stream.position = self._classes.place_of(ticket, nth)
-        stream.moved(self._standing(stream.position, now))
+        above = self._classes.waiting_above(ticket.priority)
+        stream.moved(self._standing(stream, above, nth, now))
 
     def _patience_s(self, ticket: Ticket) -> float:
         longest_s = self._limits.longest_wait_s
@@ -200,19 +273,25 @@ class FairQueue:
         if not stream.ticket.has_begun:
             self._places.remove(stream)
 
-    def _begin(self, stream: Stream, now: float) -> None:
+    def _begin(self, stream: Stream, now: float, *, has_row: bool) -> None:
         stream.state = State.RUNNING
         stream.charged_at = now
-        self._running.add(stream)
+        self._running.add(stream, has_row=has_row)
+        if has_row:
+            self._classes[stream.ticket.priority].hold(stream, now)
         self._rate.running(self._running.count, now)
         stream.granted()
+
+    def _get_row(self, spare: Stream) -> None:
+        self._running.get_row(spare)
+        self._classes[spare.ticket.priority].hold(spare, self._clock())
 
     def _end(self, stream: Stream) -> None:
         now = self._clock()
         stream.state = State.ENDED
         self._running.remove(stream)
         self._rate.running(self._running.count, now)
-        self._classes.end(stream)
+        self._classes.end(stream, now)
         self._fill(now)
 
     def _refund(self, stream: Stream) -> None:
@@ -220,8 +299,12 @@ class FairQueue:
             self._classes[stream.ticket.priority].charge(stream, -stream.prompt_charged)
 
     def _fill(self, now: float) -> None:
-        """Gives free rows to streams that wait."""
-        while self._classes.waiting and self._has_free_row():
-            stream = self._classes.take_first(now)
+        """Gives free rows to streams that wait: first in the engine, then here."""
+        running = self._running
+        while running.spares and (self.rows is None or running.holding < self.rows):
+            self._get_row(next(iter(running.spares)))
+        while self._has_place() and (stream := self._classes.next) is not None:
             self._leave_place(stream)
-            self._begin(stream, now)
+            has_row = self._has_free_row()
+            self._classes.take(stream, now)
+            self._begin(stream, now, has_row=has_row)

@@ -24,7 +24,7 @@ class FairQueues:
         self._limits = limits
         self._clock = clock
         self._queues: dict[str, FairQueue] = {}
-        self._capacities: dict[str, OrderedDict[object, int | None]] = {}
+        self._capacities: dict[str, OrderedDict[object, tuple[int | None, int]]] = {}
         self._deadlines = Deadlines()
 
     @property
@@ -45,19 +45,19 @@ class FairQueues:
             self._deadlines.add(stream, self.waiting)
         return queue
 
-    def set_capacity(self, name: str, streams: int | None, source: object) -> None:
+    def set_capacity(self, name: str, streams: int | None, source: object, spare: int = 0) -> None:
         """The newest value counts. source: who says it; see `forget`."""
         values = self._capacities.setdefault(name, OrderedDict())
-        values[source] = streams
+        values[source] = streams, spare
         values.move_to_end(source)
-        self[name].set_capacity(streams)
+        self[name].set_capacity(streams, spare)
 
     def forget(self, source: object) -> None:
         """The values of the others count from now on, the newest first. The last one stays."""
         for name, values in self._capacities.items():
             if source in values and len(values) > 1:
                 del values[source]
-                self[name].set_capacity(next(reversed(values.values())))
+                self[name].set_capacity(*next(reversed(values.values())))
 
     def states(self, tenants: int) -> tuple[QueueState, ...]:
         """Of the queues that have a capacity or streams, by name. See FairQueue.state."""
@@ -80,6 +80,11 @@ class FairQueues:
                 return
             stream = self._deadlines.pop()
             self[stream.ticket.queue].expire(stream)
+
+    def rearrange(self) -> None:
+        """See FairQueue.rearrange."""
+        for queue in self._queues.values():
+            queue.rearrange()
 
     def standings(self) -> Iterator[None]:
         """Tells the streams of all queues their positions, one for each step."""

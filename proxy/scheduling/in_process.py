@@ -35,7 +35,7 @@ class InProcessScheduler:
         self._share = share
         self._queues = FairQueues(limits, clock)
         self._timekeeper = Timekeeper(self._queues, clock)
-        self._meters: Meters[LocalPermit] = Meters(_charge)
+        self._meters: Meters[LocalPermit] = Meters(self._charge)
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,9 +63,14 @@ class InProcessScheduler:
                 raise
         return permit
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         part = None if streams is None else self._share(streams)
-        self._queues.set_capacity(queue, part, self)
+        self._queues.set_capacity(queue, part, self, self._share(spare))
+
+    def _charge(self, permits: Sequence[LocalPermit]) -> None:
+        for permit in permits:
+            permit.read()
+        self._queues.rearrange()
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return self._queues.states(tenants)
@@ -115,9 +120,12 @@ class LocalPermit(Stream):
             self._before = tokens() - self.tokens
             self._meters.add(self)
 
+    def generated(self) -> int:
+        return self.tokens if self._tokens is None else self._tokens() - self._before
+
     def read(self) -> None:
         if self._tokens is not None and self.state is State.RUNNING:
-            self.queue.charge(self, self._tokens() - self._before)
+            self.queue.charge(self, self.generated())
 
     def release(self) -> None:
         if self.state is State.RUNNING:
@@ -146,8 +154,3 @@ class LocalPermit(Stream):
     def _tell_preempted(self) -> None:
         if self.state is State.RUNNING:
             self._preempted()
-
-
-def _charge(permits: Sequence[LocalPermit]) -> None:
-    for permit in permits:
-        permit.read()

@@ -7,7 +7,7 @@ A stream has a number that its worker gave it. Worker to parent:
     CHARGE [[number, tokens, prompt], ...] what streams have generated, a few times a second, and
                                            the length of their prompt once the engine has said it
     RELEASE number, tokens, prompt         it has ended
-    CAPACITY queue, streams                null without bound
+    CAPACITY queue, streams, spare         streams: null without bound
     STATES number, tenants                 how its queues are; the number is of the question
 
 Parent to worker:
@@ -32,12 +32,13 @@ AT_ONCE = 500  # streams in one message
 def packed(ticket: Ticket) -> tuple[object, ...]:
     return (
         *(ticket.queue, ticket.tenant, ticket.weight, ticket.priority, ticket.prompt_tokens),
-        *(ticket.patience_s, ticket.has_begun, ticket.may_yield),
+        *(ticket.patience_s, ticket.has_begun, ticket.may_yield, ticket.engine_takes_priority),
     )
 
 
 def ticket_of(values: Message) -> Ticket:
-    queue, tenant, weight, priority, prompt_tokens, patience_s, has_begun, may_yield = values
+    queue, tenant, weight, priority, prompt_tokens, patience_s, *flags = values
+    has_begun, may_yield, engine_takes_priority = flags
     return Ticket(
         queue=queue,
         tenant=tenant,
@@ -47,6 +48,7 @@ def ticket_of(values: Message) -> Ticket:
         patience_s=patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
+        engine_takes_priority=engine_takes_priority,
     )
 
 

@@ -64,14 +64,15 @@ class _Worker(wire.Framed):
             case [messages.CHARGE, charges]:
                 for charge in charges:
                     self._charge(*charge)
+                self._parent.queues.rearrange()
             case [messages.RELEASE, number, tokens, prompt]:
                 self._charge(number, tokens, prompt)
                 self._release(number)
             case [messages.LEAVE, number]:
                 if (stream := self._streams.pop(number, None)) is not None:
                     stream.queue.leave(stream)
-            case [messages.CAPACITY, queue, streams]:
-                self._parent.queues.set_capacity(queue, streams, self)
+            case [messages.CAPACITY, queue, streams, spare]:
+                self._parent.queues.set_capacity(queue, streams, self, spare)
             case [messages.STATES, number, tenants]:
                 for state in self._parent.queues.states(tenants):
                     self.send((messages.STATE, number, *messages.packed_state(state)))

@@ -1,17 +1,18 @@
 """The fair order of one class: virtual token counters (Sheng et al., OSDI 2024).
 
-The tenant with the least counter goes first. The counter of a tenant that comes back from idling
-is lifted to the least of those that wait, so that nobody saves up service. One whose streams run
-while none of them waits keeps a bounded credit: without it, a tenant with few streams loses a part
-of its share whenever all of them run.
+The tenant with the least load goes first: its counter, and what its rows will give it. The counter
+of a tenant that comes back from idling is lifted to the least of those that wait,
+so that nobody saves up service. One whose streams run while none of them waits keeps a bounded
+credit: without it, a tenant with few streams loses a part of its share whenever all of them run.
 """
 
 from __future__ import annotations
 
 import math
 
+from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.owing import Owing
-from triton_openai.proxy.scheduling.service_order import ServiceOrder, Share
+from triton_openai.proxy.scheduling.service_order import ROW, ServiceOrder, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
@@ -19,8 +20,8 @@ CREDIT = 16_384  # tokens of a prompt, by weight
 
 
 class PriorityClass:
-    """waiting, running, yielding: streams. weight: of all tenants with streams that wait.
-    active_weight: of those with any stream.
+    """waiting, running: streams. holders: tenants with rows. weight: of those with streams that
+    wait.
     """
 
     def __init__(self) -> None:
@@ -28,9 +29,8 @@ class PriorityClass:
         self.order = ServiceOrder()
         self.waiting = 0
         self.running = 0
-        self.yielding = 0
+        self.holders: dict[Share, None] = {}
         self.weight = 0.0
-        self.active_weight = 0.0
         self._floor = 0.0  # the counter of the tenant that was served last
         self._owing = Owing()
         self._waited_until = -math.inf
@@ -44,15 +44,18 @@ class PriorityClass:
 
     def enter(self, stream: Stream) -> None:
         share = self._share(stream)
+        has_entry = share.entry is not None
+        if not has_entry:
+            lifted = self._lifted(share, share.weight)
+            if share.is_idle:
+                share.came_at = lifted
+            share.counter = lifted
+            self.weight += share.weight
         share.waiting[stream] = None
         if stream.ticket.has_begun:
             share.waiting.move_to_end(stream, last=False)
-        if share.entry is None:
-            credit = CREDIT / stream.ticket.weight if share.running else 0.0
-            share.counter = max(share.counter, self.least() - credit)
-            self.weight += share.weight
         self.waiting += 1
-        if share.entry is None or stream.ticket.has_begun:
+        if not has_entry or stream.ticket.has_begun:
             self.order.add(share)
 
     def leave(self, stream: Stream, now: float) -> None:
@@ -61,20 +64,16 @@ class PriorityClass:
         self._waits_less(share, now)
         self._ended(stream.ticket.tenant, share)
 
-    def take_first(self, now: float) -> Stream:
-        """The stream whose turn it is. It runs from now on, and its prompt is charged."""
-        share = self.order.first()
-        assert share is not None, "nobody waits"
-        return self._take(share, now)
+    @property
+    def next(self) -> Stream | None:
+        """The stream whose turn it is."""
+        share = self.order.next()
+        return None if share is None else share.first
 
     def take(self, stream: Stream, now: float) -> None:
-        """Runs it at once, in place of another one. Its tenant has none that waits."""
-        self.enter(stream)
-        self._take(self.shares[stream.ticket.tenant], now)
-
-    def _take(self, share: Share, now: float) -> Stream:
-        self._floor = max(self._floor, share.counter)
-        stream = share.first
+        """It is the first of its tenant. It runs from now on, and its prompt is charged."""
+        share = self.shares[stream.ticket.tenant]
+        self._floor = max(self._floor, self.least())
         share.running += 1
         self.running += 1
         del share.waiting[stream]
@@ -84,22 +83,39 @@ class PriorityClass:
         self._forget_served()
         if self._floor > REBASE_AT:
             self._rebase()
-        return stream
 
     def begin(self, stream: Stream) -> None:
+        """Runs it without having waited."""
         self._share(stream).running += 1
         self.running += 1
 
-    def yields(self, stream: Stream) -> None:
-        """It was told to stop."""
-        self.shares[stream.ticket.tenant].yielding += 1
-        self.yielding += 1
-
-    def end(self, stream: Stream) -> None:
+    def hold(self, stream: Stream, now: float) -> None:
+        """It has a row."""
         share = self.shares[stream.ticket.tenant]
-        if stream.is_yielding:
-            share.yielding -= 1
-            self.yielding -= 1
+        share.holding[stream] = None
+        share.rate.running(len(share.holding), now)
+        self.holders[share] = None
+
+    def let_go(self, stream: Stream, now: float) -> None:
+        """It has ended, or was told to stop."""
+        share = self.shares[stream.ticket.tenant]
+        share.holding.pop(stream, None)
+        share.rate.running(len(share.holding), now)
+        if not share.holding:
+            self.holders.pop(share, None)
+
+    def expected_rows(self, share: Share, rows: int) -> float:
+        """How many of the rows its tenant will have while it waits: those that always wait divide
+        by weight what the others leave them.
+        """
+        others = [each for each in self.holders if not each.waiting]
+        left = rows - sum(len(each.holding) for each in others)
+        least = rows / (self.weight + sum(each.weight for each in others))
+        return max(left / self.weight, least) * share.weight
+
+    def end(self, stream: Stream, now: float) -> None:
+        self.let_go(stream, now)
+        share = self.shares[stream.ticket.tenant]
         share.running -= 1
         self.running -= 1
         self._ended(stream.ticket.tenant, share)
@@ -111,8 +127,17 @@ class PriorityClass:
         if cost < 0 and share.entry is not None:
             self.order.add(share)
 
+    def load_of(self, ticket: Ticket) -> float:
+        """The load of its tenant when another stream of it comes."""
+        share = self.shares.get(ticket.tenant)
+        if share is None:
+            return self.least()
+        if share.waiting:
+            return share.load
+        return self._lifted(share, ticket.weight) + ROW * len(share.holding) / ticket.weight
+
     def least(self) -> float:
-        """The counter of the tenant whose turn it is."""
+        """The counter of the tenant that has had the least service, of those that wait."""
         share = self.order.first()
         return self._floor if share is None else share.counter
 
@@ -122,16 +147,18 @@ class PriorityClass:
         if share is None:
             share = self.shares[ticket.tenant] = Share(self.least(), ticket.weight)
         elif not share.waiting:
-            if share.running:
-                self.active_weight += ticket.weight - share.weight
-            share.weight = ticket.weight
+            share.weight = stream.ticket.weight
         if share.is_idle:
-            self.active_weight += share.weight
+            share.came_at = share.counter
         return share
+
+    def _lifted(self, share: Share, weight: float) -> float:
+        """Its counter when it has nothing waiting, and comes to wait."""
+        credit = CREDIT / weight if share.running else 0.0
+        return max(share.counter, self.least() - credit)
 
     def _ended(self, tenant: str, share: Share) -> None:
         if share.is_idle:
-            self.active_weight -= share.weight
             self._owing.add(tenant, share)
         self._forget_served()
 
@@ -152,6 +179,7 @@ class PriorityClass:
         """Takes the floor from all counters: only their differences count."""
         base, self._floor = self._floor, 0.0
         for share in self.shares.values():
+            share.came_at -= base
             share.counter = max(share.counter - base, 0.0)
         self.order.rebuild(self.shares.values())
         self._owing.rebuild()

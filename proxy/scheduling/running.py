@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator
+from itertools import islice
 
 from triton_openai.proxy.scheduling.stream import Stream
 
+LOOKED_AT = 16  # streams of a class, the newest first
+
 
 class Running:
-    """count: streams that run. yielding: those of them that were told to stop."""
+    """The engine runs as many as it has rows. The others, `spares`, wait in it for the next row."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.yielding = 0
+        self.yielding = 0  # those of them that were told to stop
+        self.holding = 0  # those that have a row, and keep it
+        self.spares: OrderedDict[Stream, None] = OrderedDict()
         self._priorities: list[int] = []  # with streams that may yield, ascending
         self._may_yield: dict[int, OrderedDict[Stream, None]] = {}
 
-    def add(self, stream: Stream) -> None:
+    @property
+    def kept(self) -> int:
+        return self.count - self.yielding
+
+    def add(self, stream: Stream, *, has_row: bool) -> None:
         self.count += 1
+        if has_row:
+            self.holding += 1
+        else:
+            self.spares[stream] = None
         if stream.ticket.may_yield:
             priority = stream.ticket.priority
             if priority not in self._may_yield:
@@ -27,24 +39,25 @@ class Running:
                 self._may_yield[priority] = OrderedDict()
             self._may_yield[priority][stream] = None
 
+    def get_row(self, stream: Stream) -> None:
+        """A spare stream."""
+        del self.spares[stream]
+        self.holding += 1
+
     def remove(self, stream: Stream) -> None:
         self.count -= 1
         if stream.is_yielding:
             self.yielding -= 1
-        elif stream.ticket.may_yield:
+        else:
             self._drop(stream)
 
-    def can_yield_to(self, priority: int) -> bool:
-        """Whether a stream of a lower class can make room."""
-        return bool(self._priorities) and self._priorities[0] < priority
-
-    def choose_to_yield(self) -> Stream:
-        """The newest of the lowest class."""
-        return next(self.newest(self._priorities[0]))
-
-    def newest(self, priority: int) -> Iterator[Stream]:
-        """Those of the class that may yield, the newest first."""
-        return reversed(self._may_yield.get(priority, OrderedDict()))
+    def newest_below(self, priority: int, *, spare: bool = False) -> Stream | None:
+        """The newest of the lowest class below this one: one that has a row, or a spare one."""
+        for each in self._priorities[: bisect_left(self._priorities, priority)]:
+            for stream in islice(reversed(self._may_yield[each]), LOOKED_AT):
+                if (stream in self.spares) is spare and (spare or stream.can_yield):
+                    return stream
+        return None
 
     def yields(self, stream: Stream) -> None:
         """From now on its row counts as free."""
@@ -53,6 +66,12 @@ class Running:
         self.yielding += 1
 
     def _drop(self, stream: Stream) -> None:
+        if stream in self.spares:
+            del self.spares[stream]
+        else:
+            self.holding -= 1
+        if not stream.ticket.may_yield:
+            return
         priority = stream.ticket.priority
         of_class = self._may_yield[priority]
         del of_class[stream]

@@ -6,47 +6,65 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from triton_openai.proxy.scheduling.service_rate import ServiceRate
 from triton_openai.proxy.scheduling.stream import Stream
 
 SPARE_ENTRIES = 64
+ROW = 1_024  # service that a row stands for while a stream holds it
+SLICE = 256  # service by which a tenant is ahead of another before it gives up a row to it
 
 Entry = tuple[float, int, "Share"]
 
 
 class Share:
-    """One tenant's. counter: its service, divided by its weight.
+    """One tenant's share of a class."""
 
-    entry: its valid one in the order; None where it has nothing waiting. yielding: streams that
-    run, and were told to stop.
-    """
-
-    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight", "yielding")
+    __slots__ = (
+        *("came_at", "counter", "entry", "holding", "is_remembered"),
+        *("rate", "running", "waiting", "weight"),
+    )
 
     def __init__(self, counter: float, weight: float) -> None:
-        self.counter = counter
+        self.counter = counter  # its service, divided by its weight
+        self.came_at = counter  # what it was when its first stream came after it had none
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
-        self.yielding = 0
-        self.entry: Entry | None = None
+        self.holding: OrderedDict[Stream, None] = OrderedDict()  # they have rows, and keep them
+        self.entry: Entry | None = None  # its valid one in the order; None while nothing waits
         self.is_remembered = False
+        self.rate = ServiceRate(0.0)
 
     @property
     def is_idle(self) -> bool:
         return not (self.running or self.waiting)
 
     @property
-    def rows(self) -> int:
-        """Those that it keeps."""
-        return self.running - self.yielding
-
-    @property
     def first(self) -> Stream:
         return next(iter(self.waiting))
 
+    @property
+    def newest(self) -> Stream:
+        """Of those that have rows."""
+        return next(reversed(self.holding))
+
+    @property
+    def load(self) -> float:
+        """The counter as it will be when each of its rows has given some service."""
+        return self.counter + ROW * len(self.holding) / self.weight
+
+    @property
+    def load_without_a_row(self) -> float:
+        return self.load - ROW / self.weight
+
+    @property
+    def has_just_come(self) -> bool:
+        """It has not had a slice of service since it had no stream."""
+        return self.is_idle or self.counter < self.came_at + SLICE / self.weight
+
 
 class ServiceOrder:
-    """Tenants with streams that wait; the one with the least counter is first.
+    """Tenants with streams that wait, by their counters.
 
     An entry is valid if its share has it; its key is never greater than the true one, so that the
     first entry with a true key is the least. `len` counts entries, valid or not.
@@ -72,7 +90,7 @@ class ServiceOrder:
         self.tenants -= 1
 
     def first(self) -> Share | None:
-        """The share whose turn it is."""
+        """The share with the least counter."""
         heap = self._heap
         while heap:
             entry = heap[0]
@@ -85,6 +103,22 @@ class ServiceOrder:
                 share.entry = _entry(share)
                 heapq.heapreplace(heap, share.entry)
         return None
+
+    def next(self) -> Share | None:
+        """The share with the least load, whose turn it is.
+
+        Only shares with rows are passed over: the first without any has the least load of the rest.
+        """
+        passed: list[Entry] = []
+        while (share := self.first()) is not None:
+            passed.append((share.load, share.first.number, share))
+            if not share.holding:
+                break
+            heapq.heappop(self._heap)
+        for _, _, each in passed:
+            if each.holding and each.entry is not None:
+                heapq.heappush(self._heap, each.entry)
+        return min(passed)[2] if passed else None
 
     def valid_entries(self) -> list[Entry]:
         """A copy without the others. It is a heap."""

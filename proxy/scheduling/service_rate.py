@@ -38,11 +38,11 @@ class ServiceRate:
         """The mean of streams that have ended."""
         return self._tokens / self._ended if self._ended else 0.0
 
-    def stream_s(self, now: float) -> float:
-        """The mean time that a stream keeps its row."""
+    def stream_s(self, now: float, guess_s: float = START_S) -> float:
+        """The mean time that a stream keeps its row. guess_s: before one has ended."""
         row_s = self._row_s + self._running * (now - self._at)
         guessed = 1 / (1 + self._ended)
-        return (row_s + START_S * guessed) / (self._ended + guessed)
+        return (row_s + guess_s * guessed) / (self._ended + guessed)
 
     def wait_s(self, ended: int, rows: int, now: float) -> float:
         """Until so many streams will have ended, in the mean."""

@@ -64,8 +64,8 @@ class WorkerConnection(wire.Framed):
                 permit.turn.exception()  # it came in the same turn of the event loop
             raise
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
-        self.send((messages.CAPACITY, queue, streams))
+    def set_capacity(self, queue: str, streams: int | None, spare: int) -> None:
+        self.send((messages.CAPACITY, queue, streams, spare))
 
     async def states(self, tenants: int) -> tuple[QueueState, ...]:
         """Raises LimitsUnavailable: the connection has ended."""

@@ -28,13 +28,13 @@ class WorkerScheduler:
         self._path = path
         self._share = share
         self._connection: WorkerConnection | None = None
-        self._early: dict[str, int | None] = {}  # capacities, until it is connected
+        self._early: dict[str, tuple[int | None, int]] = {}  # capacities, until it is connected
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         _, self._connection = await loop.create_unix_connection(WorkerConnection, str(self._path))
-        for queue, streams in self._early.items():
-            self._connection.set_capacity(queue, streams)
+        for queue, (streams, spare) in self._early.items():
+            self._connection.set_capacity(queue, streams, spare)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -60,12 +60,12 @@ class WorkerScheduler:
         await self._connection.acquire(permit, ticket)
         return permit
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         part = None if streams is None else self._share(streams)
         if self._connection is None:
-            self._early[queue] = part
+            self._early[queue] = part, self._share(spare)
         else:
-            self._connection.set_capacity(queue, part)
+            self._connection.set_capacity(queue, part, self._share(spare))
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         """Raises LimitsUnavailable: the parent is gone."""

@@ -27,6 +27,3 @@ class Continuation(Group):
     drain_moves_streams: bool = True
     """Whether streams of an endpoint that drains are continued at another one at once. Otherwise,
     and where they cannot be continued exactly, they run to their end."""
-    max_preemptions: Annotated[int, Field(ge=0, le=100)] = 3
-    """How often one stream is interrupted for a request of a higher priority; 0: never. It is
-    continued when a row is free again."""

@@ -29,8 +29,8 @@ class Scheduling(Group):
     less with `x-queue-timeout-ms`."""
     fair_preemption: bool = True
     """A tenant that runs less than its share of a model's rows takes one at once of a tenant that
-    runs more, which stops its newest stream and continues it later, `MAX_PREEMPTIONS` times at
-    most. `false`: it waits for the next row that becomes free."""
+    runs more, which stops its newest stream and continues it later. `false`: it waits for the next
+    row that becomes free."""
     spare_streams: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Streams beyond its rows that an engine gets, so that no row is idle between two. Without it:
     from one for each eight rows up to one for each four, and two, as long as rows are found

@@ -42,7 +42,7 @@ class QueueMetrics:
         )
         self._preemptions = Counter(
             "proxy_fair_queue_preemptions",
-            "Streams that gave their row to a higher class",
+            "Streams that gave their row to a higher class, or to a tenant with less service",
             LABELS,
             registry=registry,
         )

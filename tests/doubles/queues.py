@@ -13,12 +13,14 @@ class CapacityRecorder(FreeScheduler):
 
     def __init__(self) -> None:
         self.capacities: dict[str, int | None] = {}
+        self.spares: dict[str, int] = {}
         self.changes = 0
         self.running: dict[str, int] = {}
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         self.changes += 1
         self.capacities[queue] = streams
+        self.spares[queue] = spare
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return states(self.running)

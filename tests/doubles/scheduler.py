@@ -82,7 +82,7 @@ class GivenScheduler:
         self.is_open.set()
         self.is_open.clear()
 
-    def set_capacity(self, queue: str, streams: int | None) -> None:
+    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         pass
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:

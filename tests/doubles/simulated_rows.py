@@ -6,18 +6,19 @@ import heapq
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from tests.doubles.queued_stream import Clock, QueuedStream
 from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.domain.scheduling import Standing, Ticket
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.stream import State
 
 STEP_S = 0.025  # of all rows: each gets one token
 PREFILL_TOKENS_S = 8_000
+BLOCK = 16  # of the prefix cache, in tokens
 QUEUE = "pool/model"
 
 
@@ -37,6 +38,7 @@ class Callers:
     prompt: tuple[int, int] = (50, 4_000)
     output: tuple[int, int] = (50, 350)
     returns: bool = False
+    may_yield: bool = False
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Seen:
     """
 
     service: float = 0.0
+    tokens: int = 0  # generated
+    ended: int = 0
     waits_s: list[float] = field(default_factory=list)
     ttfts_s: list[float] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
@@ -55,7 +59,12 @@ class Seen:
 
 
 class _Request(QueuedStream):
-    __slots__ = ("began_s", "callers", "comes_again", "has_returned", "output", "rows", "seen")
+    """One stream of a queue; a request that is continued has several."""
+
+    __slots__ = (
+        *("began_s", "callers", "came_s", "comes_again", "has_returned", "output", "part_tokens"),
+        *("rows", "seen", "since_s", "told"),
+    )
 
     def granted(self) -> None:
         self.rows.began(self)
@@ -63,23 +72,53 @@ class _Request(QueuedStream):
     def refused(self, error: RateLimited) -> None:
         self.rows.refuse(self, error)
 
+    def preempted(self) -> None:
+        super().preempted()
+        self.rows.stop(self)
+
+    def moved(self, standing: Standing) -> None:
+        super().moved(standing)
+        if not self.told:
+            self.told = (standing, self.rows.clock.now, self.rows.grants)
+
+    def generated(self) -> int:
+        return self.rows.generated(self)
+
 
 class SimulatedRows:
-    """charge_s: how often running streams are charged."""
+    """An engine that runs `rows` streams, and keeps `spare` others waiting in the order in which
+    they came. One that took a row over goes first.
 
-    def __init__(self, rows: int, limits: QueueLimits, *, charge_s: float = 0.25) -> None:
+    charge_s: how often running streams are charged. has_prefix_cache: a stream that is continued
+    computes only its last block again.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        limits: QueueLimits,
+        *,
+        spare: int = 0,
+        charge_s: float = 0.25,
+        has_prefix_cache: bool = True,
+        takes_priority: bool = True,
+    ) -> None:
         self.clock = Clock()
         self.queues = FairQueues(limits, self.clock)
-        self.queues.set_capacity(QUEUE, rows, self)
+        self.queues.set_capacity(QUEUE, rows + spare, self, spare)
         self.queue = self.queues[QUEUE]
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.refusals_s: list[float] = []
         self.grants = 0
-        self.preempted: list[_Request] = []
+        self.foretold: list[tuple[float, float]] = []  # position and wait: told / true
+        self._rows = rows
+        self._takes_priority = takes_priority
+        self._has_prefix_cache = has_prefix_cache
         self._random = random.Random(1)
         self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._numbers = count()
-        self._running: dict[_Request, None] = {}
+        self._running: dict[_Request, None] = {}  # in the engine's rows
+        self._waiting: list[_Request] = []  # in the engine
         self._charge_s = charge_s
         self._at(charge_s, self._charge)
 
@@ -99,15 +138,79 @@ class SimulatedRows:
 
     def began(self, request: _Request) -> None:
         now, seen = self.clock.now, self.seen[request.ticket.tenant]
-        prefill_s = request.ticket.prompt_tokens / PREFILL_TOKENS_S
-        request.began_s = now + prefill_s
-        seen.waits_s.append(now - request.entered_at)
-        seen.ttfts_s.append(now - request.entered_at + prefill_s + STEP_S)
-        seen.passed.append(self.grants - request.seen)
-        seen.service += request.ticket.prompt_tokens
-        self.grants += 1
-        self._running[request] = None
-        self._at(request.began_s + request.output * STEP_S, self._end, request)
+        if not request.ticket.has_begun:
+            seen.waits_s.append(now - request.came_s)
+            seen.service += request.ticket.prompt_tokens
+            seen.passed.append(self.grants - request.seen)
+            if request.told:
+                standing, at, grants = request.told
+                true = (self.grants - grants + 1, now - at)
+                self.foretold.append((standing.position / true[0], standing.wait_s / true[1]))
+            self.grants += 1
+        is_urgent = request.took_over and self._takes_priority
+        self._waiting.insert(0 if is_urgent else len(self._waiting), request)
+        if is_urgent and len(self._running) == self._rows:
+            lower = [each for each in self._running if not each.took_over]
+            if lower:
+                self._take_row(lower[-1])
+        self._start_next()
+
+    def stop(self, request: _Request) -> None:
+        self._at(self.clock.now + STEP_S, self._stopped, request)
+
+    def generated(self, request: _Request) -> int:
+        tokens = request.part_tokens
+        if request in self._running:
+            tokens += max(int((self.clock.now - request.since_s) / STEP_S + 1e-6), 0)
+        return min(tokens, request.output)
+
+    def _start_next(self) -> None:
+        while self._waiting and len(self._running) < self._rows:
+            request = self._waiting.pop(0)
+            self._running[request] = None
+            context = request.ticket.prompt_tokens + request.part_tokens
+            if request.ticket.has_begun or request.part_tokens:
+                context = BLOCK if self._has_prefix_cache else request.callers.prompt[0]
+            request.since_s = self.clock.now + context / PREFILL_TOKENS_S
+            self._at(request.since_s + STEP_S, self._see_first, request, request.since_s, context)
+            left = request.output - request.part_tokens
+            end_s = request.since_s + left * STEP_S
+            self._at(end_s, self._end, request, request.since_s)
+
+    def _take_row(self, request: _Request) -> None:
+        """The engine preempts it itself: it goes on with the next row."""
+        request.part_tokens = self.generated(request)
+        del self._running[request]
+        self._waiting.insert(0, request)
+
+    def _stopped(self, request: _Request) -> None:
+        if request.state is not State.RUNNING:
+            return
+        self._leave_engine(request)
+        self.queue.release(request)
+        again = _Request(replace(request.ticket, has_begun=True, prompt_tokens=0))
+        self._fill_in(again, request.callers, request.comes_again)
+        again.output, again.came_s = request.output - request.tokens, request.came_s
+        again.began_s = request.began_s
+        self._enter(again)
+
+    def _leave_engine(self, request: _Request) -> None:
+        self._charge_one(request)
+        request.part_tokens = self.generated(request)
+        if request in self._running:
+            del self._running[request]
+        else:
+            self._waiting.remove(request)
+        self._start_next()
+
+    def _see_first(self, request: _Request, since_s: float, uncached: int) -> None:
+        if request not in self._running or request.since_s != since_s:
+            return
+        if not request.began_s:
+            request.began_s = self.clock.now
+            self.seen[request.ticket.tenant].ttfts_s.append(self.clock.now - request.came_s)
+        if not request.part_tokens:
+            self.queue.see_prompt(request, uncached)
 
     def refuse(self, request: _Request, error: RateLimited) -> None:
         seen = self.seen[request.ticket.tenant]
@@ -147,12 +250,19 @@ class SimulatedRows:
             weight=callers.weight,
             priority=callers.priority,
             prompt_tokens=self._random.randint(*callers.prompt),
+            may_yield=callers.may_yield,
+            engine_takes_priority=self._takes_priority,
         )
         request = _Request(ticket)
-        request.callers, request.comes_again = callers, comes_again
+        self._fill_in(request, callers, comes_again)
         request.output = self._random.randint(*callers.output)
-        request.rows, request.has_returned = self, False
         return request
+
+    def _fill_in(self, request: _Request, callers: Callers, comes_again: bool) -> None:
+        request.callers, request.comes_again = callers, comes_again
+        request.rows, request.has_returned, request.told = self, False, None
+        request.came_s, request.began_s, request.since_s = self.clock.now, 0.0, 0.0
+        request.part_tokens = 0
 
     def _enter(self, request: _Request) -> None:
         self.seen[request.ticket.tenant].returned += request.has_returned
@@ -163,10 +273,12 @@ class SimulatedRows:
             self.seen[request.ticket.tenant].refused_again += request.has_returned
             self.refuse(request, error)
 
-    def _end(self, request: _Request) -> None:
-        self._charge_one(request)
-        del self._running[request]
+    def _end(self, request: _Request, since_s: float) -> None:
+        if request not in self._running or request.since_s != since_s:
+            return
+        self._leave_engine(request)
         self.queue.release(request)
+        self.seen[request.ticket.tenant].ended += 1
         if request.comes_again:
             self._at(self.clock.now + request.callers.pause_s, self._come, request.callers, True)
 
@@ -177,10 +289,12 @@ class SimulatedRows:
     def _charge_all(self) -> None:
         for request in self._running:
             self._charge_one(request)
+        self.queues.rearrange()
 
     def _charge_one(self, request: _Request) -> None:
         assert request.state is State.RUNNING
-        tokens = round(max(self.clock.now - request.began_s, 0) / STEP_S)
-        tokens = min(tokens, request.output)
-        self.seen[request.ticket.tenant].service += 2 * (tokens - request.tokens)
+        tokens = self.generated(request)
+        seen = self.seen[request.ticket.tenant]
+        seen.service += 2 * (tokens - request.tokens)
+        seen.tokens += tokens - request.tokens
         self.queue.charge(request, tokens)

@@ -47,6 +47,15 @@ def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_stre
     assert not small.refusals
 
 
+def test_short_requests_get_their_rows_while_longer_answers_hold_all_of_them_and_the_spare_places():
+    """Each long answer outlasts a dozen short ones, and gives up its row again and again."""
+    small = LoadedTenant(name="small", streams=2, lengths=(16,))
+    large = LoadedTenant(name="large", streams=12, lengths=(900,))
+    shared(small, large, SPARE_STREAMS="2")
+    share = small.tokens / (small.tokens + large.tokens)
+    assert share > 0.15, (small.tokens, large.tokens)
+
+
 def test_weights_of_one_and_three_share_the_tokens_so():
     one, three = LoadedTenant(name="one", streams=12), LoadedTenant(name="three", streams=12)
     three.weight = 3.0

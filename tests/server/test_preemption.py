@@ -22,8 +22,8 @@ from tests.fixtures.running import ARTIFACTS, alone
 from tests.fixtures.stack import HANG_S, Stack
 from tests.fixtures.tenant_load import LoadedTenant
 
-ROWS, LOW_STREAMS, LOW_TOKENS, MOST_PREEMPTIONS = 2, 4, 120, 3
-LEAST_TOP_STREAMS, TRIES = 2 * MOST_PREEMPTIONS, 3  # usually 14 and more
+ROWS, LOW_STREAMS, LOW_TOKENS = 2, 4, 120
+LEAST_TOP_STREAMS, TRIES = 6, 3  # usually 14 and more
 PREEMPTED = re.compile(
     r'^proxy_fair_queue_preemptions_total\{queue="default/demo"\} (\S+)$', re.MULTILINE
 )
@@ -131,9 +131,7 @@ def weights() -> Path:
 def test_the_top_class_begins_at_once_and_those_that_make_room_say_what_they_would_have(
     spare, weights
 ):
-    """With a spare stream, the one that the proxy stops may have had no row yet: then the engine
-    takes the row of another by the priority it is sent, and gives it back a row by itself.
-    """
+    """With a spare stream, too: the proxy stops one that has a row."""
     low = LoadedTenant(name="low", streams=0, max_priority=1)
     top = LoadedTenant(name="top", streams=0, max_priority=5)
 
@@ -153,9 +151,8 @@ def test_the_top_class_begins_at_once_and_those_that_make_room_say_what_they_wou
         check(run, calm, {name: engine[name] - before[name] for name in engine}, page)
         return True
 
-    settings = {"SPARE_STREAMS": spare, "MAX_PREEMPTIONS": str(MOST_PREEMPTIONS)}
     for _ in range(TRIES):
-        with stack(ROWS, low, top, weights=weights, **settings) as running:
+        with stack(ROWS, low, top, weights=weights, SPARE_STREAMS=spare) as running:
             if asyncio.run(is_measured(running)):
                 return
     pytest.fail(f"fewer than {LEAST_TOP_STREAMS} streams of the top class, {TRIES} times")
@@ -167,13 +164,12 @@ def check(run: Run, calm: list[Stream], engine: dict[str, float], page: str) -> 
     assert run.capped == {"-1"}
 
     cuts = [len(one.cuts) for one in run.low]
-    assert max(cuts) <= MOST_PREEMPTIONS
     continued = sum(float(line[2]) for line in CONTINUED.finditer(page) if line[1] == "preempted")
     stopped = float(PREEMPTED.search(page)[1])
-    assert max(sum(cuts), MOST_PREEMPTIONS) <= stopped <= LOW_STREAMS * MOST_PREEMPTIONS
+    assert max(sum(cuts), 1) <= stopped
     assert 1 <= continued <= stopped, "stopped again before its next token it is continued once"
 
-    first = run.waits_s()[:MOST_PREEMPTIONS]  # each found a stream that could make room
+    first = run.waits_s()[:LEAST_TOP_STREAMS]  # each found a stream that could make room
     step_s = engine["decode_seconds"] / engine["decode_steps"]
     assert statistics.median(first) < 2 * step_s, (first, step_s)
 

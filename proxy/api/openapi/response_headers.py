@@ -41,7 +41,8 @@ HEADERS: dict[str, Any] = {
         "schema": {"type": "integer", "minimum": 0},
     },
     "x-queue-wait": {
-        "description": "Seconds that the request has waited in its model's queue so far.",
+        "description": "Seconds that the request waits in its model's queue in all: measured, "
+        "or expected where it still waits.",
         "schema": {"type": "number", "minimum": 0},
     },
     "x-continued": {

@@ -107,6 +107,7 @@ def test_nothing_is_sent_before_the_permit_and_the_report_says_where_it_stands()
         scheduler.waiting[0](Standing(2, 1.5))
         assert report.queued == Standing(2, 1.5)
         assert report.queued_since is not None
+        assert report.expected_wait_s == pytest.approx(1.5, abs=0.01)
         assert not engine.requests
         await asyncio.sleep(0.01)
         scheduler.is_open.set()
@@ -234,7 +235,7 @@ def test_a_preempted_stream_whose_reader_is_slow_stops_with_its_next_read():
     asyncio.run(run())
 
 
-def test_after_some_preemptions_it_keeps_its_row():
+def test_it_yields_each_time_that_it_is_told_to():
     async def run() -> None:
         stand, scheduler = await served(engine := DyingEngine(TEXT))
         report = None
@@ -242,12 +243,13 @@ def test_after_some_preemptions_it_keeps_its_row():
         report, found = generation.report, []
         async for event in generation.events:
             found.append(event)
-            if scheduler.permits[-1].ticket.may_yield:
+            if len(scheduler.permits) <= 5:
                 scheduler.permits[-1].preempt()
         assert fold(found).text == TEXT
-        assert [one.ticket.may_yield for one in scheduler.permits] == [True, True, True, False]
-        assert (report.preempted, report.continued, len(engine.requests)) == (3, 3, 4)
-        assert report.notes == [f"continued {number} (preempted)" for number in (1, 2, 3)]
+        assert [one.ticket.has_begun for one in scheduler.permits] == [False, *[True] * 5]
+        assert all(one.ticket.may_yield for one in scheduler.permits)
+        assert (report.preempted, report.continued, len(engine.requests)) == (5, 5, 6)
+        assert report.notes == [f"continued {number} (preempted)" for number in range(1, 6)]
 
     asyncio.run(run())
 

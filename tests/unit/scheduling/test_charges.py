@@ -109,7 +109,7 @@ def test_tokens_that_nobody_else_wanted_are_free(make: Make):
         early[0].release()
         await settled()
         assert late[0].runs
-        late[0].release()
+        early[1].release()
         await settled()
         assert again.runs
 

@@ -24,6 +24,7 @@ tickets = st.builds(
     patience_s=st.sampled_from([None, None, None, 0.0]),
     has_begun=st.sampled_from([False, False, False, True]),
     may_yield=st.booleans(),
+    engine_takes_priority=st.booleans(),
 )
 picks = st.integers(0, 1_000)
 
@@ -33,16 +34,16 @@ class Queues(RuleBasedStateMachine):
         waiting=st.integers(0, 8),
         per_tenant=st.integers(0, 4),
         rows=st.integers(0, 4),
+        spare=st.integers(0, 2),
         fair=st.booleans(),
     )
-    def begin(self, waiting: int, per_tenant: int, rows: int, fair: bool) -> None:
+    def begin(self, waiting: int, per_tenant: int, rows: int, spare: int, fair: bool) -> None:
         limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair)
         self.clock = Clock()
         self.log: list[tuple[str, QueuedStream]] = []
         self.queue = FairQueue(limits, self.clock)
         self.model = ReferenceQueue(limits)
-        self.queue.set_capacity(rows)
-        self.model.capacity = rows
+        self.set_capacity(rows, spare)
 
     @rule(ticket=tickets)
     def enter(self, ticket: Ticket) -> None:
@@ -92,15 +93,21 @@ class Queues(RuleBasedStateMachine):
     @rule(pick=picks, more=st.integers(0, 10))
     def see_prompt(self, pick: int, more: int) -> None:
         stream = self.model.running[pick % len(self.model.running)]
-        if stream.prompt_charged is not None:
-            self.queue.see_prompt(stream, stream.prompt_charged + more)
+        charged = stream.prompt_charged
+        self.queue.see_prompt(stream, (charged or 0) + more)
+        self.model.see_prompt(stream)
+        if charged:
             self.model.charge(stream, more)
 
-    @rule(rows=st.one_of(st.none(), st.integers(0, 6)))
-    def set_capacity(self, rows: int | None) -> None:
-        self.queue.set_capacity(rows)
-        self.model.capacity = rows
-        self.model.fill()
+    @rule()
+    def rearrange(self) -> None:
+        self.queue.rearrange()
+        self.model.rearrange()
+
+    @rule(rows=st.one_of(st.none(), st.integers(0, 6)), spare=st.integers(0, 2))
+    def set_capacity(self, rows: int | None, spare: int) -> None:
+        self.queue.set_capacity(rows, spare)
+        self.model.set_capacity(rows, spare)
 
     @invariant()
     def the_same_streams_run_and_wait(self) -> None:

@@ -21,8 +21,9 @@ def serve(of_class: PriorityClass, tenant: str, prompt_tokens: int) -> None:
     """A stream that waits, runs and ends."""
     served = stream(tenant, prompt_tokens)
     of_class.enter(served)
-    assert of_class.take_first(now=0.0) is served
-    of_class.end(served)
+    assert of_class.next is served
+    of_class.take(served, now=0.0)
+    of_class.end(served, now=0.0)
 
 
 def test_one_that_comes_back_begins_as_a_new_one_does():
@@ -59,7 +60,7 @@ def test_one_that_owes_is_forgotten_when_the_least_that_waits_has_gone():
     back = stream("back")
     of_class.begin(back)
     of_class.charge(back, 50)
-    of_class.end(back)
+    of_class.end(back, now=0.0)
     assert of_class.shares["back"].counter == 45
     of_class.leave(small, now=0.0)
     assert "back" not in of_class.shares

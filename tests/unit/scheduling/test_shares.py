@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import replace
+
 import pytest
 
-from tests.doubles.simulated_rows import Callers, Seen, SimulatedRows
+from tests.doubles.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
 from triton_openai.proxy.scheduling.limits import QueueLimits
 
 HOUR_S = 3_600.0
@@ -131,3 +134,91 @@ def test_callers_that_return_when_they_are_told_are_admitted(
     seen = simulated(8, callers, *others, limits=limits)["a"]
     assert seen.returned > 500
     assert 1 - seen.refused_again / seen.returned >= admitted
+
+
+SPARE = [
+    pytest.param({"spare": 0}, id="no spare streams"),
+    pytest.param({"spare": 2}, id="two spare streams"),
+    pytest.param({"spare": 2, "takes_priority": False}, id="an engine without priorities"),
+]
+LONG = Callers("large", streams=20, output=(3_500, 3_500), prompt=(10, 20), may_yield=True)
+SHORT = Callers("large", streams=90, output=(64, 64), prompt=(10, 20), may_yield=True)
+
+
+def closed(streams: int, tokens: int) -> Callers:
+    """The small tenant: each caller sends its next request as soon as it has its answer."""
+    return replace(SHORT, tenant="small", streams=streams, pause_s=0.005, output=(tokens, tokens))
+
+
+def two_minutes(*callers: Callers, **engine: object) -> dict[str, Seen]:
+    """After ten seconds, so that the large tenant has all rows and long answers."""
+    simulation = SimulatedRows(4, replace(MANY, fair_preemption=True), **engine)
+    for each in callers:
+        simulation.add(each)
+    simulation.run(10)
+    simulation.seen.clear()
+    simulation.run(130)
+    return simulation.seen
+
+
+@pytest.mark.parametrize("engine", SPARE)
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [(closed(1, 16), LONG), (closed(2, 64), SHORT)],
+    ids=["one short after another, long answers", "two and ninety"],
+)
+def test_a_small_tenant_gets_a_row_at_once_however_long_the_others_answers_are(
+    small: Callers, large: Callers, engine: dict[str, object]
+):
+    alone, among = two_minutes(small), two_minutes(small, large, **engine)
+    assert p99(among["small"].ttfts_s) < 2 * p99(alone["small"].ttfts_s)
+    assert among["small"].tokens > 0.9 * alone["small"].tokens
+    tokens = sum(each.tokens for each in among.values())
+    assert tokens > 0.95 * 120 * 4 / STEP_S
+    assert among["large"].tokens > 0.95 * (tokens - alone["small"].tokens)
+
+
+@pytest.mark.parametrize("engine", SPARE)
+def test_more_tenants_than_rows_share_them_while_their_answers_are_long(engine):
+    tenants = [replace(LONG, tenant=f"t{number}", streams=2) for number in range(5)]
+    tokens = [seen.tokens for seen in two_minutes(*tenants, **engine).values()]
+    assert min(tokens) > 0.9 * sum(tokens) / len(tokens)
+    assert sum(tokens) > 0.95 * 120 * 4 / STEP_S
+
+
+def test_a_stream_that_yields_again_and_again_comes_to_its_end():
+    large = replace(LONG, streams=5, output=(400, 400))
+    seen = two_minutes(closed(4, 8), large)
+    assert seen["large"].ended > 0.45 * 120 * 4 / STEP_S / 400
+
+
+def test_what_is_not_cached_must_pay_off_before_a_stream_yields_again():
+    """Prompts of 1,000 tokens, of which the engine finds nothing again."""
+    large = replace(LONG, prompt=(1_000, 1_000))
+    seen = two_minutes(closed(4, 8), large, has_prefix_cache=False)
+    assert sum(each.tokens for each in seen.values()) > 0.95 * 120 * 4 / STEP_S
+
+
+@pytest.mark.parametrize(
+    "callers",
+    [
+        [SHORT],
+        [closed(2, 64), SHORT],
+        [closed(12, 64), SHORT],
+        [SHORT, replace(SHORT, tenant="heavy", weight=3)],
+    ],
+    ids=["one", "two and ninety", "twelve and ninety", "by weight"],
+)
+@pytest.mark.parametrize("spare", [0, 2])
+def test_positions_and_waits_are_told_as_they_will_be(callers: list[Callers], spare: int):
+    simulation = SimulatedRows(4, replace(MANY, fair_preemption=True), spare=spare)
+    for each in callers:
+        simulation.add(each)
+    simulation.run(300)  # what streams cost is known
+    simulation.foretold.clear()
+    simulation.run(900)
+    positions, waits = zip(*simulation.foretold, strict=True)
+    assert len(waits) > 100
+    assert 0.75 < statistics.median(positions) < 1.25
+    assert 0.75 < statistics.median(waits) < 1.25
+    assert statistics.median(abs(each - 1) for each in waits) < 0.25

@@ -55,7 +55,7 @@ def test_the_tenant_that_gave_a_row_does_not_take_it_back():
     assert preempted(small) == [False, False]
 
 
-@pytest.mark.parametrize(("weight", "rows_taken"), [(1.0, 2), (3.0, 3), (0.3, 0)])
+@pytest.mark.parametrize(("weight", "rows_taken"), [(1.0, 2), (3.0, 3), (0.3, 1)])
 def test_shares_are_by_weight(weight: float, rows_taken: int):
     rows = Rows(4)
     rows.enter("large", 10)

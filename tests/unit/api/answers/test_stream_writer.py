@@ -35,7 +35,7 @@ def writer(client: Client, report: Report) -> StreamWriter:
 
 def wait_at(report: Report, position: int) -> None:
     before, now = report.queued_since, asyncio.get_running_loop().time()
-    report.waits["one"] = Wait(Standing(position, 1.0), now if before is None else before)
+    report.waits["one"] = Wait(Standing(position, 1.0), now if before is None else before, now)
 
 
 def begin(report: Report) -> None:
@@ -52,9 +52,15 @@ def test_an_answer_that_has_waited_says_how_long():
 
 
 def test_one_that_waits_again_says_its_longest_wait():
-    report = Report(queue_s=2.0, waits={"one": Wait(Standing(3, None), 10.0)})
+    report = Report(queue_s=2.0, waits={"one": Wait(Standing(3, None), 10.0, 10.0)})
     assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "2.000"}
     assert queue_headers(report, 12.5) == {"x-queue-position": "3", "x-queue-wait": "2.500"}
+
+
+def test_one_that_still_waits_says_how_long_it_will_probably_have_waited():
+    report = Report(waits={"one": Wait(Standing(3, 7.0), 10.0, 11.0)})
+    assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "8.000"}
+    assert queue_headers(report, 19.0) == {"x-queue-position": "3", "x-queue-wait": "9.000"}
 
 
 def test_the_head_leaves_with_the_keep_alive_and_each_new_position_is_a_comment():
