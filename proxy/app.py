@@ -174,7 +174,7 @@ def _with_routes(
     app: FastAPI, routers: tuple[APIRouter, ...], settings: Settings, registry: Registry
 ) -> FastAPI:
     """Raises ValueError: a route has no scope."""
-    for router in configured_routes.with_pages(routers, settings, registry):
+    for router in configured_routes.with_pages(app, routers, settings, registry):
         app.include_router(router)
     route_scopes.check(app.routes)
     return app
@@ -277,7 +277,7 @@ def _administration(
     """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
     if settings.auth != "off":
-        routers += (requests_routes.routes(parts.search),)
+        routers += (requests_routes.routes(parts.search, bodies=parts.bodies),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from triton_openai.proxy.access.store.usage_reports import Grouping, UsagePeriod
 from triton_openai.proxy.api.admin.admin_bodies import PLAIN, TenantName
-from triton_openai.proxy.api.bodies.query_parameters import Query
+from triton_openai.proxy.api.typed_route import Query
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.identity import Caller
 

@@ -6,6 +6,7 @@ keeps the browser from loading anything from another host.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Callable
 from functools import cache
@@ -41,11 +42,12 @@ FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosn
 
 def routes(document: Callable[[], bytes]) -> APIRouter:
     """`document` makes the OpenAPI document as JSON, which may take tenths of a second."""
-    router = APIRouter(include_in_schema=False)
+    router, making = APIRouter(include_in_schema=False), asyncio.Lock()
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        return Response(await run_sync(document), media_type="application/json")
+        async with making:  # so that many at once do not slow down the event loop
+            return Response(await run_sync(document), media_type="application/json")
 
     @router.get("/docs")
     async def swagger_ui() -> Response:

@@ -6,57 +6,50 @@ from collections.abc import Iterable
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.operation import JSON, Content, Operation
-
-NAME = "triton-openai"
-TAG = "about"
+from triton_openai.proxy.api.openapi.document import NAME
+from triton_openai.proxy.api.openapi.responses import answers
 
 
 class Version(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    version: str
+    version: str = Field(examples=["0.1.0"])
 
 
 class Base(Version):
     """`endpoints`: entries like `GET /v1/models`."""
 
-    name: str
-    endpoints: list[str]
+    name: str = Field(examples=[NAME])
+    endpoints: list[str] = Field(examples=[["GET /v1/models"]])
 
 
 class Whole(Base):
-    documentation: str
-    openapi: str
-
-
-_EXAMPLE = {"name": NAME, "version": "0.1.0", "endpoints": ["GET /v1/models"]}
-_PAGES = {"documentation": "/docs", "openapi": "/openapi.json"}
-WHOLE = Operation(tag=TAG, gives={JSON: Content(body=Whole, example={**_EXAMPLE, **_PAGES})})
-BASE = Operation(tag=TAG, gives={JSON: Content(body=Base, example=_EXAMPLE)})
-VERSION = Operation(tag=TAG, gives={JSON: Content(body=Version, example={"version": "0.1.0"})})
+    documentation: str = Field(examples=["/docs"])
+    openapi: str = Field(examples=["/openapi.json"])
 
 
 def routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
     """`routers`: the server's routers, whose routes the page lists."""
-    router, endpoints = APIRouter(), _endpoints(routers)
-    whole = {"name": NAME, "version": version, **_PAGES, "endpoints": endpoints}
-    base = {"name": NAME, "version": version, "endpoints": [e for e in endpoints if " /v1/" in e]}
+    router, endpoints = APIRouter(tags=["about"]), _endpoints(routers)
+    head = {"name": NAME, "version": version}
+    pages = {"documentation": "/docs", "openapi": "/openapi.json"}
+    whole = {**head, **pages, "endpoints": endpoints}
+    base = {**head, "endpoints": [e for e in endpoints if " /v1/" in e]}
 
-    @router.get("/", openapi_extra=WHOLE.extra)
+    @router.get("/", responses=answers(Whole))
     async def root() -> Response:
         """What this server is, and each of its endpoints."""
         return JSONResponse(whole)
 
-    @router.get("/v1", openapi_extra=BASE.extra)
+    @router.get("/v1", responses=answers(Base))
     async def base_url() -> Response:
         """The endpoints below the base URL that OpenAI's SDKs take."""
         return JSONResponse(base)
 
-    @router.get("/version", openapi_extra=VERSION.extra)
+    @router.get("/version", responses=answers(Version))
     async def version_only() -> Response:
         """The version of this server."""
         return JSONResponse({"version": version})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from triton_openai.proxy.api.bodies.query_parameters import Query
+from triton_openai.proxy.api.typed_route import Query
 from triton_openai.proxy.telemetry.recent_requests import RequestFilter
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
