@@ -277,10 +277,8 @@ def _example(schema: Json, schemas: Json) -> Any:
         case "array":
             item = schema["items"]
             return [_example(item, schemas)] if "$ref" in item or "examples" in item else []
-        case str(kind):
-            return {"integer": 0, "number": 0.0, "boolean": False, "string": ""}[kind]
-        case _:  # null is one of several types
-            return None
+        case kind:  # null is one of several types, which have no common one
+            return {"integer": 0, "number": 0.0, "boolean": False, "string": ""}.get(str(kind))
 
 
 def _correct(schema: Any) -> None:
