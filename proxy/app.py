@@ -25,13 +25,12 @@ from triton_openai.proxy import (
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import monitoring, route_scopes
+from triton_openai.proxy.api import log_level_routes, monitoring, route_scopes
 from triton_openai.proxy.api.application import application
 from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
-from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.api.recent import requests_routes
 from triton_openai.proxy.configured_pools import Operations

@@ -14,21 +14,20 @@ from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import cross_origin, dynamo
+from triton_openai.proxy.api import dynamo
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.authentication import Authentication, Denied
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
-from triton_openai.proxy.api.journal.content_log import ContentLog
-from triton_openai.proxy.api.journal.journaling import Journaling
-from triton_openai.proxy.api.journal.traced_content import TracedContent
+from triton_openai.proxy.api.journaling import ContentLog, Journaling, TracedContent
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
     RequestContext,
     WithoutLastSlash,
+    cross_origin_layers,
 )
 from triton_openai.proxy.api.openai import chat_socket as openai_socket
 from triton_openai.proxy.api.openai import openai_routes
@@ -36,7 +35,7 @@ from triton_openai.proxy.api.openai import render_route as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.document import cached_document
-from triton_openai.proxy.api.pages import docs_pages, front_page
+from triton_openai.proxy.api.pages import pages_routes
 from triton_openai.proxy.api.plain import plain_routes
 from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
 from triton_openai.proxy.api.route_scopes import RouteScopes
@@ -102,7 +101,11 @@ def with_pages(
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     limits, needs_keys = configured_limits.field_limits(settings), settings.is_authenticated
     document = cached_document(app.routes, limits, registry, scopes if needs_keys else None)
-    return *served, front_page.routes(__version__, served), docs_pages.routes(document)
+    return (
+        *served,
+        pages_routes.front_routes(__version__, served),
+        pages_routes.docs_routes(document),
+    )
 
 
 def layers(
@@ -125,7 +128,7 @@ def layers(
         [] if callers is None else [Middleware(Authentication, authenticator=callers, **options)]
     )
     return [
-        *cross_origin.layers(settings.cors_origins),
+        *cross_origin_layers(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),

@@ -6,8 +6,10 @@ between fields, and examples composed of those of single fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from importlib import resources
 from typing import Any
 
 import orjson
@@ -18,7 +20,6 @@ from starlette.routing import BaseRoute
 
 from triton_openai.proxy import __version__
 from triton_openai.proxy.api.idempotency import key_headers
-from triton_openai.proxy.api.openai.documentation import parameter_descriptions
 from triton_openai.proxy.api.openai.documentation.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
@@ -173,7 +174,7 @@ def cached_document(
     def made(sizes: ModelSizes | None) -> bytes:
         found = orjson.loads(of_routes())
         schemas = found["components"]["schemas"]
-        parameter_descriptions.describe(schemas)
+        _describe(schemas)
         field_rules.add(schemas)
         field_bounds.bounds(limits, sizes)(schemas)
         return orjson.dumps(found)
@@ -303,3 +304,38 @@ def _correct(schema: Any) -> None:
             schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     for one in schema.values():
         _correct(one)
+
+
+# parameters.md has the rows of the tables in docs/api.md and docs/nvext.md; a test compares them.
+ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<of>\w+) \| (?P<words>.+) \|$", re.MULTILINE)
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+# The document's schema -> the kinds of rows that describe its fields.
+DESCRIBED = {
+    "ChatCompletionBody": ("both", "chat"),
+    "CompletionBody": ("both", "completions"),
+    "NvExt": ("nvext",),
+}
+
+
+def _describe(schemas: dict[str, Any]) -> None:
+    """Gives each field of the bodies the description in its row.
+
+    Raises:
+        KeyError: a field has no row.
+    """
+    for name, kinds in DESCRIBED.items():
+        words = {one: text for kind in kinds for one, text in _rows()[kind].items()}
+        for field, schema in schemas[name]["properties"].items():
+            schema["description"] = words[field]
+
+
+@cache
+def _rows() -> Mapping[str, Mapping[str, str]]:
+    """Kind of body -> field -> description. Links are removed, since they lead nowhere here."""
+    folder = resources.files("triton_openai.proxy.api.openai.documentation")
+    table = (folder / "parameters.md").read_text()
+    found: dict[str, dict[str, str]] = {}
+    for row in ROW.finditer(table):
+        words = LINK.sub(r"\1", row["words"]).replace("\\|", "|")
+        found.setdefault(row["of"], {})[row["name"]] = words[0].upper() + words[1:]
+    return found

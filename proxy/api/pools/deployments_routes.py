@@ -7,10 +7,9 @@ from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import actor
+from triton_openai.proxy.api.pools.operator import ModelName, actor
 from triton_openai.proxy.api.pools.pool_answers import DeploymentList, deployment_bodies
 from triton_openai.proxy.api.pools.pool_bodies import (
-    ModelName,
     RollbackBody,
     SwitchBody,
     WeightsBody,

@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import actor
+from triton_openai.proxy.api.pools.operator import ModelName, actor
 from triton_openai.proxy.api.pools.pool_answers import ResultList, results_body
-from triton_openai.proxy.api.pools.pool_bodies import LoadBody, ModelName
+from triton_openai.proxy.api.pools.pool_bodies import LoadBody
 from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import EndpointResult, Pools

@@ -1,10 +1,9 @@
-"""Bodies and parts of the paths of the routes that operate pools."""
+"""Bodies of the routes that operate pools."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
@@ -12,8 +11,6 @@ MOST_WEIGHTS = 100
 
 Name = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
 Weight = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
-
-ModelName = Annotated[str, Path(min_length=1, description="The model's name.")]
 
 
 class OperatorBody(BaseModel):

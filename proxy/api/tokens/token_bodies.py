@@ -1,4 +1,7 @@
-"""Bodies and answers of /tokenize and /detokenize. Without `model` both mean the first model."""
+"""Bodies and answers of /tokenize and /detokenize. Without `model` both mean the first model.
+
+Apart from the routes, which the sandbox that parses bodies would have to import.
+"""
 
 from __future__ import annotations
 
