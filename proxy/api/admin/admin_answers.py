@@ -35,7 +35,8 @@ class TenantAnswer(Answer):
         description="Of its share where tenants compete for a model.", examples=[3.0]
     )
     max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own."
+        description="The highest priority that its requests get; null: no ceiling of its own.",
+        examples=[1],
     )
     records: bool = Field(description="Whether its requests and answers are recorded for replay.")
     is_active: bool = Field(examples=[True])
@@ -54,7 +55,8 @@ class KeyAnswer(Answer):
     models: list[str] = Field(examples=[["llama-*"]])
     limits: LimitsBody = Field(description="Those that are set.")
     max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own."
+        description="The highest priority that its requests get; null: no ceiling of its own.",
+        examples=[1],
     )
     created_at: datetime = Field(examples=[AT])
     expires_at: datetime | None

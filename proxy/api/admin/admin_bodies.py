@@ -35,14 +35,16 @@ Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
 Money = Annotated[float, Field(gt=0, le=1e12)]
 Share = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 Weight = Annotated[
-    Share | None, Field(description="Of its share where tenants compete for a model; default 1.")
+    Share | None,
+    Field(description="Of its share where tenants compete for a model; default 1.", examples=[3.0]),
 ]
 Priority = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX), BeforeValidator(whole)]
 MaxPriority = Annotated[
     Priority | None,
     Field(
         description="The highest priority that its requests get; higher numbers go first. Null: no "
-        "ceiling of its own."
+        "ceiling of its own.",
+        examples=[1],
     ),
 ]
 Records = Annotated[
@@ -55,11 +57,10 @@ Records = Annotated[
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
 
-USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
-
-
+# For the OpenAPI document, which composes examples of those of single fields.
 EXAMPLE = {"requests_per_minute": 60, "tokens_per_day": 1_000_000}
 EXAMPLE_OF_MODELS = {"demo": {"concurrent_requests": 4}}
+USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
 
 
 class AdminBody(BaseModel):
@@ -130,7 +131,7 @@ class TenantBody(AdminBody):
 
 class TenantChanges(AdminBody):
     limits: LimitsBody | None = Field(
-        None, description="Null removes all limits.", examples=[{"tokens_per_day": None}]
+        None, description="Null removes all limits.", examples=[{"tokens_per_day": 2_000_000}]
     )
     of_models: ChangesOfModels | None = Field(
         default=None,
