@@ -15,8 +15,8 @@ from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 
 
-class Query(BaseModel):
-    """The base of all query parameters, which are checked as bodies are."""
+class QueryParameters(BaseModel):
+    """The base of what routes take in the query, which is checked as bodies are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,7 +24,7 @@ class Query(BaseModel):
 class TypedRoute(APIRoute):
     """Calls the endpoint with the request's parts that its signature names.
 
-    These are parts of the path, one body, one `Query`, and the request itself. FastAPI would parse
+    These are parts of the path, one body, one `QueryParameters`, and the request itself. FastAPI would parse
     a body of any size and depth on the event loop, and answers errors in another form.
     """
 
@@ -63,7 +63,7 @@ def typed_router(bodies: BodyReader, prefix: str = "", *, tag: str | None = None
     return APIRouter(prefix=prefix, tags=None if tag is None else [tag], route_class=reading)
 
 
-Q = TypeVar("Q", bound=Query)
+Q = TypeVar("Q", bound=QueryParameters)
 
 
 def read_query(request: Request, kind: type[Q]) -> Q:
