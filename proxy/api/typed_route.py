@@ -24,8 +24,8 @@ class QueryParameters(BaseModel):
 class TypedRoute(APIRoute):
     """Calls the endpoint with the request's parts that its signature names.
 
-    These are parts of the path, one body, one `QueryParameters`, and the request itself. FastAPI would parse
-    a body of any size and depth on the event loop, and answers errors in another form.
+    These are parts of the path, one body, one `QueryParameters`, and the request itself. FastAPI
+    would parse a body of any size and depth on the event loop, and answers errors in another form.
     """
 
     bodies: ClassVar[BodyReader]
