@@ -26,13 +26,12 @@ from triton_openai.proxy.access.authentication import composition as authenticat
 from triton_openai.proxy.access.limits.charged_sandbox import ChargedSandbox
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import monitoring, route_scopes
+from triton_openai.proxy.api import log_level_routes, monitoring, route_scopes
 from triton_openai.proxy.api.application import application
 from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
-from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.api.recent import requests_routes
 from triton_openai.proxy.configured_pools import Operations
@@ -183,7 +182,7 @@ def _with_routes(
     app: FastAPI, routers: tuple[APIRouter, ...], settings: Settings, registry: Registry
 ) -> FastAPI:
     """Raises ValueError: a route has no scope."""
-    for router in configured_routes.with_pages(routers, settings, registry):
+    for router in configured_routes.with_pages(app, routers, settings, registry):
         app.include_router(router)
     route_scopes.check(app.routes)
     return app
@@ -286,7 +285,7 @@ def _administration(
     """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
     if settings.auth != "off":
-        routers += (requests_routes.routes(parts.search),)
+        routers += (requests_routes.routes(parts.search, bodies=parts.bodies),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 
 from triton_openai.proxy import __version__, configured_limits
@@ -14,31 +14,31 @@ from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import cross_origin, dynamo, route_scopes
+from triton_openai.proxy.api import dynamo
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.authentication import Authentication, Denied, WithoutKeys
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
-from triton_openai.proxy.api.journal.content_log import ContentLog
-from triton_openai.proxy.api.journal.journaling import Journaling
-from triton_openai.proxy.api.journal.traced_content import TracedContent
+from triton_openai.proxy.api.journaling import ContentLog, Journaling, TracedContent
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
     RequestContext,
     WithoutLastSlash,
+    cross_origin_layers,
 )
 from triton_openai.proxy.api.openai import chat_socket as openai_socket
 from triton_openai.proxy.api.openai import openai_routes
 from triton_openai.proxy.api.openai import render_route as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openapi.cached_document import cached_document
-from triton_openai.proxy.api.pages import docs_pages, front_page
+from triton_openai.proxy.api.openapi.document import cached_document
+from triton_openai.proxy.api.pages import pages_routes
 from triton_openai.proxy.api.plain import plain_routes
 from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
+from triton_openai.proxy.api.route_scopes import RouteScopes
 from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
@@ -95,13 +95,17 @@ def adapters(
 
 
 def with_pages(
-    served: tuple[APIRouter, ...], settings: Settings, registry: Registry
+    app: FastAPI, served: tuple[APIRouter, ...], settings: Settings, registry: Registry
 ) -> tuple[APIRouter, ...]:
-    """With the front page, and the pages that document all of these routes."""
-    documented = (*served, front_page.routes(__version__, served))
+    """With the front page, and the pages that document all routes of the application."""
+    scopes = RouteScopes(public_metrics=settings.public_metrics)
     limits, needs_keys = configured_limits.field_limits(settings), settings.is_authenticated
-    document = cached_document(documented, limits, registry, needs_keys=needs_keys)
-    return *documented, docs_pages.routes(document)
+    document = cached_document(app.routes, limits, registry, scopes if needs_keys else None)
+    return (
+        *served,
+        pages_routes.front_routes(__version__, served),
+        pages_routes.docs_routes(document),
+    )
 
 
 def layers(
@@ -118,7 +122,7 @@ def layers(
     content: HeldBytes | None,
 ) -> list[Middleware]:
     """Outermost first. content: of spans; None where they have none."""
-    scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
+    scopes = RouteScopes(public_metrics=settings.public_metrics)
     options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
     if callers is not None:
         authentication = [Middleware(Authentication, authenticator=callers, **options)]
@@ -126,7 +130,7 @@ def layers(
         closed = [Middleware(WithoutKeys, scopes=scopes)]
         authentication = [] if settings.opens_administration else closed
     return [
-        *cross_origin.layers(settings.cors_origins),
+        *cross_origin_layers(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),

@@ -45,19 +45,14 @@ def store(settings: Settings) -> Store | None:
 
 
 def routes(store: Store, bodies: BodyReader) -> tuple[APIRouter, ...]:
-    from triton_openai.proxy.api.admin import (
-        audit_routes,
-        keys_routes,
-        tenants_routes,
-        usage_routes,
-    )
+    from triton_openai.proxy.api.admin import admin_routes
 
     admin = store.administration
     return (
-        tenants_routes.routes(admin.tenants, bodies=bodies),
-        keys_routes.routes(admin.keys, bodies=bodies),
-        usage_routes.routes(admin.usage),
-        audit_routes.routes(admin.audit),
+        admin_routes.tenants_routes(admin.tenants, bodies),
+        admin_routes.keys_routes(admin.keys, bodies),
+        admin_routes.usage_routes(admin.usage, bodies),
+        admin_routes.audit_routes(admin.audit, bodies),
     )
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triton_openai.proxy import __version__
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.pages import front_page
+from triton_openai.proxy.api.openapi.document import NAME
 
 
 class Application(FastAPI):
@@ -46,10 +46,11 @@ def application(
 ) -> Application:
     """running: what runs as long as the application serves."""
     return Application(
-        title=front_page.NAME,
+        title=NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
+        generate_unique_id_function=lambda route: "_".join([*route.tags, route.name]),
         lifespan=running,
         layers=layers,
         exception_handlers={HTTPException: errors.routing_error},

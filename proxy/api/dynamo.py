@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.operation import JSON, Content, Operation
+from triton_openai.proxy.api.openapi.responses import answers
 from triton_openai.proxy.models.callers_models import CallersModels
 
 
@@ -15,18 +15,14 @@ class ModelNames(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    chat_completion_models: list[str]
-    completion_models: list[str]
-
-
-NAMES = {"chat_completion_models": ["demo"], "completion_models": ["demo"]}
-LIST_MODELS = Operation(tag="dynamo", gives={JSON: Content(body=ModelNames, example=NAMES)})
+    chat_completion_models: list[str] = Field(examples=[["demo"]])
+    completion_models: list[str] = Field(examples=[["demo"]])
 
 
 def routes(models: CallersModels) -> APIRouter:
     router = APIRouter(prefix="/dynamo/alpha")
 
-    @router.get("/list-models", openapi_extra=LIST_MODELS.extra)
+    @router.get("/list-models", tags=["dynamo"], responses=answers(ModelNames))
     async def list_models() -> Response:
         """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
         cards = models.listed()

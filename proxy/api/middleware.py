@@ -1,4 +1,4 @@
-"""ASGI middleware around every request: HEAD, trailing slashes, the start gate, and RequestContext.
+"""ASGI middleware around every request: HEAD, trailing slashes, start gate, RequestContext, CORS.
 
 `app` lists it in order.
 """
@@ -11,11 +11,16 @@ from secrets import token_hex
 
 import structlog
 from prometheus_client import Counter
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import errors
+from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
+from triton_openai.proxy.api.idempotency import layer
+from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 from triton_openai.proxy.domain.errors import in_short
 from triton_openai.proxy.domain.identity import current_headers
 from triton_openai.proxy.telemetry import request_log
@@ -148,3 +153,32 @@ def _request_id(scope: Scope) -> bytes:
 
 def new_request_id() -> str:
     return f"req_{token_hex(16)}"
+
+
+EXPOSED_HEADERS = (
+    *EXPOSED,
+    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
+    *queue_headers.NAMES,
+    "x-priority-capped",
+    *lifecycle_headers.NAMES,
+    *layer.EXPOSED,
+)
+
+
+def cross_origin_layers(origins: tuple[str, ...]) -> list[Middleware]:
+    """Lets pages of other origins call the API (CORS).
+
+    Outermost, so that a browser may read errors too. Keys travel in a header, not in cookies.
+    """
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED_HEADERS,
+        )
+    ]

@@ -9,9 +9,9 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
+from triton_openai.proxy.api.openapi.responses import answers, text
 from triton_openai.proxy.domain.errors import (
     AuthenticationUnavailable,
     LimitsUnavailable,
@@ -43,20 +43,9 @@ class Ready(BaseModel):
     ledger: Literal["share", "open"] | None = None
 
 
-LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
-READY = Operation(
-    tag="health",
-    gives={JSON: Content(body=Ready, example={"status": "ready"})},
-    errors=(503,),
-)
+READY = answers(Ready, 503)
 EXAMPLE = 'proxy_requests_active{model="demo"} 2.0'
-METRICS = Operation(
-    tag="metrics",
-    gives={
-        TEXT: Content(body=None, example=EXAMPLE),
-        OPEN_METRICS: Content(body=None, example=f"{EXAMPLE}\n# EOF"),
-    },
-)
+METRICS = {"text/plain": text(EXAMPLE), OPEN_METRICS: text(f"{EXAMPLE}\n# EOF")}
 
 
 def routes(
@@ -68,14 +57,16 @@ def routes(
     """concerns: what is wrong with other parts than Triton and the models."""
     router, exposing = APIRouter(), asyncio.Lock()
 
-    @router.get("/health/live", openapi_extra=LIVE.extra)
+    @router.get("/health/live", tags=["health"], responses=answers(Live))
     async def live() -> Response:
         """200 while the process can answer."""
         return JSONResponse({"status": "live"})
 
-    @router.get("/ping", openapi_extra=READY.extra)
-    @router.get("/health", openapi_extra=READY.extra)
-    @router.get("/health/ready", openapi_extra=READY.extra)
+    @router.get("/ping", tags=["health"], name="ping", summary="Ready", responses=READY)
+    @router.get(
+        "/health", tags=["health"], name="ready_at_health", summary="Ready", responses=READY
+    )
+    @router.get("/health/ready", tags=["health"], responses=READY)
     async def ready() -> Response:
         """200 while a Triton and a model are ready and the tensor contract fits, else 503.
 
@@ -87,12 +78,19 @@ def routes(
         """
         return JSONResponse(_readiness(registry, ledger, concerns()))
 
-    @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
+    @router.get(
+        "/metrics",
+        tags=["metrics"],
+        response_class=Response,
+        responses=answers(None, content=METRICS),
+    )
     async def prometheus(request: Request) -> Response:
         """Metrics in Prometheus' text format, or in OpenMetrics where `Accept` names it."""
         async with exposing:  # so that many at once do not slow down the event loop
-            text, kind = await asyncio.to_thread(metrics.exposed, request.headers.get("accept", ""))
-        return Response(text, headers={"content-type": kind})
+            shown, kind = await asyncio.to_thread(
+                metrics.exposed, request.headers.get("accept", "")
+            )
+        return Response(shown, headers={"content-type": kind})
 
     return router
 

@@ -397,6 +397,10 @@ def test_the_document_describes_keys_only_where_they_are_needed(serve, client):
     assert set(keyed["components"]["securitySchemes"]) == {"bearer", "x-api-key", "api-key"}
     assert {"bearer": []} in keyed["paths"]["/v1/models"]["get"]["security"]
     assert "security" not in keyed["paths"]["/health"]["get"]
+    assert "security" in keyed["paths"]["/metrics"]["get"]
+    public = serve(ScriptedEngine(), api_key=API_KEY, public_metrics=True)
+    public = public.get("/openapi.json").json()
+    assert "security" not in public["paths"]["/metrics"]["get"]
     open_one = serve(ScriptedEngine()).get("/openapi.json").json()
     assert "securitySchemes" not in open_one["components"]
 

@@ -79,6 +79,12 @@ def test_every_reference_leads_somewhere(serve):
             value = value[part]
 
 
+def test_every_operation_has_an_id_of_its_own(serve):
+    _, own = open_document(serve, ScriptedEngine())
+    ids = [operation["operationId"] for _, _, operation in operations(own)]
+    assert len(ids) == len(set(ids)) > 15
+
+
 def test_a_bodys_schema_holds_with_the_documents_own(serve):
     _, own = open_document(serve, ScriptedEngine())
     validator = own.component("ChatCompletionBody")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import date, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from triton_openai.proxy.access.store.audit_chain import AuditEntry, Verification
 from triton_openai.proxy.access.store.usage_reports import UsageTotals
-from triton_openai.proxy.api.admin.admin_bodies import LimitsBody
+from triton_openai.proxy.api.admin.admin_bodies import (
+    EXAMPLE,
+    EXAMPLE_OF_MODELS,
+    LimitsBody,
+)
 from triton_openai.proxy.domain.identity import Scope
 
 
@@ -20,32 +24,41 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+AT = "2026-03-01T12:00:00Z"
+
+
 class TenantAnswer(Answer):
-    name: str
-    limits: LimitsBody = Field(description="Those that are set.")
-    of_models: dict[str, LimitsBody]
-    weight: float = Field(description="Of its share where tenants compete for a model.")
+    name: str = Field(examples=["acme"])
+    limits: LimitsBody = Field(description="Those that are set.", examples=[EXAMPLE])
+    of_models: dict[str, LimitsBody] = Field(examples=[EXAMPLE_OF_MODELS])
+    weight: float = Field(
+        description="Of its share where tenants compete for a model.", examples=[3.0]
+    )
     max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own."
+        description="The highest priority that its requests get; null: no ceiling of its own.",
+        examples=[1],
     )
     records: bool = Field(description="Whether its requests and answers are recorded for replay.")
-    is_active: bool
-    created_at: datetime
+    is_active: bool = Field(examples=[True])
+    created_at: datetime = Field(examples=[AT])
 
 
 class KeyAnswer(Answer):
     """A key without its secret, which nobody can read."""
 
-    id: str = Field(description="The public part of the key: `sk-<id>-…`.")
-    tenant: str
-    name: str
-    scopes: list[Scope]
-    models: list[str]
+    id: str = Field(
+        description="The public part of the key: `sk-<id>-…`.", examples=["k3x9q27bt0mz"]
+    )
+    tenant: str = Field(examples=["acme"])
+    name: str = Field(examples=["batch jobs"])
+    scopes: list[Scope] = Field(examples=[["chat", "models"]])
+    models: list[str] = Field(examples=[["llama-*"]])
     limits: LimitsBody = Field(description="Those that are set.")
     max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own."
+        description="The highest priority that its requests get; null: no ceiling of its own.",
+        examples=[1],
     )
-    created_at: datetime
+    created_at: datetime = Field(examples=[AT])
     expires_at: datetime | None
     revoked_at: datetime | None
     overlap_until: datetime | None = Field(
@@ -54,7 +67,9 @@ class KeyAnswer(Answer):
 
 
 class IssuedKeyAnswer(KeyAnswer):
-    key: str = Field(description="The whole key. It is shown only this once.")
+    key: str = Field(
+        description="The whole key. It is shown only this once.", examples=["sk-k3x9q27bt0mz-…"]
+    )
 
 
 class TenantList(Answer):
@@ -72,17 +87,17 @@ class KeyList(Answer):
 class UsageRowAnswer(Answer):
     """Sums. `prompt_tokens` includes the cached ones, `output_tokens` those of reasoning."""
 
-    day: date | None = Field(None, description="In UTC.")
+    day: date | None = Field(None, description="In UTC.", examples=["2026-03-01"])
     tenant: str | None = None
     key: str | None = Field(None, description="The key's id, or `jwt:` and `mtls:` with a name.")
-    model: str | None = None
-    requests: int
-    errors: int
-    prompt_tokens: int
-    cached_tokens: int
-    output_tokens: int
+    model: str | None = Field(None, examples=["demo"])
+    requests: int = Field(examples=[12])
+    errors: int = Field(examples=[1])
+    prompt_tokens: int = Field(examples=[2040])
+    cached_tokens: int = Field(examples=[512])
+    output_tokens: int = Field(examples=[903])
     reasoning_tokens: int
-    queue_s: float = Field(description="Seconds that requests waited in engines.")
+    queue_s: float = Field(description="Seconds that requests waited in engines.", examples=[0.42])
     cost: float = Field(description="In the currency of the models' prices.")
 
 
@@ -92,15 +107,23 @@ class UsageList(Answer):
 
 
 class AuditEntryAnswer(Answer):
-    number: int
-    at: datetime
-    actor: str = Field(description="The id of the key, `jwt:…`, `mtls:…`, `cli:…` or `nobody`.")
-    action: str
-    object: str
+    number: int = Field(examples=[1])
+    at: datetime = Field(examples=[AT])
+    actor: str = Field(
+        description="The id of the key, `jwt:…`, `mtls:…`, `cli:…` or `nobody`.",
+        examples=["cli:ops"],
+    )
+    action: str = Field(examples=["tenants.create"])
+    object: str = Field(examples=["tenants/acme"])
     before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    chain_key: str = Field(description="The id of the key that made `mac`.")
-    mac: str = Field(description="HMAC-SHA256 over this entry and the MAC of the one before.")
+    after: dict[str, Any] | None = Field(examples=[{"name": "acme", "is_active": True}])
+    chain_key: str = Field(
+        description="The id of the key that made `mac`.", examples=["5f0c6a1b2d3e4f50"]
+    )
+    mac: str = Field(
+        description="HMAC-SHA256 over this entry and the MAC of the one before.",
+        examples=["9b…"],
+    )
 
 
 class AuditList(Answer):
@@ -110,22 +133,18 @@ class AuditList(Answer):
 
 
 class VerificationAnswer(Answer):
-    ok: bool
-    entries: int
-    mac: str = Field(description="The MAC of the last entry; empty without entries.")
+    ok: bool = Field(examples=[True])
+    entries: int = Field(examples=[1])
+    mac: str = Field(
+        description="The MAC of the last entry; empty without entries.", examples=["9b…"]
+    )
     problems: list[str]
 
 
-T = TypeVar("T")
-
-
-def page(found: Sequence[T], limit: int) -> tuple[Sequence[T], bool]:
-    """The first `limit` of one more that were looked for, and whether more follow."""
-    return found[:limit], len(found) > limit
-
-
-def listed(data: Iterable[Any], **more: Any) -> dict[str, Any]:
-    return {"object": "list", "data": list(data), **more}
+def page(found: Iterable[Any], limit: int) -> dict[str, Any]:
+    """A list of the first `limit` of one more that were looked for."""
+    data = list(found)
+    return {"object": "list", "data": data[:limit], "has_more": len(data) > limit}
 
 
 def usage_body(rows: Iterable[UsageTotals]) -> list[dict[str, Any]]:

@@ -42,14 +42,16 @@ Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
 Money = Annotated[float, Field(ge=1e-9, le=1e12)]  # its meter counts billionths
 Share = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 Weight = Annotated[
-    Share | None, Field(description="Of its share where tenants compete for a model; default 1.")
+    Share | None,
+    Field(description="Of its share where tenants compete for a model; default 1.", examples=[3.0]),
 ]
 Priority = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX), BeforeValidator(whole)]
 MaxPriority = Annotated[
     Priority | None,
     Field(
         description="The highest priority that its requests get; higher numbers go first. Null: no "
-        "ceiling of its own."
+        "ceiling of its own.",
+        examples=[1],
     ),
 ]
 Records = Annotated[
@@ -62,6 +64,9 @@ Records = Annotated[
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
 
+# For the OpenAPI document, which composes examples of those of single fields.
+EXAMPLE = {"requests_per_minute": 60, "tokens_per_day": 1_000_000}
+EXAMPLE_OF_MODELS = {"demo": {"concurrent_requests": 4}}
 USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
 
 
@@ -107,10 +112,12 @@ ChangesOfModels = Annotated[dict[PlainText, LimitsBody | None], Field(max_length
 
 
 class TenantBody(AdminBody):
-    name: TenantName = Field(description="Letters, digits and `._:@-`.")
-    limits: LimitsBody = LimitsBody()
+    name: TenantName = Field(description="Letters, digits and `._:@-`.", examples=["acme"])
+    limits: LimitsBody = Field(LimitsBody(), examples=[EXAMPLE])
     of_models: OfModels = Field(
-        default_factory=dict, description="Limits of its use of single models, by public name."
+        default_factory=dict,
+        description="Limits of its use of single models, by public name.",
+        examples=[EXAMPLE_OF_MODELS],
     )
     weight: Weight = None
     max_priority: MaxPriority = None
@@ -137,7 +144,9 @@ class TenantBody(AdminBody):
 
 
 class TenantChanges(AdminBody):
-    limits: LimitsBody | None = Field(None, description="Null removes all limits.")
+    limits: LimitsBody | None = Field(
+        None, description="Null removes all limits.", examples=[{"tokens_per_day": 2_000_000}]
+    )
     of_models: ChangesOfModels | None = Field(
         default=None,
         description="A model with null loses its limits; null removes those of all models.",
@@ -166,14 +175,17 @@ class TenantChanges(AdminBody):
 
 
 class KeyBody(AdminBody):
-    tenant: TenantName
-    name: PlainText = Field(description="What people call the key.")
+    tenant: TenantName = Field(examples=["acme"])
+    name: PlainText = Field(description="What people call the key.", examples=["batch jobs"])
     scopes: Scopes = Field(
-        default=USERS_SCOPES, description="What it may do. `admin` may administrate, and only that."
+        default=USERS_SCOPES,
+        description="What it may do. `admin` may administrate, and only that.",
+        examples=[["chat", "models"]],
     )
     models: Patterns = Field(
         default=[],
         description="Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
+        examples=[["llama-*"]],
     )
     limits: LimitsBody = LimitsBody()
     max_priority: MaxPriority = None
@@ -199,7 +211,7 @@ class KeyBody(AdminBody):
 
 
 class KeyChanges(AdminBody):
-    name: PlainText | None = None
+    name: PlainText | None = Field(None, examples=["nightly batch"])
     scopes: Scopes | None = None
     models: Patterns | None = Field(None, description="Null or empty: all models.")
     limits: LimitsBody | None = Field(None, description="Null removes all limits.")
@@ -230,7 +242,9 @@ class KeyChanges(AdminBody):
 
 class Rotation(AdminBody):
     overlap_s: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP_S), BeforeValidator(whole)] = Field(
-        86_400, description="Seconds for which the key from before is accepted, too."
+        86_400,
+        description="Seconds for which the key from before is accepted, too.",
+        examples=[3600],
     )
 
     @property

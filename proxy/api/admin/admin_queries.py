@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from triton_openai.proxy.access.store.usage_reports import Grouping, UsagePeriod
 from triton_openai.proxy.api.admin.admin_bodies import PLAIN, TenantName
-from triton_openai.proxy.api.bodies.query_parameters import Query
+from triton_openai.proxy.api.typed_route import QueryParameters
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.identity import Caller
 
@@ -19,25 +19,25 @@ GROUPS = "(day|tenant|key|model)"
 OWN_GROUPS = "(day|model)"
 
 
-class TenantsQuery(Query):
+class TenantsQuery(QueryParameters):
     after: Text | None = Field(None, description="The last name of the page before.")
     limit: PageSize = Field(100, description="How many at most.")
 
 
-class KeysQuery(Query):
+class KeysQuery(QueryParameters):
     tenant: TenantName | None = Field(None, description="Only this tenant's keys.")
     after: Text | None = Field(None, description="The last id of the page before.")
     limit: PageSize = Field(100, description="How many at most.")
 
 
-class AuditQuery(Query):
+class AuditQuery(QueryParameters):
     after: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
         0, description="The last number of the page before."
     )
     limit: PageSize = Field(100, description="How many at most.")
 
 
-class OwnUsageQuery(Query):
+class OwnUsageQuery(QueryParameters):
     first: date | None = Field(
         None, alias="from", description="First day, in UTC; default: the first of `to`'s month."
     )

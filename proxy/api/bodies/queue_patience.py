@@ -11,6 +11,19 @@ from triton_openai.proxy.domain.request import GenerationRequest
 HEADER = "x-queue-timeout-ms"
 MOST_MS = 3_600_000
 _NAME = HEADER.encode()
+# For the OpenAPI document: the `openapi_extra` of routes that generate.
+TAKES_HEADER = {
+    "parameters": [
+        {
+            "name": HEADER,
+            "in": "header",
+            "required": False,
+            "description": "How long the request waits for a row of its model, in milliseconds; 0: "
+            "not at all. Without it: as long as the server lets it.",
+            "schema": {"type": "integer", "minimum": 0, "maximum": MOST_MS},
+        }
+    ]
+}
 
 
 def with_patience(request: GenerationRequest) -> GenerationRequest:

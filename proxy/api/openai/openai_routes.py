@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api import answer_marks
@@ -16,62 +16,92 @@ from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.openai.documentation import openai_operations
+from triton_openai.proxy.api.bodies.queue_patience import TAKES_HEADER
+from triton_openai.proxy.api.openai.documentation import examples
+from triton_openai.proxy.api.openai.documentation.answer_bodies import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ModelBody,
+    ModelList,
+    TextCompletion,
+    TextCompletionChunk,
+)
+from triton_openai.proxy.api.openai.documentation.examples import ChatRequest, CompletionRequest
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
+from triton_openai.proxy.api.openapi.responses import (
+    EVENTS,
+    GENERATION,
+    GENERATION_HEADERS,
+    answers,
+    events,
+)
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.syntax import parsers
 
-Body = TypeVar("Body", bound=GenerationBody)
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
 _INTERNAL = {"limits", "deadline", "plain_spans", "queue_time", "engine_times"}
+HEADERS = ("x-attempts", "x-unenforced-keywords", "x-priority-capped", *GENERATION_HEADERS)
+CHAT = answers(
+    ChatCompletion,
+    *GENERATION,
+    headers=HEADERS,
+    content={EVENTS: events(ChatCompletionChunk, examples.CHAT_STREAM)},
+)
+COMPLETION = answers(
+    TextCompletion,
+    *GENERATION,
+    headers=HEADERS,
+    content={EVENTS: events(TextCompletionChunk, examples.COMPLETION_STREAM)},
+)
+NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
 def routes(
-    answers: Answers, models: CallersModels, builder: RequestBuilder, *, bodies: BodyReader
+    answerer: Answers, models: CallersModels, builder: RequestBuilder, *, bodies: BodyReader
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1")
+    router = typed_router(bodies, "/v1")
 
-    async def read(http: Request, kind: type[Body]) -> Body:
-        body = await bodies.read(http, kind)
-        if body.store is False:
-            answer_marks.mark_private(http.scope)
-        return body
+    def answer(exchange: Exchange, body: GenerationBody) -> Response:
+        return answerer.streamed(exchange, SSE) if body.stream else answerer.whole(exchange)
 
-    def answer(exchange: Exchange, *, streams: bool) -> Response:
-        return answers.streamed(exchange, SSE) if streams else answers.whole(exchange)
-
-    @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
-    async def create_chat_completion(http: Request) -> Response:
+    @router.post("/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
+    async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
-        body = await read(http, ChatCompletionBody)
-        exchange = await builder.chat(body, caller_name(http.scope))
-        return answer(exchange, streams=bool(body.stream))
+        _mark_private(http, body)
+        return answer(await builder.chat(body, caller_name(http.scope)), body)
 
-    @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
-    async def create_completion(http: Request) -> Response:
+    @router.post(
+        "/completions", tags=["completions"], responses=COMPLETION, openapi_extra=TAKES_HEADER
+    )
+    async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
-        body = await read(http, CompletionBody)
-        exchange = await builder.completion(body, caller_name(http.scope))
-        return answer(exchange, streams=bool(body.stream))
+        _mark_private(http, body)
+        return answer(await builder.completion(body, caller_name(http.scope)), body)
 
-    @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
+    @router.get("/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
         """All models that the caller may use."""
         return JSONResponse(_model_list(models.listed()))
 
-    @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
-    async def retrieve_model(model: str) -> Response:
+    @router.get("/models/{model:path}", tags=["models"], responses=answers(ModelBody, 503))
+    async def retrieve_model(
+        model: Annotated[str, Path(min_length=1, description=NAME)],
+    ) -> Response:
         """One model, found by its name or an alias."""
         return JSONResponse(_model_body(models.shown(model), model))
 
     return router
+
+
+def _mark_private(http: Request, body: GenerationBody) -> None:
+    if body.store is False:
+        answer_marks.mark_private(http.scope)
 
 
 def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.errors import ProtocolNames
-from triton_openai.proxy.api.openai.documentation import openai_operations
+from triton_openai.proxy.api.openai.documentation.answer_bodies import RenderedPrompt
+from triton_openai.proxy.api.openai.documentation.examples import ChatRequest
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openapi.responses import BODY, answers
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from triton_openai.proxy.generation.service import Service
@@ -23,15 +25,14 @@ from triton_openai.proxy.telemetry import request_log
 def routes(
     service: Service, tokenizer: Tokenizer, builder: RequestBuilder, *, bodies: BodyReader
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1")
+    router = typed_router(bodies, "/v1", tag="chat")
 
-    @router.post("/chat/completions/render", openapi_extra=openai_operations.RENDER.extra)
-    async def render_chat_completion(http: Request) -> Response:
+    @router.post("/chat/completions/render", responses=answers(RenderedPrompt, *BODY, 422))
+    async def render_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The prompt's text and tokens, and what limits the answer's length, without generating.
 
         It refuses every request that a generation would refuse.
         """
-        body = await bodies.read(http, ChatCompletionBody)
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
         with ProtocolNames(names), MappedConstraintErrors(generation.constraint):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from secrets import token_hex
+from typing import Any, TypeVar
 
 from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
 from triton_openai.proxy.api.bodies.queue_patience import with_patience
 from triton_openai.proxy.api.errors import ProtocolNames
-from triton_openai.proxy.api.openai import chat_request, completion_request
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
 from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
@@ -20,9 +20,100 @@ from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Prompt,
+    PromptBatch,
+    SinglePrompt,
+    TextPrompt,
+    TokenPrompt,
+)
+from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.models.callers_models import CallersModels, ServedModel
 from triton_openai.proxy.structured.examiner import Examiner
+
+# The default: the template need not support it.
+DEFAULT_VERBOSITY = ("verbosity", "medium")
+
+
+def chat_request(body: ChatCompletionBody, caller: str) -> GenerationRequest:
+    return GenerationRequest(
+        caller=caller,
+        id=f"chatcmpl-{token_hex(16)}",
+        prompt=_prompt_of_chat(body),
+        max_tokens=body.token_limit,
+        tools=body.domain_tools,
+        tool_choice=body.domain_choice,
+        thinking_budget=body.thinking_token_budget,
+        offers_server_tools=body.server_tools,
+        reports_server_calls=bool(body.server_tool_events),
+        calls_in_parallel=body.parallel_tool_calls is not False,
+        **body.shared(body.top_log_probs),
+    )
+
+
+def _prompt_of_chat(body: ChatCompletionBody) -> SinglePrompt:
+    if body.prompt_token_ids is not None:
+        return TokenPrompt(ids=tuple(body.prompt_token_ids))
+    if body.takes_raw_prompt:
+        return TextPrompt(text=body.messages[0].to_domain().content or "")
+    return _chat_prompt(body)
+
+
+def _chat_prompt(body: ChatCompletionBody) -> ChatPrompt:
+    values = {name: getattr(body, name) for name in ("reasoning_effort", "verbosity")}
+    continues = bool(body.continue_final_message)
+    return ChatPrompt(
+        messages=tuple(message.to_domain() for message in body.messages),
+        adds_generation_prompt=not continues and body.add_generation_prompt is not False,
+        continues_last=continues,
+        template_values={
+            name: value
+            for name, value in values.items()
+            if value is not None and (name, value) != DEFAULT_VERBOSITY
+        }
+        | ({} if body.documents is None else {"documents": body.documents}),
+        callers_values=body.chat_template_kwargs or {},
+        template=body.chat_template,
+    )
+
+
+DEFAULT_TOKENS = 16  # from OpenAI's specification
+
+
+def completion_request(body: CompletionBody, card: ModelCard, caller: str) -> GenerationRequest:
+    """`card`: the card of the model that the body names."""
+    return GenerationRequest(
+        caller=caller,
+        id=f"cmpl-{token_hex(16)}",
+        prompt=_prompt(body.prompt, body.suffix),
+        max_tokens=_token_limit(body, card),
+        best_of=body.best_of,
+        echoes_prompt=bool(body.echo),
+        **body.shared(body.logprobs),
+    )
+
+
+def _token_limit(body: CompletionBody, card: ModelCard) -> int | None:
+    """None lets the tokenizer apply the model's own default, cut to what the context has left."""
+    if body.max_tokens is not None or card.facts.default_max_tokens is not None:
+        return body.max_tokens
+    return smaller(max(DEFAULT_TOKENS, body.min_tokens or 0), card.limits.max_tokens)
+
+
+def _prompt(given: str | list[str] | list[int] | list[list[int]], suffix: str | None) -> Prompt:
+    if isinstance(given, str) or isinstance(given[0], int):
+        return _one_prompt(given, suffix)
+    return PromptBatch(prompts=tuple(_one_prompt(one, suffix) for one in given))
+
+
+def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:
+    if isinstance(given, str):
+        return TextPrompt(text=given, suffix=suffix)
+    return TokenPrompt(ids=tuple(given))
+
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
 
@@ -55,7 +146,7 @@ class RequestBuilder:
         body, served = self._served(body)
         card = served.card
         body.check_choice([tool.name for tool in card.server_tools.tools])
-        request = await self._constrained(chat_request.to_domain(body, caller), body)
+        request = await self._constrained(chat_request(body, caller), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -70,7 +161,7 @@ class RequestBuilder:
         body = priority_fields.merged(body)
         body, served = self._served(body)
         card = served.card
-        request = await self._constrained(completion_request.to_domain(body, card, caller), body)
+        request = await self._constrained(completion_request(body, card, caller), body)
         renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
         return await self._extended(body, _exchange(request, served, renderer))
 

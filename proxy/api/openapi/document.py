@@ -1,244 +1,303 @@
-"""Makes the OpenAPI document from the `Operation`s of the routes. Called by `cached_document`."""
+"""The OpenAPI document: what FastAPI generates from the routes, and what FastAPI cannot know.
+
+That is what the layers around the routes add to each of them, limits of settings and models, rules
+between fields, and examples composed of those of single fields.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
-from http import HTTPStatus
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib import resources
 from typing import Any
 
 import orjson
-from fastapi import APIRouter
-from fastapi.routing import APIRoute
+from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
-from pydantic_core import core_schema
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
-from triton_openai.proxy.api.openapi import keyed_requests
-from triton_openai.proxy.api.openapi.operation import (
-    ANY_ROUTE,
-    EVENTS,
-    JSON,
-    KEY,
-    Content,
-    ErrorBody,
-    Operation,
+from triton_openai.proxy import __version__
+from triton_openai.proxy.api.idempotency import key_headers
+from triton_openai.proxy.api.openai.documentation.answer_bodies import (
+    ChatCompletionChunk,
+    TextCompletionChunk,
 )
-from triton_openai.proxy.api.openapi.request_headers import header_parameter
-from triton_openai.proxy.api.openapi.response_headers import HEADERS
-from triton_openai.proxy.api.route_scopes import NEEDS, RETURN_SECRETS, Open
+from triton_openai.proxy.api.openai.requests import field_bounds, field_rules
+from triton_openai.proxy.api.openai.requests.field_bounds import ModelSizes
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.openai.requests.field_types import whole
+from triton_openai.proxy.api.openapi.responses import (
+    JSON,
+    ErrorBody,
+    Json,
+    error_response,
+    header_references,
+)
+from triton_openai.proxy.api.plain.plain_chat import PlainChunk
+from triton_openai.proxy.api.route_scopes import RETURN_SECRETS, Open, RouteScopes
+from triton_openai.proxy.models.registry import Registry
 
-REF = "#/components/schemas/{model}"
-Json = dict[str, Any]
-Adjust = Callable[[Json], None]
-
-INFO: Json = {
-    "info": {
-        "title": "triton-openai",
-        "version": "0.1.0",
-        "description": "An OpenAI-compatible front for NVIDIA Triton. A field that is `null` is "
-        "the same as one that is not given; a field that is not listed here is refused by name.",
-    }
-}
-OF_CALLERS = (401, 403, 503)  # statuses of every route that needs a caller
+NAME = "triton-openai"
+DESCRIPTION = (
+    "An OpenAI-compatible front for NVIDIA Triton. A field that is `null` is the same as one that "
+    "is not given; a field that is not listed here is refused by name."
+)
+SCHEMAS = "#/components/schemas/"
+# Models that no route declares to FastAPI: it takes none for the events of a stream.
+UNDECLARED: tuple[type[BaseModel], ...] = (
+    ChatCompletionChunk,
+    TextCompletionChunk,
+    PlainChunk,
+    ErrorBody,
+)
+BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+INT64_MAX = 2**63 - 1  # FastAPI makes bounds floats, which round it up
+OF_ALL = (404, 405, 414, 421, 431, 500)  # no such route or model, wrong method or host, a bug
+OF_CALLERS = (401, 403, 503)  # of routes that need a caller
+OF_KEYED = (409, 410, 429, 503)  # of POST routes, which take an Idempotency-Key
 KEYS: Json = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a JWT."},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
 }
-RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
-ERROR_HEADERS = {
-    401: ("www-authenticate",),
-    405: ("allow",),
-    409: ("x-should-retry",),
-    429: RETRY,
-    503: RETRY,
-    504: ("x-should-retry",),
+KEY_PARAMETERS: Json = {
+    key_headers.KEY: {
+        "name": key_headers.KEY,
+        "in": "header",
+        "description": "One generation for each key: the same request with the same key gets the "
+        "same answer. Bare or quoted.",
+        "schema": {"type": "string", "pattern": "^[!#-~]([ -~]{0,253}[!-~])?$"},
+    },
+    key_headers.LAST_EVENT_ID: {
+        "name": key_headers.LAST_EVENT_ID,
+        "in": "header",
+        "description": "Continues the stream of the same request and key after the event with this "
+        "`id`.",
+        "schema": {"type": "string", "pattern": f"^[0-9]{{1,{key_headers.LONGEST_EVENT_ID}}}$"},
+    },
 }
-ERRORS = {
-    400: "The body is not valid JSON, a field is missing, unknown or has a wrong value, or the "
-    "model cannot do what the request asks for",
-    401: "No API key was sent, or one that is not accepted",
-    403: "The API key does not allow this route or this model",
-    404: "No such route, or no such model",
-    405: "The route has no such method",
-    408: "The body was not complete in time",
-    409: "The change does not fit what is stored, or the Idempotency-Key is another body's",
-    410: "The stream that Last-Event-ID continues is not kept",
-    413: "The body is too large",
-    414: "The request's target is too long",
-    415: "The body is compressed, or a web page sent it with another type than JSON",
-    421: "The Host header is not a name of this server",
-    422: "A schema, a grammar or a regular expression cannot be used, or the answer does not "
-    "conform to it",
-    429: "Too many requests at once",
-    431: "The request's head is too large",
-    500: "The server failed",
-    503: "The model cannot be reached now",
-    504: "The answer took too long",
+TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
+OF_ANSWERED_AGAIN: Json = {
+    "idempotent-replayed": {
+        "description": "The answer was generated for an earlier request with the same key.",
+        "schema": {"type": "string", "const": "true"},
+    },
+    "x-original-request-id": {
+        "description": "The `x-request-id` of that request.",
+        "schema": TEXT,
+    },
+    "idempotency-unavailable": {
+        "description": "The key had no effect: its records cannot be used at present.",
+        "schema": {"type": "string", "const": "true"},
+    },
+}
+HEADERS: Json = {
+    "x-request-id": {
+        "description": "The request's id in the server's log: the caller's own, if it sent one.",
+        "schema": TEXT,
+    },
+    "retry-after": {"description": "Seconds to wait before the next try.", "schema": COUNT},
+    "retry-after-ms": {
+        "description": "Milliseconds to wait before the next try.",
+        "schema": COUNT,
+    },
+    "x-should-retry": {
+        "description": "Whether OpenAI's SDKs send the request again.",
+        "schema": {"type": "string", "enum": ["true", "false"]},
+    },
+    "www-authenticate": {"description": "How to send the API key: RFC 6750.", "schema": TEXT},
+    "allow": {"description": "The methods of this route.", "schema": TEXT},
+    "x-attempts": {
+        "description": "How many answers were generated until one conformed to its schema.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "x-resends": {
+        "description": "How many streams were sent again, because Triton was lost at first.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "x-queue-position": {
+        "description": "Where the request stands in its model's queue: 1 is next, 0 has waited.",
+        "schema": COUNT,
+    },
+    "x-queue-wait": {
+        "description": "Seconds that the request waits in its model's queue in all: measured, or expected "
+        "where it still waits.",
+        "schema": {"type": "number", "minimum": 0},
+    },
+    "x-continued": {
+        "description": "How often streams lost their engine, and another one continued them.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "x-unenforced-keywords": {
+        "description": "Keywords of the caller's schema that were not enforced on the answer.",
+        "schema": TEXT,
+    },
+    "x-priority-capped": {
+        "description": "The caller's ceiling, with the sign of `priority`: it asked to go before "
+        "others further than it may.",
+        "schema": {"type": "integer"},
+    },
+    "x-fallback-from": {
+        "description": "The model that the request names, which the model in the body replaced.",
+        "schema": TEXT,
+    },
+    "deprecation": {
+        "description": "From when callers should use another model: RFC 9745, `@` and Unix time.",
+        "schema": {"type": "string", "pattern": "^@-?[0-9]+$"},
+    },
+    "sunset": {
+        "description": "From when the model may be gone: RFC 8594, an HTTP date.",
+        "schema": TEXT,
+    },
+    "link": {"description": "A page about both: RFC 8288.", "schema": TEXT},
+    **OF_ANSWERED_AGAIN,
 }
 
 
-def as_json(
-    routers: Iterable[APIRouter], adjust: Iterable[Adjust], *, needs_keys: bool = False
-) -> bytes:
-    """The whole document, which takes tens of milliseconds.
+def cached_document(
+    routes: Sequence[BaseRoute],
+    limits: FieldLimits,
+    registry: Registry,
+    scopes: RouteScopes | None,
+) -> Callable[[], bytes]:
+    """Returns a function that gives the document as JSON; it makes it anew when models change.
 
-    `adjust`: functions that change the schemas in place; they get them by name. `needs_keys`:
-    whether callers are authenticated.
+    scopes: None where callers are not authenticated.
     """
-    routes = [route for router in routers for route in router.routes]
-    documented = [one for one in routes if isinstance(one, APIRoute) and one.include_in_schema]
-    paths: Json = {}
-    for route in documented:
-        for method in sorted(route.methods or ()):
-            paths.setdefault(route.path_format, {})[method.lower()] = _operation(
-                route, method, needs_keys
-            )
-    schemas = _schemas(_spec(route) for route in documented)
-    for change in adjust:
-        change(schemas)
-    components = {"schemas": schemas, "headers": HEADERS}
-    components["parameters"] = keyed_requests.PARAMETERS
-    if needs_keys:
-        components["securitySchemes"] = KEYS
-    return orjson.dumps({"openapi": "3.1.0", **INFO, "paths": paths, "components": components})
+
+    @cache
+    def of_routes() -> bytes:
+        return orjson.dumps(document(routes, scopes))
+
+    @lru_cache(maxsize=1)
+    def made(sizes: ModelSizes | None) -> bytes:
+        found = orjson.loads(of_routes())
+        schemas = found["components"]["schemas"]
+        _describe(schemas)
+        field_rules.add(schemas)
+        field_bounds.bounds(limits, sizes)(schemas)
+        return orjson.dumps(found)
+
+    return lambda: made(field_bounds.model_sizes(registry.cards()))
 
 
-def _spec(route: APIRoute) -> Operation:
-    spec = (route.openapi_extra or {}).get(KEY)
-    assert isinstance(spec, Operation), f"{route.path} has no Operation in its openapi_extra"
-    return spec
+def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
+    """The document without limits and rules of OpenAI's bodies.
 
-
-def _operation(route: APIRoute, method: str, needs_keys: bool) -> Json:
-    spec, is_open = _spec(route), NEEDS.get(route.path) is Open.ANYBODY
-    more = () if is_open else OF_CALLERS
-    is_keyed = method == "POST" and not route.path.startswith(RETURN_SECRETS)
-    made: Json = {
-        "tags": [spec.tag],
-        "summary": route.name.replace("_", " ").capitalize(),
-        "description": inspect.getdoc(route.endpoint) or "",
-        "operationId": f"{spec.tag}_{route.name}{'_at_health' * route.path.endswith('/health')}",
-        "responses": {
-            "200": _success(spec, is_keyed),
-            **_errors(spec, (*more, *(keyed_requests.ERRORS if is_keyed else ()))),
-        },
-    }
-    if needs_keys and not is_open:
-        made["security"] = [{name: []} for name in KEYS]
-    names = [one.alias for one in route.dependant.path_params]
-    parameters = [_parameter(name, spec.path_parameters[name]) for name in names]
-    parameters += map(header_parameter, spec.takes_headers)
-    if spec.query is not None:
-        parameters += _query_parameters(spec.query)
-    if is_keyed:
-        parameters += keyed_requests.REFERENCES
-    if parameters:
-        made["parameters"] = parameters
-    if spec.takes is not None:
-        examples = {name: {"value": value} for name, value in spec.requests.items()}
-        content = {"schema": _reference(spec.takes), "examples": examples}
-        made["requestBody"] = {"required": True, "content": {JSON: content}}
-    return made
-
-
-def _parameter(name: str, words: str) -> Json:
-    schema = {"type": "string", "minLength": 1}
-    return {"name": name, "in": "path", "required": True, "description": words, "schema": schema}
-
-
-def _query_parameters(model: type[BaseModel]) -> Iterator[Json]:
-    """Optional ones, of simple types. A query has no null: the parameter is left out instead."""
-    for name, schema in model.model_json_schema(schema_generator=_Bare)["properties"].items():
-        words = schema.pop("description", "")
-        (schema,) = [one for one in schema.pop("anyOf", [schema]) if one != {"type": "null"}]
-        yield {"name": name, "in": "query", "description": words, "schema": schema}
-
-
-def _success(spec: Operation, is_keyed: bool) -> Json:
-    content = {media: _content(media, one) for media, one in spec.gives.items()}
-    headers = _headers(*spec.headers, *(keyed_requests.HEADERS if is_keyed else ()))
-    return {"description": "Successful answer", "headers": headers, "content": content}
-
-
-def _content(media: str, content: Content) -> Json:
-    if content.body is None:
-        return {"schema": {"type": "string"}, "example": content.example}
-    if content.is_lines:
-        return {"x-line-schema": _reference(content.body), "example": content.example}
-    if media == EVENTS:
-        return {"schema": _event(content.body), "example": content.example}
-    return {"schema": _reference(content.body), "example": content.example}
-
-
-def _event(body: type[BaseModel]) -> Json:
-    """The schema of one server-sent event, as tools understand it for this media type."""
-    values = [_reference(body), _reference(ErrorBody)]
-    data = [
-        {"const": "[DONE]", "description": "The end of the stream."},
-        {"contentMediaType": JSON, "contentSchema": {"anyOf": values}},
-    ]
-    properties = {"event": {"type": "string"}, "data": {"type": "string", "anyOf": data}}
-    words = "An error after the first token is an event, too."
-    return {"type": "object", "required": ["data"], "properties": properties, "description": words}
-
-
-def _errors(spec: Operation, more: tuple[int, ...]) -> Json:
-    made = {}
-    for status in sorted({*ANY_ROUTE, *spec.errors, *more}):
-        words = ERRORS[status]
-        made[str(status)] = {
-            "description": f"{HTTPStatus(status).phrase}: {words}",
-            "headers": _headers(*ERROR_HEADERS.get(status, ())),
-            "content": {JSON: {"schema": _reference(ErrorBody)}},
-        }
-    return made
-
-
-def _headers(*names: str) -> Json:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
-
-
-def _reference(model: type[BaseModel]) -> Json:
-    return {"$ref": REF.format(model=model.__name__)}
-
-
-class _Bare(GenerateJsonSchema):
-    """Generates pydantic's schemas without titles and null defaults, which carry no information."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        made = super().default_schema(schema)
-        if made.get("default", ...) is None:
-            del made["default"]
-        return made
-
-
-def _schemas(specs: Iterable[Operation]) -> Json:
-    models = {model for spec in specs for model in spec.models} | {ErrorBody}
-    ordered = sorted(models, key=lambda model: model.__name__)
-    _, made = models_json_schema(
-        [(model, "validation") for model in ordered],
-        ref_template=REF,
-        schema_generator=_Bare,
+    It takes tenths of a second, in steps of a few milliseconds: FastAPI checks each document that
+    it makes in one step, which holds up all threads. So it makes one of each router.
+    """
+    _, undeclared = models_json_schema(
+        [(model, "validation") for model in UNDECLARED], ref_template=SCHEMAS + "{model}"
     )
-    schemas: Json = made["$defs"]
-    for schema in schemas.values():
-        schema.pop("title", None)
-        _correct(schema)
-    return dict(sorted(schemas.items()))
+    schemas: Json = undeclared["$defs"]
+    made: Json = {"paths": {}}
+    for each in routes:
+        found = get_openapi(
+            title=NAME,
+            version=__version__,
+            description=DESCRIPTION,
+            routes=[each],
+            separate_input_output_schemas=False,
+        )
+        schemas |= found.pop("components", {}).get("schemas", {})
+        for path, operations in found.pop("paths").items():
+            made["paths"].setdefault(path, {}).update(operations)
+        made |= found
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which we never send
+        schemas.pop(name, None)
+    _correct([made["paths"], schemas])
+    made["components"] = components = {
+        "schemas": dict(sorted(schemas.items())),
+        "headers": HEADERS,
+        "parameters": KEY_PARAMETERS,
+    }
+    if scopes is not None:
+        components["securitySchemes"] = KEYS
+    for path, operations in made["paths"].items():
+        is_open = (scopes or RouteScopes()).of(path) is Open.ANYBODY
+        for method, operation in operations.items():
+            is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
+            _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
+            if scopes is not None and not is_open:
+                operation["security"] = [{name: []} for name in KEYS]
+            _add_examples(operation, schemas)
+    return made
+
+
+def _add_layers(operation: Json, *, is_open: bool, is_keyed: bool) -> None:
+    """What the layers of ASGI answer, and take, in the route's place."""
+    responses = operation["responses"]
+    if "HTTPValidationError" in str(responses.get("422")):
+        del responses["422"]
+    more = (*OF_ALL, *(() if is_open else OF_CALLERS), *(OF_KEYED if is_keyed else ()))
+    for status in more:
+        responses.setdefault(str(status), error_response(status))
+    operation["responses"] = dict(sorted(responses.items()))
+    operation["summary"] = operation["summary"].capitalize()
+    parameters = operation.get("parameters", [])
+    for one in parameters:  # a query has no null: the parameter is left out instead
+        if one["in"] == "query":
+            (one["schema"],) = _without_null(one["schema"])
+    if is_keyed:
+        references = ({"$ref": f"#/components/parameters/{name}"} for name in KEY_PARAMETERS)
+        operation["parameters"] = [*parameters, *references]
+        responses["200"]["headers"] |= header_references(*OF_ANSWERED_AGAIN)
+
+
+def _without_null(schema: Json) -> Iterator[Json]:
+    return (one for one in schema.get("anyOf", [schema]) if one != {"type": "null"})
+
+
+def _add_examples(operation: Json, schemas: Json) -> None:
+    """Gives JSON bodies that have no example one, composed of the examples of their fields."""
+    taken = operation.get("requestBody", {}).get("content", {}).get(JSON)
+    if taken is not None and "examples" not in taken:
+        taken["examples"] = {"example": {"value": _example(taken["schema"], schemas)}}
+    given = operation["responses"]["200"]["content"].get(JSON)
+    if given is not None and "example" not in given:
+        given["example"] = _example(given["schema"], schemas)
+
+
+def _example(schema: Json, schemas: Json) -> Any:
+    """A value that fits: with all fields that are required, or have examples of their own."""
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "$ref" in schema:
+        return _example(schemas[schema["$ref"].removeprefix(SCHEMAS)], schemas)
+    if "const" in schema or "enum" in schema:
+        return schema["const"] if "const" in schema else schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            required = schema.get("required", ())
+            return {
+                name: _example(one, schemas)
+                for name, one in schema.get("properties", {}).items()
+                if name in required or "examples" in one
+            }
+        case "array":
+            item = schema["items"]
+            return [_example(item, schemas)] if "$ref" in item or "examples" in item else []
+        case kind:  # null is one of several types, which have no common one
+            return {"integer": 0, "number": 0.0, "boolean": False, "string": ""}.get(str(kind))
 
 
 def _correct(schema: Any) -> None:
-    """Corrects what pydantic writes for a dict: its size, and the pattern of its keys."""
+    """Removes titles and null defaults, which carry no information, makes bounds integers again,
+    and corrects what pydantic writes for a dict: the number of its keys and their pattern.
+    """
     if isinstance(schema, list):
         for one in schema:
             _correct(one)
     if not isinstance(schema, dict):
         return
+    if isinstance(schema.get("title"), str):
+        del schema["title"]
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    schema |= {name: min(whole(schema[name]), INT64_MAX) for name in BOUNDS & schema.keys()}
     if schema.get("type") == "object":
         if "maxLength" in schema:
             schema["maxProperties"] = schema.pop("maxLength")
@@ -247,3 +306,38 @@ def _correct(schema: Any) -> None:
             schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     for one in schema.values():
         _correct(one)
+
+
+# parameters.md has the rows of the tables in docs/api.md and docs/nvext.md; a test compares them.
+ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<of>\w+) \| (?P<words>.+) \|$", re.MULTILINE)
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+# The document's schema -> the kinds of rows that describe its fields.
+DESCRIBED = {
+    "ChatCompletionBody": ("both", "chat"),
+    "CompletionBody": ("both", "completions"),
+    "NvExt": ("nvext",),
+}
+
+
+def _describe(schemas: dict[str, Any]) -> None:
+    """Gives each field of the bodies the description in its row.
+
+    Raises:
+        KeyError: a field has no row.
+    """
+    for name, kinds in DESCRIBED.items():
+        words = {one: text for kind in kinds for one, text in _rows()[kind].items()}
+        for field, schema in schemas[name]["properties"].items():
+            schema["description"] = words[field]
+
+
+@cache
+def _rows() -> Mapping[str, Mapping[str, str]]:
+    """Kind of body -> field -> description. Links are removed, since they lead nowhere here."""
+    folder = resources.files("triton_openai.proxy.api.openai.documentation")
+    table = (folder / "parameters.md").read_text()
+    found: dict[str, dict[str, str]] = {}
+    for row in ROW.finditer(table):
+        words = LINK.sub(r"\1", row["words"]).replace("\\|", "|")
+        found.setdefault(row["of"], {})[row["name"]] = words[0].upper() + words[1:]
+    return found

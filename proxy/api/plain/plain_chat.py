@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from triton_openai.proxy.api.openai.requests.field_types import RequestBody
 from triton_openai.proxy.api.openai.requests.tool_history import Messages
@@ -23,6 +23,35 @@ class PlainChatBody(RequestBody):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         None, description="How random the answer is; default: the model's own."
     )
+
+
+class PlainMessage(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["assistant"]
+    content: str = Field(examples=["I am a small model."])
+
+
+class PlainAnswer(BaseModel):
+    """The whole answer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(examples=["chat-4f1d"])
+    model: str = Field(examples=["demo"])
+    created: int = Field(description="Unix time, in seconds.", examples=[1_767_225_600])
+    message: PlainMessage
+    done: Literal[True]
+
+
+class PlainChunk(BaseModel):
+    """More of the answer; in the last line `done` is true and the text is empty."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: PlainMessage
+    done: bool
+    index: int = Field(ge=0, description="Counts the chunks from 0.")
 
 
 def to_domain(body: PlainChatBody, served: ServedModel, caller: str) -> GenerationRequest:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request
+from fastapi.openapi.models import Example
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from triton_openai.proxy.api.answers.answer import Answers
@@ -10,38 +14,91 @@ from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.bodies.queue_patience import with_patience
+from triton_openai.proxy.api.bodies.queue_patience import TAKES_HEADER, with_patience
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.plain import plain_chat, plain_operations
-from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
+from triton_openai.proxy.api.openapi.responses import (
+    EVENTS,
+    GENERATION,
+    GENERATION_HEADERS,
+    JSON,
+    Json,
+    Responses,
+    answers,
+    events,
+    reference,
+)
+from triton_openai.proxy.api.plain import plain_chat
+from triton_openai.proxy.api.plain.plain_chat import (
+    PlainAnswer,
+    PlainChatBody,
+    PlainChunk,
+    PlainRenderer,
+)
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.models.callers_models import CallersModels
+
+USER = {"role": "user", "content": "Who are you?"}
+EXAMPLES: dict[str, Example] = {
+    "plain": {"value": {"messages": [USER]}},
+    "all fields": {
+        "value": {
+            "model": "demo",
+            "messages": [{"role": "system", "content": "Answer briefly."}, USER],
+            "temperature": 0.2,
+        }
+    },
+}
+ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=EXAMPLES)]
+CHUNKS = (
+    '{"message": {"role": "assistant", "content": "I am"}, "done": false, "index": 0}',
+    '{"message": {"role": "assistant", "content": " a small model."}, "done": false, "index": 1}',
+)
+LAST = '{"message": {"role": "assistant", "content": ""}, "done": true, "index": 2}'
+LINES = {
+    "x-line-schema": reference(PlainChunk),  # OpenAPI 3.1 cannot describe lines of JSON
+    "example": "".join(f"{chunk}\n" for chunk in (*CHUNKS, LAST)),
+}
+SERVER_SENT = events(PlainChunk, "".join(f"data: {chunk}\n\n" for chunk in (*CHUNKS, "[DONE]")))
+
+
+def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Responses:
+    return answers(model, *GENERATION, headers=GENERATION_HEADERS, content=content)
 
 
 def routes(
-    answers: Answers, models: CallersModels, limits: FieldLimits, *, bodies: BodyReader
+    answerer: Answers, models: CallersModels, limits: FieldLimits, *, bodies: BodyReader
 ) -> APIRouter:
-    router = APIRouter(prefix="/chat")
+    router = typed_router(bodies, "/chat", tag="plain")
 
-    async def exchange(http: Request, *, sends_done: bool = True) -> Exchange:
-        body = await bodies.read(http, PlainChatBody)
+    def exchange(http: Request, body: PlainChatBody, *, sends_done: bool = True) -> Exchange:
         limits.check_chat(body.messages, None)
         served = models.serving(body.model)
         request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 
-    @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
-    async def chat_json(http: Request) -> Response:
+    @router.post("/json", responses=_answers(PlainAnswer), openapi_extra=TAKES_HEADER)
+    async def chat_json(http: Request, body: ChatRequest) -> Response:
         """The whole answer as one JSON body."""
-        return answers.whole(await exchange(http))
+        return answerer.whole(exchange(http, body))
 
-    @router.post("/stream", openapi_extra=plain_operations.LINES.extra)
-    async def chat_stream(http: Request) -> Response:
+    @router.post(
+        "/stream",
+        response_class=Response,
+        responses=_answers(None, {JSON: LINES}),
+        openapi_extra=TAKES_HEADER,
+    )
+    async def chat_stream(http: Request, body: ChatRequest) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        return answers.streamed(await exchange(http), JSON_LINES)
+        return answerer.streamed(exchange(http, body), JSON_LINES)
 
-    @router.post("/sse", openapi_extra=plain_operations.EVENT_STREAM.extra)
-    async def chat_sse(http: Request) -> Response:
+    @router.post(
+        "/sse",
+        response_class=Response,
+        responses=_answers(None, {EVENTS: SERVER_SENT}),
+        openapi_extra=TAKES_HEADER,
+    )
+    async def chat_sse(http: Request, body: ChatRequest) -> Response:
         """Server-sent events, then `[DONE]`."""
-        return answers.streamed(await exchange(http, sends_done=False), SSE_NAMED_ERRORS)
+        return answerer.streamed(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
 
     return router

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.pools import pool_operations
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.pools.pool_answers import deployment_bodies
-from triton_openai.proxy.api.pools.pool_bodies import RollbackBody, SwitchBody, WeightsBody
+from triton_openai.proxy.api.openapi.responses import BODY, answers
+from triton_openai.proxy.api.pools.operator import ModelName, actor
+from triton_openai.proxy.api.pools.pool_answers import DeploymentList, deployment_bodies
+from triton_openai.proxy.api.pools.pool_bodies import (
+    RollbackBody,
+    SwitchBody,
+    WeightsBody,
+)
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
 from triton_openai.proxy.domain.endpoints import Decisions
 from triton_openai.proxy.domain.errors import ErrorCode, NotStored, UnknownModel, echoed
@@ -18,34 +23,30 @@ from triton_openai.proxy.domain.errors import ErrorCode, NotStored, UnknownModel
 def routes(
     configured: ConfiguredDeployments, decisions: Decisions, *, bodies: BodyReader
 ) -> APIRouter:
-    router = APIRouter(prefix="/admin/v1/deployments")
+    router = typed_router(bodies, "/admin/v1/deployments", tag="pools")
+    changed = answers(DeploymentList, *BODY, 409)
     weights = Weights(configured, decisions)
 
-    @router.get("", openapi_extra=pool_operations.LIST_DEPLOYMENTS.extra)
+    @router.get("", responses=answers(DeploymentList))
     async def list_deployments() -> Response:
         """Deployments with the weights in force, in the order of models.yaml."""
         actor()
         return weights.listed()
 
-    @router.put("/{model:path}/weights", openapi_extra=pool_operations.WEIGHTS.extra)
-    async def replace_weights(model: str, http: Request) -> Response:
+    @router.put("/{model:path}/weights", responses=changed)
+    async def replace_weights(model: ModelName, body: WeightsBody) -> Response:
         """Sets all weights of a model, in place of those of models.yaml, within a second."""
-        who = actor()
-        body = await bodies.read(http, WeightsBody)
-        return await weights.set(model, body.weights, "weights", who)
+        return await weights.set(model, body.weights, "weights", actor())
 
-    @router.post("/{model:path}/switch", openapi_extra=pool_operations.SWITCH.extra)
-    async def switch(model: str, http: Request) -> Response:
+    @router.post("/{model:path}/switch", responses=changed)
+    async def switch(model: ModelName, body: SwitchBody) -> Response:
         """Gives one deployment all requests. Running streams end where they began."""
-        who = actor()
-        body = await bodies.read(http, SwitchBody)
-        return await weights.set(model, {body.deployment: 1.0}, "deployment", who)
+        return await weights.set(model, {body.deployment: 1.0}, "deployment", actor())
 
-    @router.post("/{model:path}/rollback", openapi_extra=pool_operations.ROLLBACK.extra)
-    async def roll_back(model: str, http: Request) -> Response:
+    @router.post("/{model:path}/rollback", responses=changed)
+    async def roll_back(model: ModelName, body: RollbackBody) -> Response:
         """Takes the last change of the weights back; again and again, up to 20 changes."""
         who = actor()
-        await bodies.read(http, RollbackBody)
         weights.names_of(model)
         await decisions.roll_back(model, actor=who)
         return weights.listed(model)

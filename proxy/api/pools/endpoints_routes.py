@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.pools import pool_operations
+from triton_openai.proxy.api.openapi.responses import BODY, answers
 from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.pools.pool_answers import endpoint_body
+from triton_openai.proxy.api.pools.pool_answers import EndpointList, endpoint_body
 from triton_openai.proxy.api.pools.pool_bodies import EndpointBody
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.endpoints import Decisions, Pools
 from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
 
@@ -21,33 +22,31 @@ def routes(
     pools: Pools, decisions: Decisions, *, bodies: BodyReader, processes: int = 1
 ) -> APIRouter:
     """processes: how many this proxy has. Each counts its own streams, and answers for itself."""
-    router = APIRouter(prefix="/admin/v1/endpoints")
+    router = typed_router(bodies, "/admin/v1/endpoints", tag="pools")
     listed = partial(_listed, pools, decisions, (secrets.token_hex(4), processes))
 
-    @router.get("", openapi_extra=pool_operations.LIST_ENDPOINTS.extra)
+    @router.get("", responses=answers(EndpointList))
     async def list_endpoints() -> Response:
         """Endpoints, by pool and address, as the process that answers sees them."""
         actor()
         return listed()
 
-    @router.post("/drain", openapi_extra=pool_operations.DRAIN.extra)
-    async def drain_endpoint(http: Request) -> Response:
+    @router.post("/drain", responses=answers(EndpointList, *BODY, 409))
+    async def drain_endpoint(body: EndpointBody) -> Response:
         """Gives an endpoint no new streams, within a second in every process.
 
         Its state is `draining` until the streams of the process that answers have ended, then
         `drained`. It stays so, also after a restart, until it is undrained.
         """
         who = actor()
-        body = await bodies.read(http, EndpointBody)
         _check_known(pools, body.address)
         await decisions.drain(body.address, actor=who)
         return listed(body.address)
 
-    @router.post("/undrain", openapi_extra=pool_operations.UNDRAIN.extra)
-    async def undrain_endpoint(http: Request) -> Response:
+    @router.post("/undrain", responses=answers(EndpointList, *BODY))
+    async def undrain_endpoint(body: EndpointBody) -> Response:
         """Gives an endpoint new streams again, if it is healthy."""
         who = actor()
-        body = await bodies.read(http, EndpointBody)
         if body.address not in decisions.drained:
             _check_known(pools, body.address)
         await decisions.undrain(body.address, actor=who)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.pools import pool_operations
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.pools.pool_answers import results_body
+from triton_openai.proxy.api.openapi.responses import BODY, answers
+from triton_openai.proxy.api.pools.operator import ModelName, actor
+from triton_openai.proxy.api.pools.pool_answers import ResultList, results_body
 from triton_openai.proxy.api.pools.pool_bodies import LoadBody
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import EndpointResult, Pools
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, echoed
@@ -24,28 +25,27 @@ Work = Callable[..., Awaitable[tuple[EndpointResult, ...]]]
 
 
 def routes(pools: Pools, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
-    router = APIRouter(prefix="/admin/v1/models")
+    router = typed_router(bodies, "/admin/v1/models", tag="pools")
     changes = ConcurrencyLimit(1, what="changes of Triton's loaded models")
 
-    async def changed(http: Request, model: str, action: str, work: Work) -> Response:
+    async def changed(model: str, body: LoadBody, action: str, work: Work) -> Response:
         """The entry of the audit log comes first: what cannot be logged is not done."""
         who = actor()
-        body = await bodies.read(http, LoadBody)
         _check(pools, model, body.pools)
         with changes.permits():
             details = {"pools": body.pools}
             await audit.note(f"models.{action}", f"models/{model}", actor=who, details=details)
             return JSONResponse(results_body(await work(model, pools=body.pools)))
 
-    @router.post("/{model}/load", openapi_extra=pool_operations.LOAD.extra)
-    async def load_model(model: str, http: Request) -> Response:
+    @router.post("/{model}/load", responses=answers(ResultList, *BODY))
+    async def load_model(model: ModelName, body: LoadBody) -> Response:
         """Every endpoint loads the model, or loads it again. The answer has a result for each."""
-        return await changed(http, model, "load", pools.load_model)
+        return await changed(model, body, "load", pools.load_model)
 
-    @router.post("/{model}/unload", openapi_extra=pool_operations.LOAD.extra)
-    async def unload_model(model: str, http: Request) -> Response:
+    @router.post("/{model}/unload", responses=answers(ResultList, *BODY))
+    async def unload_model(model: ModelName, body: LoadBody) -> Response:
         """Every endpoint unloads the model: its running requests end first, new ones go nowhere."""
-        return await changed(http, model, "unload", pools.unload_model)
+        return await changed(model, body, "unload", pools.unload_model)
 
     return router
 

@@ -1,8 +1,14 @@
-"""The name of the operator that calls these routes."""
+"""The operator that calls these routes, and the model that a path names."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Path
+
 from triton_openai.proxy.domain.identity import Scope, current_caller
+
+ModelName = Annotated[str, Path(min_length=1, description="The model's name.")]
 
 
 def actor() -> str:

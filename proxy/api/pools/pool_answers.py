@@ -28,21 +28,25 @@ class Answer(BaseModel):
 class LoadAnswer(Answer):
     """What the endpoint's engines report, over all of its models; null: not reported."""
 
-    waiting: int | None = Field(description="Requests without a row.")
-    running: int | None = Field(description="Requests with a row.")
-    kv_in_use: float | None = Field(description="Share of the KV cache, 0 to 1.")
+    waiting: int | None = Field(description="Requests without a row.", examples=[0])
+    running: int | None = Field(description="Requests with a row.", examples=[12])
+    kv_in_use: float | None = Field(description="Share of the KV cache, 0 to 1.", examples=[0.31])
     is_stale: bool = Field(description="Whether it is older than three seconds.")
 
 
 class EndpointAnswer(Answer):
-    pool: str
-    address: str
-    state: EndpointState
+    pool: str = Field(examples=["default"])
+    address: str = Field(examples=["10.0.0.7:8001"])
+    state: EndpointState = Field(examples=["ready"])
     reason: str | None = Field(description="Why it is not ready.")
     is_drained: bool = Field(description="Whether an operator has drained it.")
-    models: list[str] = Field(description="Triton's names of the models it has loaded.")
-    streams: int = Field(description="Of this process, sent and not ended.")
-    outstanding_tokens: int = Field(description="Of this process: what these streams may cost.")
+    models: list[str] = Field(
+        description="Triton's names of the models it has loaded.", examples=[["demo"]]
+    )
+    streams: int = Field(description="Of this process, sent and not ended.", examples=[12])
+    outstanding_tokens: int = Field(
+        description="Of this process: what these streams may cost.", examples=[5120]
+    )
     load: LoadAnswer
     ejections: int
     ejected_for_s: float = Field(description="Seconds until it is tried again.")
@@ -59,26 +63,26 @@ class EndpointList(Answer):
 
 
 class ResultAnswer(Answer):
-    pool: str
-    address: str
+    pool: str = Field(examples=["default"])
+    address: str = Field(examples=["10.0.0.7:8001"])
     error: str | None = Field(description="Null: this endpoint did it.")
 
 
 class ResultList(Answer):
     object: Literal["list"]
     data: list[ResultAnswer]
-    ok: bool = Field(description="Whether every endpoint did it.")
+    ok: bool = Field(description="Whether every endpoint did it.", examples=[True])
 
 
 class DeploymentAnswer(Answer):
-    model: str = Field(description="The public name.")
-    name: str
-    pool: str
-    triton_model: str
+    model: str = Field(description="The public name.", examples=["demo"])
+    name: str = Field(examples=["blue"])
+    pool: str = Field(examples=["default"])
+    triton_model: str = Field(examples=["demo"])
     version: str | None = Field(description="Null: the one that Triton chooses.")
-    weight: float = Field(description="In force.")
-    share: float = Field(description="Of the requests that no canary's rule takes.")
-    configured_weight: float = Field(description="Of models.yaml.")
+    weight: float = Field(description="In force.", examples=[1.0])
+    share: float = Field(description="Of the requests that no canary's rule takes.", examples=[1.0])
+    configured_weight: float = Field(description="Of models.yaml.", examples=[0.9])
 
 
 class DeploymentList(Answer):
@@ -87,20 +91,24 @@ class DeploymentList(Answer):
 
 
 class QueueTenantAnswer(Answer):
-    tenant: str = Field(description="Its id; without keys, the address of the caller.")
-    weight: float
-    running: int
-    waiting: int
-    share: float = Field(description="Of the streams that run.")
+    tenant: str = Field(
+        description="Its id; without keys, the address of the caller.", examples=["acme"]
+    )
+    weight: float = Field(examples=[1.0])
+    running: int = Field(examples=[20])
+    waiting: int = Field(examples=[5])
+    share: float = Field(description="Of the streams that run.", examples=[0.833333])
 
 
 class QueueAnswer(Answer):
-    queue: str = Field(description="Pool and Triton model.")
-    capacity: int | None = Field(description="Streams that may run at once; null: no bound.")
-    running: int
-    waiting: int
+    queue: str = Field(description="Pool and Triton model.", examples=["default/demo"])
+    capacity: int | None = Field(
+        description="Streams that may run at once; null: no bound.", examples=[24]
+    )
+    running: int = Field(examples=[24])
+    waiting: int = Field(examples=[5])
     tenants: list[QueueTenantAnswer] = Field(description="Those with the most streams, 50 at most.")
-    tenants_in_all: int = Field(description="How many run or wait.")
+    tenants_in_all: int = Field(description="How many run or wait.", examples=[2])
 
 
 class QueueList(Answer):

@@ -18,18 +18,23 @@ class OperatorBody(BaseModel):
 
 
 class EndpointBody(OperatorBody):
-    address: Name = Field(description="`host:port`, as the list of endpoints has it.")
+    address: Name = Field(
+        description="`host:port`, as the list of endpoints has it.", examples=["10.0.0.7:8001"]
+    )
 
 
 class LoadBody(OperatorBody):
     pools: Annotated[list[Name], Field(max_length=100)] = Field(
-        default=[], description="On the endpoints of these pools only; empty: of all pools."
+        default=[],
+        description="On the endpoints of these pools only; empty: of all pools.",
+        examples=[["default"]],
     )
 
 
 class WeightsBody(OperatorBody):
     weights: Annotated[dict[Name, Weight], Field(min_length=1, max_length=MOST_WEIGHTS)] = Field(
-        description="By deployment. One that is not named gets none; one at least is above 0."
+        description="By deployment. One that is not named gets none; one at least is above 0.",
+        examples=[{"blue": 95, "green": 5}],
     )
 
     @field_validator("weights")
@@ -41,7 +46,9 @@ class WeightsBody(OperatorBody):
 
 
 class SwitchBody(OperatorBody):
-    deployment: Name = Field(description="The deployment that gets all requests.")
+    deployment: Name = Field(
+        description="The deployment that gets all requests.", examples=["green"]
+    )
 
 
 class RollbackBody(OperatorBody):

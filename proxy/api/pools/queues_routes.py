@@ -9,8 +9,9 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.pools import pool_operations
+from triton_openai.proxy.api.openapi.responses import answers
 from triton_openai.proxy.api.pools.operator import actor
+from triton_openai.proxy.api.pools.pool_answers import QueueList
 from triton_openai.proxy.domain.scheduling import (
     MOST_TENANTS_SHOWN,
     QueueState,
@@ -20,9 +21,9 @@ from triton_openai.proxy.domain.scheduling import (
 
 
 def routes(scheduler: Scheduler) -> APIRouter:
-    router = APIRouter(prefix="/admin/v1/queues")
+    router = APIRouter(prefix="/admin/v1/queues", tags=["pools"])
 
-    @router.get("", openapi_extra=pool_operations.LIST_QUEUES.extra)
+    @router.get("", responses=answers(QueueList))
     async def list_queues() -> Response:
         """Queues with a capacity or with streams, by pool and model, of all processes together.
 

@@ -14,24 +14,37 @@ class Answer(BaseModel):
 class RequestFields(Answer):
     """What the request's log line has; fields that it does not have are left out."""
 
-    id: str = Field(description="The header x-request-id of the answer.")
-    answer_id: str = Field("", description="The answer's own id, such as chatcmpl-….")
-    began_at: str = Field(description="In UTC, ISO 8601.")
-    method: str = ""
-    path: str = ""
-    status: int = Field(0, description="Of the HTTP answer.")
-    tenant: str = ""
-    key_id: str = ""
-    model: str = Field("", description="By public name.")
-    finish: str = Field("", description="Why the answer ended; abandoned: the client disconnected.")
+    id: str = Field(
+        description="The header x-request-id of the answer.",
+        examples=["req_6f1c0d5e2b7a4c3f9e8d7c6b5a493827"],
+    )
+    answer_id: str = Field(
+        "",
+        description="The answer's own id, such as chatcmpl-….",
+        examples=["chatcmpl-5f0c6a1b2d3e4f50"],
+    )
+    began_at: str = Field(
+        description="In UTC, ISO 8601.", examples=["2026-03-01T12:00:00.250+00:00"]
+    )
+    method: str = Field("", examples=["POST"])
+    path: str = Field("", examples=["/v1/chat/completions"])
+    status: int = Field(0, description="Of the HTTP answer.", examples=[200])
+    tenant: str = Field("", examples=["acme"])
+    key_id: str = Field("", examples=["k3x9q27bt0mz"])
+    model: str = Field("", description="By public name.", examples=["demo"])
+    finish: str = Field(
+        "",
+        description="Why the answer ended; abandoned: the client disconnected.",
+        examples=["stop"],
+    )
     error: str = Field("", description="The error's code.")
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    ttft_ms: float = Field(0, description="Until the first token.")
+    prompt_tokens: int = Field(0, examples=[21])
+    cached_tokens: int = Field(0, examples=[16])
+    completion_tokens: int = Field(0, examples=[48])
+    ttft_ms: float = Field(0, description="Until the first token.", examples=[31.4])
     queue_ms: float = Field(0, description="Waiting for a row, in the proxy and in the engine.")
     inference_ms: float = Field(0, description="Of the generation, without queue_ms.")
-    duration_ms: float
+    duration_ms: float = Field(examples=[412.9])
     resent: int = Field(0, description="Streams that were sent again before their first token.")
     continued: int = Field(0, description="Streams that another engine stream continued.")
     idempotency: str = Field("", description="What became of its Idempotency-Key.")
@@ -42,9 +55,9 @@ class RequestFields(Answer):
 
 
 class StageAnswer(Answer):
-    name: str
-    begin_ms: float = Field(description="After the request's begin.")
-    duration_ms: float
+    name: str = Field(examples=["prefill"])
+    begin_ms: float = Field(description="After the request's begin.", examples=[3.0])
+    duration_ms: float = Field(examples=[27.5])
     parent: int | None = Field(description="Place, in this list, of the stage that it is part of.")
     error: str | None = Field(description="Class of the exception that ended it.")
     attributes: dict[str, str | float | bool | None]
@@ -57,7 +70,9 @@ class RequestAnswer(RequestFields):
 class RequestList(Answer):
     object: Literal["list"]
     data: list[RequestFields] = Field(description="Newest first.")
-    kept_at_most: int = Field(description="By each process of this proxy: RECENT_REQUESTS.")
+    kept_at_most: int = Field(
+        description="By each process of this proxy: RECENT_REQUESTS.", examples=[1000]
+    )
     silent_processes: int = Field(
         description="Processes of this proxy that did not answer; their requests are missing."
     )

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from triton_openai.proxy.api.bodies.query_parameters import Query
+from triton_openai.proxy.api.typed_route import QueryParameters
 from triton_openai.proxy.telemetry.recent_requests import RequestFilter
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
-class RequestsQuery(Query):
+class RequestsQuery(QueryParameters):
     limit: Annotated[int, Field(ge=1, le=200)] = Field(50, description="How many at most.")
     model: Name | None = Field(None, description="Only requests for this model, by public name.")
     tenant: Name | None = Field(None, description="Only this tenant's requests.")

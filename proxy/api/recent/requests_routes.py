@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies import query_parameters
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.openapi.responses import answers
 from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.recent import requests_operations
+from triton_openai.proxy.api.recent.requests_answers import RequestAnswer, RequestList
 from triton_openai.proxy.api.recent.requests_query import RequestsQuery
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
 from triton_openai.proxy.request_search import RequestSearch
 
 
-def routes(search: RequestSearch) -> APIRouter:
-    router = APIRouter(prefix="/admin/v1/requests")
+def routes(search: RequestSearch, *, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/requests", tag="requests")
 
-    @router.get("", openapi_extra=requests_operations.LIST_REQUESTS.extra)
-    async def list_requests(http: Request) -> Response:
+    @router.get("", responses=answers(RequestList, 400))
+    async def list_requests(query: Annotated[RequestsQuery, Query()]) -> Response:
         """Requests that have ended, newest first, without their stages."""
         actor()
-        query = query_parameters.read(http, RequestsQuery)
         found = await search.last(query.filter, query.limit)
         return JSONResponse(
             {
@@ -31,8 +34,12 @@ def routes(search: RequestSearch) -> APIRouter:
             }
         )
 
-    @router.get("/{request}", openapi_extra=requests_operations.SHOW_REQUEST.extra)
-    async def show_request(request: str) -> Response:
+    @router.get("/{request}", responses=answers(RequestAnswer))
+    async def show_request(
+        request: Annotated[
+            str, Path(min_length=1, description="The answer's `x-request-id`, or its `id`.")
+        ],
+    ) -> Response:
         """One request that has ended, with its stages."""
         actor()
         found = await search.find(request)

@@ -1,11 +1,14 @@
-"""Bodies of /tokenize and /detokenize. Without `model` both mean the first model."""
+"""Bodies and answers of /tokenize and /detokenize. Without `model` both mean the first model.
+
+Apart from the routes, which the sandbox that parses bodies would have to import.
+"""
 
 from __future__ import annotations
 
 import uuid
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from triton_openai.proxy.api.bodies.validation_errors import FieldError
 from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, ListOf, RequestBody
@@ -79,4 +82,25 @@ class TokenizeBody(RequestBody):
 
 class DetokenizeBody(RequestBody):
     model: str | None = Field(None, description="A public name or alias; default: the first model.")
-    tokens: AnyTokenIds = Field(description="Token ids of the model's vocabulary.")
+    tokens: AnyTokenIds = Field(
+        description="Token ids of the model's vocabulary.", examples=[[72, 101]]
+    )
+
+
+class Tokens(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(ge=0, examples=[2])
+    max_model_len: int = Field(
+        ge=0, description="Tokens that the model's context holds.", examples=[4096]
+    )
+    tokens: list[int] = Field(examples=[[1, 71]])
+    token_strs: list[str] | None = Field(
+        description="The tokens' texts, with `return_token_strs`.", examples=[["", "Hello"]]
+    )
+
+
+class Detokenized(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str = Field(description="The text, without special tokens.", examples=["Hello"])

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Body, Request
+from fastapi.openapi.models import Example
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.tokens import token_operations
-from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.api.openapi.responses import BODY, answers
+from triton_openai.proxy.api.tokens.token_bodies import (
+    DetokenizeBody,
+    Detokenized,
+    TokenizeBody,
+    Tokens,
+)
+from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import Tokenizer
@@ -20,6 +28,11 @@ from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.telemetry import request_log
+
+TOKENIZE: dict[str, Example] = {
+    "text": {"value": {"prompt": "Hello", "return_token_strs": True}},
+    "messages": {"value": {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}},
+}
 
 
 def routes(
@@ -30,12 +43,13 @@ def routes(
     *,
     bodies: BodyReader,
 ) -> APIRouter:
-    router = APIRouter()
+    router = typed_router(bodies, tag="tokens")
 
-    @router.post("/tokenize", openapi_extra=token_operations.TOKENIZE.extra)
-    async def tokenize(http: Request) -> Response:
+    @router.post("/tokenize", responses=answers(Tokens, *BODY, 422))
+    async def tokenize(
+        http: Request, body: Annotated[TokenizeBody, Body(openapi_examples=TOKENIZE)]
+    ) -> Response:
         """Text or messages -> token ids and their count. Refuses prompts over the context."""
-        body = await bodies.read(http, TokenizeBody)
         limits.check_chat(body.messages, body.tools)
         card = models.asked(body.model)
         generation = body.to_domain(card, caller_name(http.scope))
@@ -50,10 +64,9 @@ def routes(
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
         return JSONResponse(found)
 
-    @router.post("/detokenize", openapi_extra=token_operations.DETOKENIZE.extra)
-    async def detokenize(http: Request) -> Response:
+    @router.post("/detokenize", responses=answers(Detokenized, *BODY))
+    async def detokenize(body: DetokenizeBody) -> Response:
         """Token ids -> text, without special tokens."""
-        body = await bodies.read(http, DetokenizeBody)
         card = models.asked(body.model)
         models.check_available()
         request_log.add(model=card.name, prompt_tokens=len(body.tokens))

@@ -1,7 +1,8 @@
 """Models of the answers of OpenAI's routes, only for the OpenAPI document.
 
 Renderers build answers as plain dicts, which is faster. Tests validate real answers against these
-models, which allow no other fields.
+models, which allow no other fields. Where a route declares no example, the document composes one of
+the required fields, and of those with `examples`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class AnswerBody(BaseModel):
 
 
 class PromptDetails(AnswerBody):
-    cached_tokens: Count = Field(description="Prompt tokens that came from the prefix cache.")
+    cached_tokens: Count = Field(
+        description="Prompt tokens that came from the prefix cache.", examples=[16]
+    )
     audio_tokens: Literal[0]
 
 
@@ -40,9 +43,9 @@ class CompletionDetails(AnswerBody):
 class UsageBody(AnswerBody):
     """Numbers of tokens, counted by the engine."""
 
-    prompt_tokens: Count
-    completion_tokens: Count
-    total_tokens: Count
+    prompt_tokens: Count = Field(examples=[18])
+    completion_tokens: Count = Field(examples=[6])
+    total_tokens: Count = Field(examples=[24])
     prompt_tokens_details: PromptDetails
     completion_tokens_details: CompletionDetails
 
@@ -96,7 +99,10 @@ class ServerToolCall(AnswerBody):
 
 class AnswerMessage(AnswerBody):
     role: Literal["assistant"]
-    content: str | None = Field(description="The text; null if there are only calls or reasoning.")
+    content: str | None = Field(
+        description="The text; null if there are only calls or reasoning.",
+        examples=["I am a small model."],
+    )
     refusal: None
     reasoning: str = Field("", description="The model's reasoning, if it has any.")
     reasoning_content: str = Field("", description="The same text as `reasoning`.")
@@ -150,10 +156,15 @@ class TimingsBody(AnswerBody):
 
 
 class AnswerHead(AnswerBody):
-    id: str = Field(description="A prefix and the request's own `request_id`, or a unique one.")
-    created: Count = Field(description="Unix time, in seconds.")
-    model: str
-    system_fingerprint: str | None = Field(description="Changes when the model is rebuilt.")
+    id: str = Field(
+        description="A prefix and the request's own `request_id`, or a unique one.",
+        examples=["chatcmpl-4f1d"],
+    )
+    created: Count = Field(description="Unix time, in seconds.", examples=[1_767_225_600])
+    model: str = Field(examples=["demo"])
+    system_fingerprint: str | None = Field(
+        description="Changes when the model is rebuilt.", examples=["fp_1f0c5a93d2"]
+    )
     service_tier: ServiceTier = "default"
     nvext: NvExtAnswer | None = Field(None, description="With `nvext.extra_fields`.")
     timings: TimingsBody | None = Field(
@@ -213,7 +224,7 @@ class ChatCompletionChunk(AnswerHead):
 
 class CompletionChoice(AnswerBody):
     index: Count
-    text: str
+    text: str = Field(examples=[", there was a fox."])
     logprobs: CompletionLogProbs | None
     finish_reason: FinishReason
     token_ids: TokenIds = []
@@ -244,15 +255,22 @@ class TextCompletionChunk(AnswerHead):
 class RenderedPrompt(AnswerBody):
     """The prompt and limits that a generation with the same body would have."""
 
-    id: str
+    id: str = Field(examples=["chatcmpl-4f1d"])
     object: Literal["chat.completion.render"]
-    model: str
-    prompt: str | None = Field(description="The prompt's text; null if it was given as tokens.")
-    prompt_token_ids: list[Count]
-    prompt_tokens: Count
-    context_length: Count
-    max_tokens: Count = Field(description="The most tokens that the answer can have.")
-    limited_by: list[str] = Field(description="Names of the limits that set `max_tokens`.")
+    model: str = Field(examples=["demo"])
+    prompt: str | None = Field(
+        description="The prompt's text; null if it was given as tokens.",
+        examples=["<|user|>Hi<|assistant|>"],
+    )
+    prompt_token_ids: list[Count] = Field(examples=[[1, 71, 2]])
+    prompt_tokens: Count = Field(examples=[3])
+    context_length: Count = Field(examples=[4096])
+    max_tokens: Count = Field(
+        description="The most tokens that the answer can have.", examples=[4093]
+    )
+    limited_by: list[str] = Field(
+        description="Names of the limits that set `max_tokens`.", examples=[["context_length"]]
+    )
 
 
 class ModelLimits(AnswerBody):
@@ -263,15 +281,21 @@ class ModelLimits(AnswerBody):
 
 
 class ModelBody(AnswerBody):
-    id: str = Field(description="The name in the request, which may be an alias.")
+    id: str = Field(
+        description="The name in the request, which may be an alias.", examples=["demo"]
+    )
     object: Literal["model"]
-    created: Count
-    owned_by: str
-    root: str = Field(description="The base model of a LoRA adapter, else the model itself.")
+    created: Count = Field(examples=[1_767_225_600])
+    owned_by: str = Field(examples=["triton-openai"])
+    root: str = Field(
+        description="The base model of a LoRA adapter, else the model itself.", examples=["demo"]
+    )
     parent: str | None = Field(description="The base model of a LoRA adapter.")
-    context_length: Count = Field(description="Tokens of prompt and answer together.")
-    max_model_len: Count
-    max_output_tokens: Count
+    context_length: Count = Field(
+        description="Tokens of prompt and answer together.", examples=[4096]
+    )
+    max_model_len: Count = Field(examples=[4096])
+    max_output_tokens: Count = Field(examples=[4096])
     default_max_tokens: Count | None = Field(
         description="max_tokens of a request that gives none; null: what the context leaves, and "
         "for completions 16."
@@ -279,7 +303,9 @@ class ModelBody(AnswerBody):
     limits: ModelLimits = Field(description="What one request may ask for; null: no limit.")
     tool_parser: str | None
     reasoning_parser: str | None
-    capabilities: list[str] = Field(description="Optional parameters that the model takes.")
+    capabilities: list[str] = Field(
+        description="Optional parameters that the model takes.", examples=[["seed", "top_p"]]
+    )
     deprecated: str | None = Field(
         description="From this day on callers should use another model; null: no date is set."
     )

@@ -1,12 +1,19 @@
-"""Example requests and answers of OpenAI's routes, for the OpenAPI document.
+"""Example requests and streams of OpenAI's routes, for the OpenAPI document.
 
-Tests send each request to a server, and validate each answer against its schema.
+Tests send each request to a server, and validate each stream against its schema. Examples of other
+answers are composed of those of their fields.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Body
+from fastapi.openapi.models import Example
+
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 
 Json = dict[str, Any]
 CREATED = 1_767_225_600
@@ -28,18 +35,6 @@ CITY_SCHEMA = {
     "properties": {"city": {"type": "string"}},
     "required": ["city"],
     "additionalProperties": False,
-}
-USAGE = {
-    "prompt_tokens": 18,
-    "completion_tokens": 6,
-    "total_tokens": 24,
-    "prompt_tokens_details": {"cached_tokens": 16, "audio_tokens": 0},
-    "completion_tokens_details": {
-        "reasoning_tokens": 0,
-        "audio_tokens": 0,
-        "accepted_prediction_tokens": 0,
-        "rejected_prediction_tokens": 0,
-    },
 }
 HEAD = {"created": CREATED, "model": "demo", "system_fingerprint": "fp_1f0c5a93d2"}
 
@@ -69,59 +64,13 @@ COMPLETION_REQUESTS: Json = {
     "stream": {"model": "demo", "prompt": ["Hello", "Good day"], "stream": True},
 }
 
-CHAT: Json = {
-    "id": "chatcmpl-4f1d",
-    "object": "chat.completion",
-    **HEAD,
-    "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": "I am a small model.", "refusal": None},
-            "logprobs": None,
-            "finish_reason": "stop",
-        }
-    ],
-    "usage": USAGE,
-}
-COMPLETION: Json = {
-    "id": "cmpl-4f1d",
-    "object": "text_completion",
-    **HEAD,
-    "choices": [
-        {"index": 0, "text": ", there was a fox.", "logprobs": None, "finish_reason": "stop"}
-    ],
-    "usage": USAGE,
-}
-MODEL: Json = {
-    "id": "demo",
-    "object": "model",
-    "created": CREATED,
-    "owned_by": "triton-openai",
-    "root": "demo",
-    "parent": None,
-    "context_length": 4096,
-    "max_model_len": 4096,
-    "max_output_tokens": 4096,
-    "default_max_tokens": None,
-    "limits": {"max_tokens": None, "n": None, "best_of": None, "prompt_tokens": None},
-    "tool_parser": "hermes",
-    "reasoning_parser": None,
-    "capabilities": ["guided_decoding", "seed", "temperature", "top_p"],
-    "deprecated": None,
-    "sunset": None,
-}
-MODELS: Json = {"object": "list", "data": [MODEL]}
-RENDERED: Json = {
-    "id": "chatcmpl-4f1d",
-    "object": "chat.completion.render",
-    "model": "demo",
-    "prompt": "<|user|>Hi<|assistant|>",
-    "prompt_token_ids": [1, 71, 2],
-    "prompt_tokens": 3,
-    "context_length": 4096,
-    "max_tokens": 4093,
-    "limited_by": ["context_length"],
-}
+
+def _named(requests: Json) -> dict[str, Example]:
+    return {name: {"value": value} for name, value in requests.items()}
+
+
+ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=_named(CHAT_REQUESTS))]
+CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=_named(COMPLETION_REQUESTS))]
 
 
 def _chunk(delta: Json, finish: str | None = None) -> Json:

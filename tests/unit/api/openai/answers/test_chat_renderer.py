@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.api.openai import chat_request
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
+from triton_openai.proxy.api.openai.request_builder import chat_request
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.events import Finished, TextDelta, ToolCallStarted
 from triton_openai.proxy.domain.output import FinishReason, Usage
@@ -16,7 +16,7 @@ BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 def chunks(*events, n: int) -> list[tuple[int, dict]]:
     """(index, delta) of each choice's part, in order."""
     body = ChatCompletionBody.model_validate({**BODY, "n": n})
-    renderer = ChatRenderer(body, chat_request.to_domain(body, "somebody"))
+    renderer = ChatRenderer(body, chat_request(body, "somebody"))
     parts = [chunk["choices"][0] for event in events for chunk in renderer.chunks(event)]
     return [(part["index"], part["delta"]) for part in parts]
 

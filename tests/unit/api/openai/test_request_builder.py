@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.api.openai.completion_request import to_domain
+from triton_openai.proxy.api.openai.request_builder import completion_request
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.domain.request_limits import RequestLimits
 
@@ -29,10 +29,10 @@ OWN = replace(FACTS, default_max_tokens=40)
 )
 def test_without_a_limit_it_has_the_models_own_or_openais(fields, facts, limit):
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi", **fields})
-    assert to_domain(body, replace(CARD, facts=facts), "somebody").max_tokens == limit
+    assert completion_request(body, replace(CARD, facts=facts), "somebody").max_tokens == limit
 
 
 def test_openais_default_is_cut_to_the_models_limit():
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi"})
     card = replace(CARD, limits=RequestLimits(max_tokens=10))
-    assert to_domain(body, card, "somebody").max_tokens == 10
+    assert completion_request(body, card, "somebody").max_tokens == 10

@@ -1,4 +1,4 @@
-"""GET /openapi.json, and the two pages that show it: /docs and /redoc.
+"""GET /openapi.json, the two pages that show it, /docs and /redoc, and what this server is.
 
 The pages' files are part of this package (`page_files/README.md`). Their Content-Security-Policy
 keeps the browser from loading anything from another host.
@@ -6,15 +6,21 @@ keeps the browser from loading anything from another host.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.api.openapi.document import NAME
+from triton_openai.proxy.api.openapi.responses import answers
 
 FOLDER = resources.files("triton_openai.proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
@@ -39,13 +45,14 @@ REDOC_STYLES = (
 FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosniff"}
 
 
-def routes(document: Callable[[], bytes]) -> APIRouter:
+def docs_routes(document: Callable[[], bytes]) -> APIRouter:
     """`document` makes the OpenAPI document as JSON, which may take tenths of a second."""
-    router = APIRouter(include_in_schema=False)
+    router, making = APIRouter(include_in_schema=False), asyncio.Lock()
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        return Response(await run_sync(document), media_type="application/json")
+        async with making:  # so that many at once do not slow down the event loop
+            return Response(await run_sync(document), media_type="application/json")
 
     @router.get("/docs")
     async def swagger_ui() -> Response:
@@ -86,3 +93,58 @@ def _content(name: str) -> bytes:
 @cache
 def _decompressed(name: str) -> bytes:
     return gzip.decompress(_content(name))
+
+
+class Version(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: str = Field(examples=["0.1.0"])
+
+
+class Base(Version):
+    """`endpoints`: entries like `GET /v1/models`."""
+
+    name: str = Field(examples=[NAME])
+    endpoints: list[str] = Field(examples=[["GET /v1/models"]])
+
+
+class Whole(Base):
+    documentation: str = Field(examples=["/docs"])
+    openapi: str = Field(examples=["/openapi.json"])
+
+
+def front_routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
+    """`routers`: the server's routers, whose routes the page lists."""
+    router, endpoints = APIRouter(tags=["about"]), _endpoints(routers)
+    head = {"name": NAME, "version": version}
+    pages = {"documentation": "/docs", "openapi": "/openapi.json"}
+    whole = {**head, **pages, "endpoints": endpoints}
+    base = {**head, "endpoints": [e for e in endpoints if " /v1/" in e]}
+
+    @router.get("/", responses=answers(Whole))
+    async def root() -> Response:
+        """What this server is, and each of its endpoints."""
+        return JSONResponse(whole)
+
+    @router.get("/v1", responses=answers(Base))
+    async def base_url() -> Response:
+        """The endpoints below the base URL that OpenAI's SDKs take."""
+        return JSONResponse(base)
+
+    @router.get("/version", responses=answers(Version))
+    async def version_only() -> Response:
+        """The version of this server."""
+        return JSONResponse({"version": version})
+
+    return router
+
+
+def _endpoints(routers: Iterable[APIRouter]) -> list[str]:
+    """Entries like `GET /v1/models`."""
+    return sorted(
+        f"{method} {route.path}"
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    )

@@ -1,0 +1,208 @@
+"""The routes of the administration: tenants, keys, usage and the audit log.
+
+They need the store of keys, and import its libraries. Called by `configured_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.access.store.audit_log import AuditLog
+from triton_openai.proxy.access.store.issued_key import IssuedKey
+from triton_openai.proxy.access.store.key_administration import KeyAdministration
+from triton_openai.proxy.access.store.record_rows import key_view, tenant_view
+from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
+from triton_openai.proxy.access.store.usage_reports import (
+    Grouping,
+    UsagePeriod,
+    UsageReports,
+    UsageTotals,
+    as_csv,
+)
+from triton_openai.proxy.api.admin import admin_answers as shown
+from triton_openai.proxy.api.admin.admin_bodies import (
+    KeyBody,
+    KeyChanges,
+    Rotation,
+    TenantBody,
+    TenantChanges,
+)
+from triton_openai.proxy.api.admin.admin_queries import (
+    AuditQuery,
+    KeysQuery,
+    OwnUsageQuery,
+    TenantsQuery,
+    UsageQuery,
+)
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.openapi.responses import BODY, CSV, answers, text
+from triton_openai.proxy.api.typed_route import typed_router
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.identity import ANYONE, Scope, current_caller
+
+TAG = "administration"
+TenantName = Annotated[str, Path(min_length=1, description="The tenant's name.")]
+KeyId = Annotated[str, Path(min_length=1, description="The key's id, from `sk-<id>-…`.")]
+NOT_STORED = {"Cache-Control": "no-store"}  # of an answer that has a key
+ATTACHED = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+MOST_ROWS = 20_000  # of one report, which is made at once
+USAGE_CSV = (
+    "day,tenant,key,model,requests,errors,prompt_tokens,cached_tokens,output_tokens,"
+    "reasoning_tokens,queue_s,cost\r\n2026-03-01,acme,k3x9q27bt0mz,demo,12,1,2040,512,903,0,0.42,"
+    "0.0\r\n"
+)
+USAGE = answers(shown.UsageList, 400, 503, content={CSV: text(USAGE_CSV)})
+
+
+def actor() -> str:
+    """The caller's name for the audit log.
+
+    Raises:
+        RuntimeError: the route was reached without the scope, which is a bug of ours.
+    """
+    caller = current_caller.get()
+    if caller is ANYONE or not caller.may(Scope.ADMIN):
+        raise RuntimeError("a route of the administration was reached without its scope")
+    return caller.key_id
+
+
+def tenants_routes(tenants: TenantAdministration, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/tenants", tag=TAG)
+
+    @router.post("", responses=answers(shown.TenantAnswer, *BODY, 409))
+    async def create_tenant(body: TenantBody) -> Response:
+        """A new tenant. Its keys share its limits."""
+        return JSONResponse(tenant_view(await tenants.create(actor(), body.name, **body.options)))
+
+    @router.get("", responses=answers(shown.TenantList, 400, 503))
+    async def list_tenants(query: Annotated[TenantsQuery, Query()]) -> Response:
+        """Tenants, by name."""
+        actor()
+        found = await tenants.list(after=query.after or "", limit=query.limit + 1)
+        return JSONResponse(shown.page(map(tenant_view, found), query.limit))
+
+    @router.get("/{tenant}", responses=answers(shown.TenantAnswer, 503))
+    async def show_tenant(tenant: TenantName) -> Response:
+        """One tenant."""
+        actor()
+        return JSONResponse(tenant_view(await tenants.show(tenant)))
+
+    @router.patch("/{tenant}", responses=answers(shown.TenantAnswer, *BODY))
+    async def update_tenant(tenant: TenantName, body: TenantChanges) -> Response:
+        """Changes the limits that are given; null removes one. Holds within a second."""
+        return JSONResponse(tenant_view(await tenants.update(actor(), tenant, body.applied)))
+
+    @router.delete("/{tenant}", responses=answers(shown.TenantAnswer, 409, 503))
+    async def delete_tenant(tenant: TenantName) -> Response:
+        """Deletes a tenant whose keys are all revoked, and these keys. Its usage is kept."""
+        return JSONResponse(tenant_view(await tenants.delete(actor(), tenant)))
+
+    return router
+
+
+def keys_routes(keys: KeyAdministration, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/keys", tag=TAG)
+
+    @router.post("", responses=answers(shown.IssuedKeyAnswer, *BODY))
+    async def create_key(body: KeyBody) -> Response:
+        """A new key of a tenant. Only this answer has the key itself."""
+        return _issued(await keys.create(actor(), body.to_domain()))
+
+    @router.get("", responses=answers(shown.KeyList, 400, 503))
+    async def list_keys(query: Annotated[KeysQuery, Query()]) -> Response:
+        """Keys, by id, revoked and expired ones too."""
+        actor()
+        found = await keys.list(tenant=query.tenant, after=query.after or "", limit=query.limit + 1)
+        return JSONResponse(shown.page(map(key_view, found), query.limit))
+
+    @router.get("/{key}", responses=answers(shown.KeyAnswer, 503))
+    async def show_key(key: KeyId) -> Response:
+        """One key, without its secret."""
+        actor()
+        return JSONResponse(key_view(await keys.show(key)))
+
+    @router.patch("/{key}", responses=answers(shown.KeyAnswer, *BODY, 409))
+    async def update_key(key: KeyId, body: KeyChanges) -> Response:
+        """Changes what is given. Holds within a second, in every process."""
+        return JSONResponse(key_view(await keys.update(actor(), key, body.applied)))
+
+    @router.post("/{key}/rotate", responses=answers(shown.IssuedKeyAnswer, *BODY, 409))
+    async def rotate_key(key: KeyId, body: Rotation) -> Response:
+        """A new secret under the same id. The key from before is accepted for the overlap."""
+        return _issued(await keys.rotate(actor(), key, body.overlap))
+
+    @router.post("/{key}/revoke", responses=answers(shown.KeyAnswer, 503))
+    async def revoke_key(key: KeyId) -> Response:
+        """Ends a key for good, within a second in every process."""
+        return JSONResponse(key_view(await keys.revoke(actor(), key)))
+
+    return router
+
+
+def _issued(made: IssuedKey) -> Response:
+    return JSONResponse({**key_view(made.record), "key": made.key}, headers=NOT_STORED)
+
+
+def usage_routes(usage: UsageReports, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies)
+
+    @router.get("/admin/v1/usage", tags=[TAG], responses=USAGE)
+    async def report_usage(query: Annotated[UsageQuery, Query()]) -> Response:
+        """Usage of all tenants by period, as JSON or CSV. The last second may be missing."""
+        actor()
+        return _report(await _rows(usage, query.period, query.groups), query.format)
+
+    @router.get("/v1/usage", tags=["usage"], responses=USAGE)
+    async def own_usage(query: Annotated[OwnUsageQuery, Query()]) -> Response:
+        """What the key of this request has used. The last second may be missing."""
+        period = query.of(current_caller.get())
+        return _report(await _rows(usage, period, query.groups), query.format)
+
+    return router
+
+
+async def _rows(
+    usage: UsageReports, period: UsagePeriod, groups: tuple[Grouping, ...]
+) -> Sequence[UsageTotals]:
+    rows = await usage.report(period, groups, limit=MOST_ROWS + 1)
+    if len(rows) > MOST_ROWS:
+        raise InvalidRequest(
+            f"The report has more than {MOST_ROWS:,} rows: choose fewer days, or name less in "
+            "'by' (`triton-openai usage` has no such limit).",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="by",
+        )
+    return rows
+
+
+def _report(rows: Sequence[UsageTotals], form: str) -> Response:
+    if form == "csv":
+        return Response(as_csv(rows), media_type=CSV, headers=ATTACHED)
+    return JSONResponse({"object": "list", "data": shown.usage_body(rows)})
+
+
+def audit_routes(audit: AuditLog, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/audit", tag=TAG)
+    verifications = ConcurrencyLimit(1, what="verifications of the audit log")
+
+    @router.get("", responses=answers(shown.AuditList, 400, 503))
+    async def list_audit(query: Annotated[AuditQuery, Query()]) -> Response:
+        """Changes and denied calls, the oldest first."""
+        actor()
+        found = await audit.list(after=query.after, limit=query.limit + 1)
+        return JSONResponse(shown.page(map(shown.audit_body, found), query.limit))
+
+    @router.get("/verify", responses=answers(shown.VerificationAnswer, 429, 503))
+    async def verify_audit() -> Response:
+        """Whether an entry was edited, deleted, moved or cut off at the end."""
+        actor()
+        with verifications.permits():
+            found = await audit.verify()
+        return JSONResponse(shown.verification_body(found))
+
+    return router

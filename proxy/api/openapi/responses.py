@@ -1,0 +1,132 @@
+"""What routes declare of their answers for the OpenAPI document: FastAPI's `responses`.
+
+Answers are not validated against these models at run time. `document` adds what all routes have.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
+
+Json = dict[str, Any]
+Responses = dict[int | str, Json]
+JSON, EVENTS, CSV = "application/json", "text/event-stream", "text/csv"
+# Statuses of a body that is read and checked, and of what is done with it.
+BODY = (400, 408, 413, 415, 429, 503)
+GENERATION = (*BODY, 422, 504)
+GENERATION_HEADERS = (
+    *("x-resends", "x-continued", *queue_headers.NAMES),
+    *("x-fallback-from", *lifecycle_headers.NAMES),
+)
+RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
+ERROR_HEADERS = {
+    401: ("www-authenticate",),
+    405: ("allow",),
+    409: ("x-should-retry",),
+    429: RETRY,
+    503: RETRY,
+    504: ("x-should-retry",),
+}
+ERRORS = {
+    400: "The body is not valid JSON, a field is missing, unknown or has a wrong value, or the "
+    "model cannot do what the request asks for",
+    401: "No API key was sent, or one that is not accepted",
+    403: "The API key does not allow this route or this model",
+    404: "No such route, or no such model",
+    405: "The route has no such method",
+    408: "The body was not complete in time",
+    409: "The change does not fit what is stored, or the Idempotency-Key is another body's",
+    410: "The stream that Last-Event-ID continues is not kept",
+    413: "The body is too large",
+    414: "The request's target is too long",
+    415: "The body is compressed, or a web page sent it with another type than JSON",
+    421: "The Host header is not a name of this server",
+    422: "A schema, a grammar or a regular expression cannot be used, or the answer does not "
+    "conform to it",
+    429: "Too many requests at once",
+    431: "The request's head is too large",
+    500: "The server failed",
+    503: "The model cannot be reached now",
+    504: "The answer took too long",
+}
+
+
+class ErrorDetail(BaseModel):
+    """`type`: see domain.errors.ErrorType."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(description="What is wrong, with which value, and what to do.")
+    type: str = Field(description="Class of the error.")
+    param: str | None = Field(description="Path of the field that caused the error.")
+    code: str | None = Field(description="Kind of the error, for programs.")
+
+
+class ErrorBody(BaseModel):
+    """The body of every error, as `errors.body_of` makes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: ErrorDetail
+
+
+def answers(
+    model: type[BaseModel] | None,
+    *refusals: int,
+    headers: tuple[str, ...] = (),
+    content: Json | None = None,
+) -> Responses:
+    """The `responses` of a route.
+
+    model: of the JSON answer. refusals: statuses besides those that `document` adds to all routes.
+    content: answers of other media types.
+    """
+    success: Json = {"description": "Successful answer", "headers": header_references(*headers)}
+    if content is not None:
+        success["content"] = content
+    if model is not None:
+        success["model"] = model
+    return {200: success, **{status: error_response(status) for status in refusals}}
+
+
+def text(example: str) -> Json:
+    """The content of an answer that is plain text."""
+    return {"schema": {"type": "string"}, "example": example}
+
+
+def events(model: type[BaseModel], example: str) -> Json:
+    """The content of a stream of server-sent events; model: of one event's data."""
+    data = [
+        {"const": "[DONE]", "description": "The end of the stream."},
+        {
+            "contentMediaType": JSON,
+            "contentSchema": {"anyOf": [reference(model), reference(ErrorBody)]},
+        },
+    ]
+    schema = {
+        "type": "object",
+        "required": ["data"],
+        "properties": {"event": {"type": "string"}, "data": {"type": "string", "anyOf": data}},
+        "description": "An error after the first token is an event, too.",
+    }
+    return {"schema": schema, "example": example}
+
+
+def error_response(status: int) -> Json:
+    return {
+        "description": f"{HTTPStatus(status).phrase}: {ERRORS[status]}",
+        "headers": header_references(*ERROR_HEADERS.get(status, ())),
+        "content": {JSON: {"schema": reference(ErrorBody)}},
+    }
+
+
+def header_references(*names: str) -> Json:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
+
+
+def reference(model: type[BaseModel]) -> Json:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
