@@ -122,8 +122,8 @@ HEADERS: Json = {
         "schema": COUNT,
     },
     "x-queue-wait": {
-        "description": "Seconds that the request waits in its model's queue in all: measured, or expected "
-        "where it still waits.",
+        "description": "Seconds that the request waits in its model's queue in all: measured, "
+        "or expected where it still waits.",
         "schema": {"type": "number", "minimum": 0},
     },
     "x-continued": {
