@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.idempotency.layer import LayerParts
-from triton_openai.proxy.idempotency.file_records import FileRecords
+from triton_openai.proxy.idempotency.memory_records import MemoryRecords
 from triton_openai.proxy.idempotency.port import Records
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
@@ -17,7 +15,7 @@ from triton_openai.proxy.telemetry.metrics import Metrics
 MB = 1_000_000
 
 
-def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
+def _relay(settings: Settings, metrics: Metrics) -> Relay:
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
@@ -26,7 +24,7 @@ def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
         readers=settings.max_answer_readers,
         keeps=settings.idempotency_keep_s > 0,
     )
-    return Relay(_records(settings, shared), limits, metrics.idempotency)
+    return Relay(_records(settings), limits, metrics.idempotency)
 
 
 def layer_parts(
@@ -34,11 +32,9 @@ def layer_parts(
     bodies: BodyReader,
     limiter: RequestLimiter,
     metrics: Metrics,
-    shared: Path | None,
 ) -> LayerParts:
-    """shared: the folder of several processes; None for one."""
     return LayerParts(
-        relay=_relay(settings, metrics, shared),
+        relay=_relay(settings, metrics),
         bodies=bodies,
         limiter=limiter,
         metrics=metrics.idempotency,
@@ -46,7 +42,7 @@ def layer_parts(
     )
 
 
-def _records(settings: Settings, shared: Path | None) -> Records:
+def _records(settings: Settings) -> Records:
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
         bytes=int(settings.max_kept_mb * MB),
@@ -61,4 +57,4 @@ def _records(settings: Settings, shared: Path | None) -> Records:
             answer_bytes=int(settings.max_kept_answer_mb * MB),
             timeout_s=settings.ledger_timeout_ms / 1000,
         )
-    return FileRecords(settings.idempotency_dir, shared, quotas)
+    return MemoryRecords(quotas)

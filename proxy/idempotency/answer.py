@@ -16,7 +16,7 @@ EVENT_STREAM = "text/event-stream"
 class Head:
     """headers: names in lower case. request_id: of the request that generated the answer. route:
     its path in the application, for metrics; "" if no route took it. own_headers: of the first
-    response only: they are neither kept nor sent to other processes.
+    response only: they are neither kept nor sent to other proxies.
     """
 
     status: int
@@ -98,7 +98,6 @@ class Reason(str, Enum):
     NOT_EVENTS = "not_events"
     TOO_LARGE = "too_large"  # to be joined from its beginning
     TOO_MANY_READERS = "too_many_readers"
-    NOT_REACHED = "not_reached"  # the process that generates it, which has not ended
 
 
 class JoinRefused(Exception):

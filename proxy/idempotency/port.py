@@ -1,4 +1,4 @@
-"""The port to the claims and kept answers that all processes share."""
+"""The port to claims and kept answers: of one proxy in memory, of several in Redis."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class Mine:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Another process has claimed it. owner: how it is reached."""
+    """Another proxy has claimed it."""
 
-    owner: str
     token: str
 
 
@@ -39,27 +38,11 @@ class Kept:
 Found = Mine | Elsewhere | Kept
 
 
-class LocalAnswers(Protocol):
-    """What the processes that join from elsewhere need of the one that generates."""
-
-    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
-        """
-        Raises:
-            JoinRefused: for a reason that the client must hear.
-            AnswerLost: this process does not generate it.
-        """
-        ...
-
-
 class Records(Protocol):
     """Entered before the first request, left after the last.
 
     All methods but `release` raise RecordsUnavailable where the records cannot be used.
     """
-
-    async def serve(self, answers: LocalAnswers) -> None:
-        """Called once, before the first claim: other processes may join these answers."""
-        ...
 
     async def __aenter__(self) -> Self: ...
 

@@ -1,4 +1,4 @@
-"""The records of several hosts, in Redis or Valkey. Implements port.Records.
+"""The records of several proxies, in Redis or Valkey. Implements port.Records.
 
 A claim stands for as long as its owner renews it. Everything has a time to live.
 """
@@ -26,7 +26,7 @@ from triton_openai.proxy.idempotency.answer import (
     RecordsUnavailable,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.port import Elsewhere, Found, Kept, LocalAnswers, Mine
+from triton_openai.proxy.idempotency.port import Elsewhere, Found, Kept, Mine
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.recording import Recording
 from triton_openai.proxy.idempotency.redis_stream import (
@@ -71,9 +71,6 @@ class RedisRecords:
         self._release = Script(redis_scripts.RELEASE)
         self._keep = Script(redis_scripts.KEEP)
 
-    async def serve(self, answers: LocalAnswers) -> None:
-        """Others read copies: they need nothing of this process."""
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -94,7 +91,7 @@ class RedisRecords:
             raise JoinRefused(Reason.OTHER_BODY)
         if state == b"kept":
             return Kept(Head.of_json(head), int(parts), other.decode())
-        return Elsewhere("", other.decode())
+        return Elsewhere(other.decode())
 
     def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         self._copies[token] = Copy(

@@ -67,7 +67,6 @@ class Relay:
 
     async def __aenter__(self) -> Self:
         await self._records.__aenter__()
-        await self._records.serve(self)
         _spawn(self._upkeep(), self._tasks)
         return self
 
@@ -103,17 +102,7 @@ class Relay:
                         return await self._records.join(request, found)
             except AnswerLost:
                 dead = found.token
-        raise RecordsUnavailable("the processes that claim the answer end one after the other")
-
-    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
-        """For another worker's request: see port.LocalAnswers. The other worker may see a claim in
-        the records before this process does.
-        """
-        await self._claimed(request)
-        running = self._running.get(request.id)
-        if running is None or running.token != token or running.abandoned.is_set():
-            raise AnswerLost
-        return self._joined(running, request)
+        raise RecordsUnavailable("the proxies that claim the answer end one after the other")
 
     async def _claimed(self, request: KeyedRequest) -> None:
         """Waits until no request of this process is claiming the answer."""
@@ -195,7 +184,7 @@ class Relay:
                 logger.warning(
                     "idempotency: records are unavailable",
                     error=str(error),
-                    advice="look at IDEMPOTENCY_DIR, or the server that LEDGER_URL names",
+                    advice="look at the server that LEDGER_URL names",
                 )
             self._metrics.held_bytes.set(self.budget.bytes)
             await asyncio.sleep(UPKEEP_S)

@@ -1,4 +1,4 @@
-"""The fair queue in this process: of one worker. Implements domain.scheduling.Scheduler."""
+"""The fair queues of this proxy. Implements domain.scheduling.Scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.fair_queue import FairQueue
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
-from triton_openai.proxy.scheduling.host_share import Share, whole
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.meters import Meters
 from triton_openai.proxy.scheduling.stream import State, Stream
@@ -21,18 +20,9 @@ from triton_openai.proxy.scheduling.timekeeper import Timekeeper
 
 
 class InProcessScheduler:
-    """limits: of each queue. share: of a capacity, this host's part; asked at each `set_capacity`.
-    clock: seconds that never go back.
-    """
+    """limits: of each queue. clock: seconds that never go back."""
 
-    def __init__(
-        self,
-        limits: QueueLimits,
-        *,
-        share: Share = whole,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._share = share
+    def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._queues = FairQueues(limits, clock)
         self._timekeeper = Timekeeper(self._queues, clock)
         self._meters: Meters[LocalPermit] = Meters(_charge)
@@ -64,10 +54,9 @@ class InProcessScheduler:
         return permit
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
-        part = None if streams is None else self._share(streams)
-        self._queues.set_capacity(queue, part, self)
+        self._queues[queue].set_capacity(streams)
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return self._queues.states(tenants)
 
 

@@ -100,7 +100,7 @@ class LoopLag:
             **_culprit(sample),
             unlogged=self._unlogged,
             advice="report it if it recurs under normal load; until then give the proxy more CPU, "
-            "or more WORKERS",
+            "or run more proxies",
         )
         self._next_log, self._unlogged = now + LOG_EVERY_S, 0
 

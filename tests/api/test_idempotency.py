@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -141,28 +140,14 @@ def test_with_store_false_nothing_is_kept_after_the_grace(serve: Serve):
     assert len(engine.requests) == 2
 
 
-def test_with_store_false_a_stream_can_be_resumed_within_the_grace(serve: Serve, tmp_path: Path):
-    client = serve(engine := ScriptedEngine(deltas("abc")), idempotency_dir=tmp_path / "kept")
+def test_with_store_false_a_stream_can_be_resumed_within_the_grace(serve: Serve):
+    client = serve(engine := ScriptedEngine(deltas("abc")))
     body = {**STREAM, "store": False}
     whole = chat(client, body).text
     rest = chat(client, body, Last_Event_ID="2").text
     assert whole.endswith(rest)
     assert rest.startswith("id: 3\n")
     assert len(engine.requests) == 1
-    file = (tmp_path / "kept" / "idempotency.sqlite").read_bytes()
-    assert b"chat.completion" not in file
-
-
-def test_answers_in_a_folder_outlive_the_proxy_and_only_its_user_may_read_them(
-    serve: Serve, tmp_path: Path
-):
-    folder = tmp_path / "kept"
-    first = chat(serve(ScriptedEngine(deltas("abc")), idempotency_dir=folder))
-    second = chat(serve(other := ScriptedEngine(deltas("xyz")), idempotency_dir=folder))
-    assert second.content == first.content
-    assert not other.requests
-    assert (folder / "idempotency.sqlite").stat().st_mode & 0o777 == 0o600
-    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_where_nothing_is_kept_a_later_request_is_generated(serve: Serve):
@@ -192,9 +177,8 @@ def test_every_post_takes_a_key(serve: Serve):
     assert client.get("/v1/models", headers=KEY).status_code == 200
 
 
-def test_records_that_cannot_be_used_are_reported(serve: Serve, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    broken = {"idempotency_dir": tmp_path / "file"}
+def test_records_that_cannot_be_used_are_reported(serve: Serve):
+    broken = {"ledger_url": "redis://127.0.0.1:1"}
     response = chat(serve(ScriptedEngine(deltas("abc")), **broken))
     assert response.status_code == 200
     assert response.headers["idempotency-unavailable"] == "true"

@@ -20,7 +20,7 @@ class CapacityRecorder(FreeScheduler):
         self.changes += 1
         self.capacities[queue] = streams
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return states(self.running)
 
 
@@ -30,7 +30,7 @@ class FixedQueues(FreeScheduler):
     def __init__(self, *queues: QueueState) -> None:
         self._queues = queues
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return tuple(replace(one, tenants=one.tenants[:tenants]) for one in self._queues)
 
 

@@ -70,7 +70,7 @@ class SimulatedRows:
     def __init__(self, rows: int, limits: QueueLimits, *, charge_s: float = 0.25) -> None:
         self.clock = Clock()
         self.queues = FairQueues(limits, self.clock)
-        self.queues.set_capacity(QUEUE, rows, self)
+        self.queues[QUEUE].set_capacity(rows)
         self.queue = self.queues[QUEUE]
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.refusals_s: list[float] = []

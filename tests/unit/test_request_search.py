@@ -6,9 +6,9 @@ import socket
 
 import pytest
 import structlog
+from triton_openai.proxy.request_search import SOCKET, RequestSearch
 
 from triton_openai.proxy.domain.timeline import Timeline
-from triton_openai.proxy.request_search import SOCKET, RequestSearch
 from triton_openai.proxy.telemetry.recent_requests import RecentRequests, RequestFilter
 
 ANY = RequestFilter()

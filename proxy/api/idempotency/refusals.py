@@ -44,14 +44,10 @@ def error_of(reason: Reason) -> ProxyError:
                 f"Too many requests with this {KEY} read the answer at once.",
                 code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
             )
-        case Reason.NOT_REACHED:
-            return ModelUnavailable(
-                "The server process that generates this answer is too busy to share it. Try again."
-            )
 
 
 def lost() -> ProxyError:
-    return ModelUnavailable("The server process that generated this answer has ended. Try again.")
+    return ModelUnavailable("The proxy that generated this answer has ended. Try again.")
 
 
 def unavailable(detail: str) -> ProxyError:

@@ -12,12 +12,12 @@ from triton_openai.proxy.api.logs import log_level_operations
 from triton_openai.proxy.api.logs.log_level_operations import LogLevelBody
 from triton_openai.proxy.api.pools.operator import actor
 from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.log_level import LogLevels
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 PATH = "/admin/v1/log-level"
 
 
-def routes(levels: LogLevels, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
+def routes(levels: ChosenLevel, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
     router = APIRouter()
 
     @router.get(PATH, openapi_extra=log_level_operations.SHOW.extra)
@@ -28,7 +28,7 @@ def routes(levels: LogLevels, audit: AuditTrail, *, bodies: BodyReader) -> APIRo
 
     @router.put(PATH, openapi_extra=log_level_operations.SET.extra)
     async def set_log_level(http: Request) -> Response:
-        """Holds within a second in every process of this proxy, until it stops or `for_s` is over.
+        """Holds in this proxy until it stops or `for_s` is over.
 
         The entry of the audit log comes first: what cannot be logged is not done.
         """
@@ -36,11 +36,11 @@ def routes(levels: LogLevels, audit: AuditTrail, *, bodies: BodyReader) -> APIRo
         body = await bodies.read(http, LogLevelBody)
         details = {"level": body.level.value, "for_s": body.for_s}
         await audit.note("log-level.set", "log-level", actor=who, details=details)
-        await levels.set(body.level, body.for_s)
+        levels.set(body.level, body.for_s)
         return _shown(levels)
 
     return router
 
 
-def _shown(levels: LogLevels) -> Response:
+def _shown(levels: ChosenLevel) -> Response:
     return JSONResponse(asdict(levels.in_force))

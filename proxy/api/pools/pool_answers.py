@@ -41,8 +41,8 @@ class EndpointAnswer(Answer):
     reason: str | None = Field(description="Why it is not ready.")
     is_drained: bool = Field(description="Whether an operator has drained it.")
     models: list[str] = Field(description="Triton's names of the models it has loaded.")
-    streams: int = Field(description="Of this process, sent and not ended.")
-    outstanding_tokens: int = Field(description="Of this process: what these streams may cost.")
+    streams: int = Field(description="Of this proxy, sent and not ended.")
+    outstanding_tokens: int = Field(description="Of this proxy: what these streams may cost.")
     load: LoadAnswer
     ejections: int
     ejected_for_s: float = Field(description="Seconds until it is tried again.")
@@ -54,8 +54,6 @@ class EndpointList(Answer):
     drained_and_gone: list[str] = Field(
         description="Drained addresses at which there is no endpoint at present."
     )
-    process: str = Field(description="Which process of the proxy answers.")
-    processes: int = Field(description="How many processes this proxy has.")
 
 
 class ResultAnswer(Answer):

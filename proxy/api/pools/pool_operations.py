@@ -28,8 +28,6 @@ ENDPOINTS = {
     "object": "list",
     "data": [ENDPOINT],
     "drained_and_gone": [],
-    "process": "5f0c6a1b",
-    "processes": 1,
 }
 DEPLOYMENT: dict[str, Any] = {
     "model": "demo",

@@ -44,7 +44,7 @@ STAGES: list[dict[str, Any]] = [
         "attributes": {},
     },
 ]
-LIST = {"object": "list", "data": [FIELDS], "kept_at_most": 1000, "silent_processes": 0}
+LIST = {"object": "list", "data": [FIELDS], "kept_at_most": 1000}
 
 LIST_REQUESTS = Operation(
     tag=TAG,

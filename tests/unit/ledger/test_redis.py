@@ -252,22 +252,6 @@ def granted(results: list[Grant | Refusal]) -> int:
     return sum(isinstance(result, Grant) for result in results)
 
 
-def test_workers_that_have_never_reached_redis_grant_one_limit_together(server: RedisServer):
-    server.kill()
-    meter = window("t.w", 20)
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            taken = 0
-            for _ in range(4):
-                one = ledger(server, OutageMode.SHARE, workers=4)
-                await stack.enter_async_context(one)
-                taken += granted([await one.reserve([meter], [1]) for _ in range(30)])
-            assert taken == 20
-
-    asyncio.run(main())
-
-
 def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server: RedisServer):
     """The first one to come back sees no other."""
     meter = window("t.w", 20)

@@ -1,0 +1,222 @@
+"""The kept answers of a proxy that runs alone, in its memory. Implements port.Records.
+
+A claim needs no record here: `relay` itself knows which answers this process generates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left, insort
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from typing_extensions import Self
+
+from triton_openai.proxy.idempotency.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    Notice,
+    OpenAnswer,
+    Outcome,
+    Reason,
+    check_resumption,
+)
+from triton_openai.proxy.idempotency.events import after_event
+from triton_openai.proxy.idempotency.port import Found, Kept, Mine
+from triton_openai.proxy.idempotency.quotas import Quotas
+from triton_openai.proxy.idempotency.recording import Recording
+from triton_openai.proxy.idempotency.request import KeyedRequest
+
+PAGE_BYTES = 65_536
+OVERHEAD_BYTES = 1024  # of an answer, besides its parts
+EXPIRED_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Whole parts of an answer, joined. first: how many precede it. parts: how many it has."""
+
+    first: int
+    parts: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswer:
+    """bytes: of all pages, and OVERHEAD_BYTES. expires_s: by the clock."""
+
+    tenant: bytes
+    body: bytes
+    found: Kept
+    pages: Sequence[Page]
+    bytes: int
+    expires_s: float
+
+
+@dataclass(slots=True)
+class TenantAnswers:
+    """answers: their ids, the oldest first."""
+
+    answers: dict[bytes, None] = field(default_factory=dict)
+    bytes: int = 0
+
+
+class MemoryRecords:
+    """clock: seconds that never go back.
+
+    All answers are kept for the same time, so the oldest is also the first that expires.
+    """
+
+    def __init__(self, quotas: Quotas, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._answers: dict[bytes, KeptAnswer] = {}  # by the request's id, the oldest first
+        self._tenants: dict[bytes, TenantAnswers] = {}
+        self._sizes: list[tuple[int, bytes]] = []  # bytes and tenant, sorted
+        self._bytes = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
+        kept = self._answers.get(request.id)
+        if kept is None:
+            return Mine(token)
+        if kept.expires_s <= self._clock():
+            self._remove(request.id)
+            return Mine(token)
+        if kept.body != request.body:
+            raise JoinRefused(Reason.OTHER_BODY)
+        return kept.found
+
+    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        """Requests of this process join the recording itself."""
+
+    async def join(self, request: KeyedRequest, found: object) -> OpenAnswer:
+        """Never called: no other process claims an answer."""
+        raise AnswerLost
+
+    def replay(self, request: KeyedRequest, found: Kept) -> OpenAnswer:
+        check_resumption(request.after, found.head, found.parts)
+        return ReplayedAnswer(request, found, self._pages)
+
+    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        assert recording.head is not None
+        head = replace(recording.head, own_headers=())
+        pages = tuple(_pages(recording.kept()))
+        size = OVERHEAD_BYTES + sum(len(page.data) for page in pages)
+        kept = KeptAnswer(
+            tenant=request.tenant,
+            body=request.body,
+            found=Kept(head, recording.count, token),
+            pages=pages,
+            bytes=size,
+            expires_s=self._clock() + self._quotas.keep_s,
+        )
+        if request.id in self._answers:
+            self._remove(request.id)
+        self._answers[request.id] = kept
+        self._tenants.setdefault(request.tenant, TenantAnswers()).answers[request.id] = None
+        self._resize(request.tenant, size)
+        self._make_room(request.tenant)
+
+    async def release(self, request: KeyedRequest, token: str) -> None:
+        """There is nothing to release."""
+
+    async def stored_bytes(self) -> int:
+        while self._remove_expired():  # noqa: ASYNC110  (there is no event)
+            await asyncio.sleep(0)  # requests are served between two steps
+        return self._bytes
+
+    def _pages(self, request: KeyedRequest, token: str) -> Sequence[Page]:
+        kept = self._answers.get(request.id)
+        if kept is None or kept.found.token != token:
+            raise AnswerLost
+        return kept.pages
+
+    def _remove_expired(self) -> bool:
+        """Removes some of what has expired; whether there may be more."""
+        now = self._clock()
+        for _ in range(EXPIRED_AT_ONCE):
+            oldest = next(iter(self._answers), None)
+            if oldest is None or self._answers[oldest].expires_s > now:
+                return False
+            self._remove(oldest)
+        return True
+
+    def _make_room(self, tenant: bytes) -> None:
+        """Removes the tenant's oldest answers beyond its number; then the oldest of whichever
+        tenant has most bytes, so that no tenant pushes out the answers of another.
+        """
+        mine = self._tenants[tenant].answers
+        while len(mine) > self._quotas.answers:
+            self._remove(next(iter(mine)))
+        while self._bytes > self._quotas.bytes:
+            _, largest = self._sizes[-1]
+            self._remove(next(iter(self._tenants[largest].answers)))
+
+    def _remove(self, one: bytes) -> None:
+        kept = self._answers.pop(one)
+        del self._tenants[kept.tenant].answers[one]
+        self._resize(kept.tenant, -kept.bytes)
+
+    def _resize(self, tenant: bytes, more: int) -> None:
+        self._bytes += more
+        found = self._tenants[tenant]
+        if found.bytes:
+            del self._sizes[bisect_left(self._sizes, (found.bytes, tenant))]
+        found.bytes += more
+        if found.bytes:
+            insort(self._sizes, (found.bytes, tenant))
+        else:
+            del self._tenants[tenant]
+
+
+GetPages = Callable[[KeyedRequest, str], Sequence[Page]]
+
+
+class ReplayedAnswer:
+    """An answer.OpenAnswer that is kept."""
+
+    outcome = Outcome.REPLAYED
+
+    def __init__(self, request: KeyedRequest, found: Kept, pages: GetPages) -> None:
+        self._request = request
+        self._found = found
+        self._get_pages = pages
+
+    async def head(self) -> Head:
+        return self._found.head
+
+    async def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+        """Raises AnswerLost: it was removed while it was read."""
+        after = self._request.after
+        for number in range(len(self._get_pages(self._request, self._found.token))):
+            page = self._get_pages(self._request, self._found.token)[number]
+            if page.first + page.parts > after:
+                yield after_event(page.data, after) if page.first < after else page.data
+
+    def shut_down(self) -> bool:
+        return False
+
+    async def aclose(self) -> None:
+        pass
+
+
+def _pages(parts: Sequence[bytes]) -> Iterator[Page]:
+    """Of about PAGE_BYTES each."""
+    page: list[bytes] = []
+    first = size = 0
+    for at, part in enumerate(parts):
+        if page and size + len(part) > PAGE_BYTES:
+            yield Page(first=first, parts=len(page), data=b"".join(page))
+            page, first, size = [], at, 0
+        page.append(part)
+        size += len(part)
+    if page:
+        yield Page(first=first, parts=len(page), data=b"".join(page))
