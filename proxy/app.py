@@ -124,6 +124,9 @@ def compose(
     keys, usage = configured_store.keys_and_usage(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics)
+    if store is not None and settings.ledger_url is None:
+        usage_writer = store.usage
+        metrics.unshared_proxies.set_function(lambda: usage_writer.others)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     queues = _queues(scheduler, settings, ledger, metrics, operations)
     ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues)

@@ -41,7 +41,7 @@ REMOVED = {
     "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
     "docs/operations.md#several-proxies",
     "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
-    "docs/idempotency.md#where-answers-are-kept",
+    "docs/idempotency.md#where-answers-are",
 }
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)

@@ -55,6 +55,7 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
+    say(f"live state: {settings.live_state}")
     async with announcement.running(settings, model, say):
         await uvicorn_server.run(settings, sock, stop=stop, say=say)
 

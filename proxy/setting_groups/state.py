@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -46,6 +47,15 @@ class CallersLimits(Group):
     @property
     def ledger_url_value(self) -> str | None:
         return secret_value(self.ledger_url)
+
+    @property
+    def live_state(self) -> str:
+        """Where limits and idempotent answers are, for operators; without a password."""
+        if self.ledger_url_value is None:
+            return "in memory, for this proxy alone"
+        url = urlsplit(self.ledger_url_value)
+        place = url.path if url.scheme == "unix" else url.netloc.rpartition("@")[2]
+        return f"in Redis at {place}, shared with other proxies"
 
 
 class Idempotency(Group):

@@ -123,6 +123,12 @@ class Metrics:
             registry=self.registry,
         )
         self.ledger_up.set(1)
+        self.unshared_proxies = Gauge(
+            "proxy_unshared_proxies",
+            "Other proxies that wrote usage to the same store in the last minute, while this one "
+            "has no LEDGER_URL, so that each grants the whole of every limit",
+            registry=self.registry,
+        )
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",

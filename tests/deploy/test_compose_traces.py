@@ -142,5 +142,6 @@ def test_an_exemplar_leads_to_its_trace():
     assert found[target["datasourceUid"]]["type"] == "tempo"
     seconds = Histogram("seconds", "of one request", registry=CollectorRegistry())
     observe(seconds, 0.3, Trace(trace_id=1, span_id=2, parent_id=None, is_sampled=True))
-    [exemplar] = [each.exemplar for each in next(seconds.collect()).samples if each.exemplar]
+    [family] = seconds.collect()
+    [exemplar] = [each.exemplar for each in family.samples if each.exemplar]
     assert target["name"] in exemplar.labels

@@ -154,3 +154,15 @@ def test_a_secret_that_is_refused_is_not_shown(settings):
 )
 def test_a_caller_needs_a_key_as_soon_as_there_is_any_source(settings, environment, needed):
     assert settings(**environment).is_authenticated is needed
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        (None, "in memory, for this proxy alone"),
+        ("redis://user:word@state:6379/0", "in Redis at state:6379, shared with other proxies"),
+        ("unix://:word@/run/redis.sock", "in Redis at /run/redis.sock, shared with other proxies"),
+    ],
+)
+def test_the_start_can_say_where_live_state_is_without_the_password(settings, url, place):
+    assert settings(**({} if url is None else {"LEDGER_URL": url})).live_state == place
