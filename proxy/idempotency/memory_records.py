@@ -24,7 +24,6 @@ from triton_openai.proxy.idempotency.answer import (
     check_resumption,
 )
 from triton_openai.proxy.idempotency.events import after_event
-from triton_openai.proxy.idempotency.port import Found, Kept, Mine
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.recording import Recording
 from triton_openai.proxy.idempotency.request import KeyedRequest
@@ -49,7 +48,8 @@ class KeptAnswer:
 
     tenant: bytes
     body: bytes
-    found: Kept
+    head: Head
+    parts: int
     pages: Sequence[Page]
     bytes: int
     expires_s: float
@@ -83,27 +83,20 @@ class MemoryRecords:
     async def __aexit__(self, *exc_info: object) -> None:
         pass
 
-    async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
+    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
         kept = self._answers.get(request.id)
         if kept is None:
-            return Mine(token)
+            return None
         if kept.expires_s <= self._clock():
             self._remove(request.id)
-            return Mine(token)
+            return None
         if kept.body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
-        return kept.found
+        check_resumption(request.after, kept.head, kept.parts)
+        return ReplayedAnswer(kept, request.after, lambda: self._answers.get(request.id) is kept)
 
     def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         """Requests of this process join the recording itself."""
-
-    async def join(self, request: KeyedRequest, found: object) -> OpenAnswer:
-        """Never called: no other process claims an answer."""
-        raise AnswerLost
-
-    def replay(self, request: KeyedRequest, found: Kept) -> OpenAnswer:
-        check_resumption(request.after, found.head, found.parts)
-        return ReplayedAnswer(request, found, self._pages)
 
     async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         assert recording.head is not None
@@ -113,7 +106,8 @@ class MemoryRecords:
         kept = KeptAnswer(
             tenant=request.tenant,
             body=request.body,
-            found=Kept(head, recording.count, token),
+            head=head,
+            parts=recording.count,
             pages=pages,
             bytes=size,
             expires_s=self._clock() + self._quotas.keep_s,
@@ -132,12 +126,6 @@ class MemoryRecords:
         while self._remove_expired():  # noqa: ASYNC110  (there is no event)
             await asyncio.sleep(0)  # requests are served between two steps
         return self._bytes
-
-    def _pages(self, request: KeyedRequest, token: str) -> Sequence[Page]:
-        kept = self._answers.get(request.id)
-        if kept is None or kept.found.token != token:
-            raise AnswerLost
-        return kept.pages
 
     def _remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""
@@ -177,27 +165,25 @@ class MemoryRecords:
             del self._tenants[tenant]
 
 
-GetPages = Callable[[KeyedRequest, str], Sequence[Page]]
-
-
 class ReplayedAnswer:
-    """An answer.OpenAnswer that is kept."""
+    """An answer.OpenAnswer that is kept. is_there: False once it had to make room."""
 
     outcome = Outcome.REPLAYED
 
-    def __init__(self, request: KeyedRequest, found: Kept, pages: GetPages) -> None:
-        self._request = request
-        self._found = found
-        self._get_pages = pages
+    def __init__(self, kept: KeptAnswer, after: int, is_there: Callable[[], bool]) -> None:
+        self._kept = kept
+        self._after = after
+        self._is_there = is_there
 
     async def head(self) -> Head:
-        return self._found.head
+        return self._kept.head
 
     async def parts(self) -> AsyncGenerator[bytes | Notice, None]:
         """Raises AnswerLost: it was removed while it was read."""
-        after = self._request.after
-        for number in range(len(self._get_pages(self._request, self._found.token))):
-            page = self._get_pages(self._request, self._found.token)[number]
+        after = self._after
+        for page in self._kept.pages:
+            if not self._is_there():
+                raise AnswerLost
             if page.first + page.parts > after:
                 yield after_event(page.data, after) if page.first < after else page.data
 

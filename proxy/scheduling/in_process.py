@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,13 +11,14 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
-from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.fair_queue import FairQueue
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.meters import Meters
 from triton_openai.proxy.scheduling.stream import State, Stream
 from triton_openai.proxy.scheduling.timekeeper import Timekeeper
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 
 
 class InProcessScheduler:
@@ -41,7 +43,7 @@ class InProcessScheduler:
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
     ) -> LocalPermit:
-        tickets.check(ticket)
+        _check(ticket)
         permit = LocalPermit(ticket, moved, preempted, self._meters)
         queue = permit.queue = self._queues.enter(permit)
         if permit.state is State.WAITING:
@@ -140,3 +142,16 @@ class LocalPermit(Stream):
 def _charge(permits: Sequence[LocalPermit]) -> None:
     for permit in permits:
         permit.read()
+
+
+def _check(ticket: Ticket) -> None:
+    """Raises ValueError for a patience that is no number, and for a weight with which counters
+    lose their precision.
+    """
+    if not LEAST_WEIGHT <= ticket.weight <= MOST_WEIGHT:
+        raise ValueError(
+            f"the weight of tenant {ticket.tenant!r} is {ticket.weight}: it must be from "
+            f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
+    if ticket.patience_s is not None and math.isnan(ticket.patience_s):
+        raise ValueError("patience_s is not a number")

@@ -15,8 +15,6 @@ from prometheus_client.samples import Exemplar
 from triton_openai.proxy.domain.timeline import Trace
 from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S, TOKEN_BUCKETS
 
-TTFT, DURATION = "proxy_time_to_first_token_seconds", "proxy_request_duration_seconds"
-
 
 class DistributionMetrics:
     """registry: of the process' other metrics."""
@@ -27,8 +25,12 @@ class DistributionMetrics:
         self._of_streams()
 
     def _of_requests(self) -> None:
-        self.ttft = self._histogram(TTFT, "From request to first event")
-        self.duration = self._histogram(DURATION, "From request to last event")
+        self.ttft = self._histogram(
+            "proxy_time_to_first_token_seconds", "From request to first event"
+        )
+        self.duration = self._histogram(
+            "proxy_request_duration_seconds", "From request to last event"
+        )
         self.request_queue = self._histogram(
             "proxy_request_queue_time_seconds",
             "Time that a request waited for a row, in the proxy and in the engine",
