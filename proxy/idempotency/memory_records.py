@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from typing_extensions import Self
 
@@ -30,7 +32,7 @@ from triton_openai.proxy.idempotency.request import KeyedRequest
 
 PAGE_BYTES = 65_536
 OVERHEAD_BYTES = 1024  # of an answer, besides its parts
-EXPIRED_AT_ONCE = 200
+REMOVED_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +46,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer:
-    """bytes: of all pages, and OVERHEAD_BYTES. expires_s: by the clock."""
+    """size_bytes: of all pages, and OVERHEAD_BYTES. expires_s: by the clock."""
 
     tenant: bytes
     body: bytes
     head: Head
     parts: int
     pages: Sequence[Page]
-    bytes: int
+    size_bytes: int
     expires_s: float
 
 
@@ -59,8 +61,8 @@ class KeptAnswer:
 class TenantAnswers:
     """answers: their ids, the oldest first."""
 
-    answers: dict[bytes, None] = field(default_factory=dict)
-    bytes: int = 0
+    answers: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+    size_bytes: int = 0
 
 
 class MemoryRecords:
@@ -72,7 +74,8 @@ class MemoryRecords:
     def __init__(self, quotas: Quotas, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._quotas = quotas
         self._clock = clock
-        self._answers: dict[bytes, KeptAnswer] = {}  # by the request's id, the oldest first
+        # by the request's id, the oldest first
+        self._answers: OrderedDict[bytes, KeptAnswer] = OrderedDict()
         self._tenants: dict[bytes, TenantAnswers] = {}
         self._sizes: list[tuple[int, bytes]] = []  # bytes and tenant, sorted
         self._bytes = 0
@@ -101,7 +104,10 @@ class MemoryRecords:
     async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         assert recording.head is not None
         head = replace(recording.head, own_headers=())
-        pages = tuple(_pages(recording.kept()))
+        pages = []
+        for page in _pages(recording.kept()):
+            pages.append(page)
+            await asyncio.sleep(0)  # requests are served between two pages
         size = OVERHEAD_BYTES + sum(len(page.data) for page in pages)
         kept = KeptAnswer(
             tenant=request.tenant,
@@ -109,7 +115,7 @@ class MemoryRecords:
             head=head,
             parts=recording.count,
             pages=pages,
-            bytes=size,
+            size_bytes=size,
             expires_s=self._clock() + self._quotas.keep_s,
         )
         if request.id in self._answers:
@@ -117,7 +123,7 @@ class MemoryRecords:
         self._answers[request.id] = kept
         self._tenants.setdefault(request.tenant, TenantAnswers()).answers[request.id] = None
         self._resize(request.tenant, size)
-        self._make_room(request.tenant)
+        await self._make_room(request.tenant)
 
     async def release(self, request: KeyedRequest, token: str) -> None:
         """There is nothing to release."""
@@ -130,37 +136,47 @@ class MemoryRecords:
     def _remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""
         now = self._clock()
-        for _ in range(EXPIRED_AT_ONCE):
+        for _ in range(REMOVED_AT_ONCE):
             oldest = next(iter(self._answers), None)
             if oldest is None or self._answers[oldest].expires_s > now:
                 return False
             self._remove(oldest)
         return True
 
-    def _make_room(self, tenant: bytes) -> None:
-        """Removes the tenant's oldest answers beyond its number; then the oldest of whichever
-        tenant has most bytes, so that no tenant pushes out the answers of another.
+    async def _make_room(self, tenant: bytes) -> None:
+        for number in count(1):
+            surplus = self._surplus(tenant)
+            if surplus is None:
+                return
+            self._remove(surplus)
+            if number % REMOVED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _surplus(self, tenant: bytes) -> bytes | None:
+        """The tenant's oldest answer beyond its number; then the oldest of whichever tenant has
+        most bytes, so that no tenant pushes out the answers of another.
         """
-        mine = self._tenants[tenant].answers
-        while len(mine) > self._quotas.answers:
-            self._remove(next(iter(mine)))
-        while self._bytes > self._quotas.bytes:
+        mine = self._tenants.get(tenant)
+        if mine is not None and len(mine.answers) > self._quotas.answers:
+            return next(iter(mine.answers))
+        if self._bytes > self._quotas.bytes:
             _, largest = self._sizes[-1]
-            self._remove(next(iter(self._tenants[largest].answers)))
+            return next(iter(self._tenants[largest].answers))
+        return None
 
     def _remove(self, one: bytes) -> None:
         kept = self._answers.pop(one)
         del self._tenants[kept.tenant].answers[one]
-        self._resize(kept.tenant, -kept.bytes)
+        self._resize(kept.tenant, -kept.size_bytes)
 
     def _resize(self, tenant: bytes, more: int) -> None:
         self._bytes += more
         found = self._tenants[tenant]
-        if found.bytes:
-            del self._sizes[bisect_left(self._sizes, (found.bytes, tenant))]
-        found.bytes += more
-        if found.bytes:
-            insort(self._sizes, (found.bytes, tenant))
+        if found.size_bytes:
+            del self._sizes[bisect_left(self._sizes, (found.size_bytes, tenant))]
+        found.size_bytes += more
+        if found.size_bytes:
+            insort(self._sizes, (found.size_bytes, tenant))
         else:
             del self._tenants[tenant]
 

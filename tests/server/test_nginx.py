@@ -15,7 +15,7 @@ from tests.fixtures.limit_load.tenants import PEPPER, Kind, stored
 from tests.fixtures.metric_samples import MetricSamples
 from tests.fixtures.redis_server import needs_redis
 from tests.fixtures.redis_server import running as redis_running
-from tests.fixtures.stack import HANG_S, Stack
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from triton_openai.proxy.domain.identity import Limits
 
 pytestmark = nginx.needs_nginx
@@ -25,7 +25,6 @@ ASKED = {
     "max_tokens": 20,
 }  # fmt: skip
 Ask = Callable[[], int]
-API_KEY = "a-key-that-may-do-everything"
 
 
 @pytest.fixture
@@ -102,22 +101,29 @@ def test_two_proxies_with_redis_have_one_limit_and_one_answer_and_survive_kill_9
     start, scripted_stack, tmp_path
 ):
     """The other proxy replays the answer, also when the one that generated it is gone."""
-    few = Kind(name="few", tenant=Limits(requests_per_day=10))
-    (tenant,) = asyncio.run(stored(url := f"sqlite:///{tmp_path / 'store.db'}", [few], 1, 1))
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    kinds = [Kind(name="few", tenant=Limits(requests_per_day=10)), Kind(name="free")]
+    few, free = [each.keys[0].secret for each in asyncio.run(stored(url, kinds, 2, keys=1))]
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    given = {"KEY_PEPPER": PEPPER, "STORE_URL": url, "API_KEY": API_KEY, "PUBLIC_METRICS": "true"}
+    given = {"KEY_PEPPER": PEPPER, "STORE_URL": url, "PUBLIC_METRICS": "true"}
 
     def ask(base: str, key: str, **headers: str) -> httpx.Response:
         sent = {"authorization": f"Bearer {key}", **headers}
         path = f"{base}/v1/chat/completions"
         return httpx.post(path, json=ASKED, headers=sent, verify=front.trust, timeout=HANG_S)
 
+    def metric(proxy: Stack, name: str, **labels: str) -> float:
+        page = httpx.get(f"{proxy.url}/metrics", timeout=HANG_S).text
+        return MetricSamples(page).value(name, **labels)
+
     def generated(proxy: Stack) -> float:
-        page = MetricSamples(httpx.get(f"{proxy.url}/metrics", timeout=HANG_S).text)
-        return page.value("proxy_requests_total", model="steady", outcome="length")
+        return metric(proxy, "proxy_requests_total", model="steady", outcome="length")
+
+    def rows(proxy: Stack) -> float:
+        return metric(proxy, "proxy_fair_queue_capacity", queue="default/steady")
 
     def limited(_: int = 0) -> int:
-        return ask(front.url, tenant.keys[0].secret).status_code
+        return ask(front.url, few).status_code
 
     with redis_running(tmp_path) as redis, ThreadPoolExecutor(8) as pool:
         given |= {"LEDGER_URL": redis.url, "LEDGER_TIMEOUT_MS": 30_000}
@@ -125,17 +131,20 @@ def test_two_proxies_with_redis_have_one_limit_and_one_answer_and_survive_kill_9
         for proxy in pair:
             proxy.wait_ready(120)
         with nginx.running([proxy.port for proxy in pair], tmp_path) as front:
+            whole = rows(scripted_stack)
+            eventually(lambda: {*map(rows, pair)} == {-(-whole // 2)}, 30, "each has its part")
             once = {"idempotency-key": "once"}
-            first = ask(front.url, API_KEY, **once)
+            first = ask(front.url, free, **once)
             victim, other = sorted(pair, key=generated, reverse=True)
             assert [generated(proxy) for proxy in (victim, other)] == [1, 0]
-            replayed = ask(other.url, API_KEY, **once)
+            replayed = ask(other.url, free, **once)
             assert (replayed.status_code, replayed.content) == (200, first.content)
             assert replayed.headers["idempotent-replayed"] == "true"
             assert sorted(pool.map(limited, range(16))) == [200] * 10 + [429] * 6
             assert sum(map(generated, pair)) == 11
             assert generated(other) > 0
             victim.stop(signal.SIGKILL)
-            assert ask(front.url, API_KEY, **once).content == first.content
-            assert {ask(front.url, API_KEY).status_code for _ in range(8)} == {200}
+            assert ask(front.url, free, **once).content == first.content
+            assert {ask(front.url, free).status_code for _ in range(8)} == {200}
             assert limited() == 429
+            eventually(lambda: rows(other) == whole, 30, "the other one has all rows")
