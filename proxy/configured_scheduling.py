@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from typing_extensions import Self
 
@@ -61,12 +62,15 @@ def queues(
     )
     if pools is None:
         return Queues(scheduler)
+    capacities = QueueCapacities(
+        pools, scheduler, spare=_spare(settings), share=partial(part, ledger)
+    )
+    return Queues(scheduler, capacities)
 
-    def share(streams: int) -> int:
-        """This proxy's part of a capacity, rounded up so that no row stays idle."""
-        return -(-streams // ledger.proxies)
 
-    return Queues(scheduler, QueueCapacities(pools, scheduler, spare=_spare(settings), share=share))
+def part(ledger: Ledger, streams: int) -> int:
+    """This proxy's part of a capacity, rounded up so that no row stays idle."""
+    return -(-streams // ledger.proxies)
 
 
 def limits(settings: Settings) -> QueueLimits:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
+from triton_openai.proxy.configured_scheduling import part
 from triton_openai.proxy.ledger.in_process import steady_us
 from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
@@ -270,6 +271,20 @@ def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server
                 if one.link.is_open.is_set():
                     assert not granted([await one.reserve([meter], [1])])
                 await asyncio.sleep(BEAT_S / 20)
+
+    asyncio.run(main())
+
+
+def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_died(
+    server: RedisServer,
+):
+    async def main() -> None:
+        async with ledger(server) as one:
+            other = await ledger(server).__aenter__()
+            await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
+            await other.link.drop()
+            await until(lambda: _is(part(one, 7) == 7))
+            await other._state.close()
 
     asyncio.run(main())
 
