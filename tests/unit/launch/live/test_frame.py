@@ -28,8 +28,8 @@ acme                                                                         10 
 [red]                                                                       0.5       100         90
 """
 NARROW = """\
-http://127.0.0.1:9000  ready  loop lag p99 3.4
-ms  last 10.0 s
+http://127.0.0.1:9000  ready  loop lag p99 3.4 ms  last 10.0
+s
 A note.
 
 model          req/s  run  wait  TTFT p50     p99  tok out/s
