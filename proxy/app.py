@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
@@ -58,7 +57,6 @@ from triton_openai.proxy.pools.pooled_engine import PooledEngine
 from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
 from triton_openai.proxy.pools.router import Router
 from triton_openai.proxy.process_sandbox import ProcessSandbox
-from triton_openai.proxy.request_search import RequestSearch
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
@@ -72,11 +70,8 @@ if TYPE_CHECKING:
     from triton_openai.proxy.access.store.store import Store
 
 
-def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """The proxy in front of the Tritons that the settings and models.yaml name.
-
-    Args:
-        shared: a folder for what several processes of one proxy have in common.
 
     Raises:
         ModelsFileError: models.yaml cannot be read, is invalid, or needs a variable not set.
@@ -85,17 +80,17 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
-    metrics = configured_telemetry.metrics(settings, shared)
+    metrics = Metrics(tenants=settings.metrics_tenants)
     store = configured_store.store(settings)
-    found, counter = _models(settings), EndpointMetrics(metrics.registry, shared)
-    operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
+    found, counter = _models(settings), EndpointMetrics(metrics.registry)
+    operations = configured_pools.operations(settings, found, environment(), counter, store)
     pools = operations.pools
     return compose(
         settings,
         PooledEngine(pools, Router(pools), counter),
         PooledCatalog(pools),
         PooledTokenizer(pools),
-        *(sandbox, shared),
+        sandbox,
         store=store,
         metrics=metrics,
         operations=operations,
@@ -114,7 +109,6 @@ def compose(
     catalog: Catalog,
     tokenizer: Tokenizer,
     sandbox: Sandbox,
-    shared: Path | None = None,
     keys: KeySource | None = None,
     store: Store | None = None,
     *,
@@ -127,29 +121,32 @@ def compose(
     """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
     found: models.yaml, if it was read already.
     """
-    metrics = configured_telemetry.metrics(settings, shared) if metrics is None else metrics
+    metrics = Metrics(tenants=settings.metrics_tenants) if metrics is None else metrics
     keys, usage = configured_store.keys_and_usage(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
-    ledger = configured_limits.ledger(settings, shared)
+    ledger = configured_limits.ledger(settings)
+    if store is not None and settings.ledger_url is None:
+        usage_writer = store.usage
+        metrics.unshared_proxies.set_function(lambda: usage_writer.others)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     sandbox = ChargedSandbox(sandbox, limiter)
-    queues = _queues(scheduler, settings, ledger, metrics, shared, operations)
-    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues, shared)
+    queues = _queues(scheduler, settings, ledger, metrics, operations)
+    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues)
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
-    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
+    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics)
     denied = no_audit if store is None else store.denied_calls.add
     journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)
-    observer = Observers(tracing, parts.search.recent)
+    observer = Observers(tracing, parts.recent)
     layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
     app = application(
         configured_routes.layers(*layers, journal, None if tracing is None else tracing.content),
         lambda _: parts.running(
-            *(() if operations is None else operations.kept),
+            None if operations is None else operations.log_levels,
             *(tracing, store, engine, ledger, journal, keyed.relay),
             None if callers is None else callers.running(),
-            *(queues, parts.search),
+            queues,
         ),
     )
     parts.export(app)
@@ -169,13 +166,12 @@ def _queues(
     settings: Settings,
     ledger: Ledger,
     metrics: Metrics,
-    shared: Path | None,
     operations: Operations | None,
 ) -> Queues:
     if scheduler is not None:
         return Queues(scheduler)
     pools = None if operations is None else operations.pools
-    return configured_scheduling.queues(settings, ledger, metrics.queues, shared, pools)
+    return configured_scheduling.queues(settings, ledger, metrics.queues, pools)
 
 
 def _with_routes(
@@ -203,7 +199,6 @@ class Parts:
         metrics: Metrics,
         limiter: RequestLimiter,
         queues: Queues,
-        shared: Path | None,
     ) -> None:
         self.gate, entries = StartGate(), {} if found is None else found.models
         self.registry = Registry(
@@ -222,7 +217,7 @@ class Parts:
         self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
-            configured_limits.access(settings, tokenizer, self.registry, limiter, shared),
+            configured_limits.access(settings, tokenizer, self.registry, limiter),
             tools,
             *(sandbox, self.gate, self._recovery),
             limits=configured_limits.time_limits(settings),
@@ -232,7 +227,7 @@ class Parts:
             decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
         )
-        self.search = RequestSearch(RecentRequests(settings.recent_requests), shared)
+        self.recent = RecentRequests(settings.recent_requests)
         self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
         self.bodies = BodyReader(configured_limits.body_limits(settings), sandbox, self._in_flight)
 
@@ -285,15 +280,15 @@ def _administration(
     """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
     if settings.auth != "off":
-        routers += (requests_routes.routes(parts.search, bodies=parts.bodies),)
+        routers += (requests_routes.routes(parts.recent, bodies=parts.bodies),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":
-            routers += _operating(settings, operations, parts)
+            routers += _operating(operations, parts)
     return routers
 
 
-def _operating(settings: Settings, operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
+def _operating(operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
     levels, audit = operations.log_levels, operations.audit
     pools = pools_routes.routes(
         operations.pools,
@@ -302,6 +297,5 @@ def _operating(settings: Settings, operations: Operations, parts: Parts) -> tupl
         audit,
         parts.queues.scheduler,
         bodies=parts.bodies,
-        processes=settings.workers,
     )
     return (*pools, log_level_routes.routes(levels, audit, bodies=parts.bodies))

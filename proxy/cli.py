@@ -23,7 +23,6 @@ from triton_openai.proxy.launch.options import (
     MetricsPort,
     Models,
     Port,
-    Workers,
     option,
 )
 from triton_openai.proxy.launch.replay import replay_command
@@ -67,7 +66,6 @@ def _every_command(
 def serve(
     host: Host = None,
     port: Port = None,
-    workers: Workers = None,
     triton_grpc_port: GrpcPort = None,
     triton_http_port: HttpPort = None,
     triton_metrics_port: MetricsPort = None,
@@ -86,7 +84,6 @@ def serve(
     settings = _settings(
         host=host,
         port=port,
-        workers=workers,
         triton_grpc_port=triton_grpc_port,
         triton_http_port=triton_http_port,
         triton_metrics_port=triton_metrics_port,
@@ -145,7 +142,6 @@ def proxy(
     ] = None,
     host: Host = None,
     port: Port = None,
-    workers: Workers = None,
     models_file: Models = None,
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
@@ -153,9 +149,7 @@ def proxy(
     from triton_openai.proxy.launch.triton_server import ports
     from triton_openai.proxy.models import policy
 
-    settings = _settings(
-        triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
-    )
+    settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     start.check_remote(settings)
     start.check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")

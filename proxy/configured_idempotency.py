@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import structlog
 
@@ -11,7 +10,7 @@ from triton_openai.build_engines.kv_memory import memory_bytes
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.idempotency.layer import LayerParts
-from triton_openai.proxy.idempotency.file_records import FileRecords
+from triton_openai.proxy.idempotency.memory_records import MemoryRecords
 from triton_openai.proxy.idempotency.port import Records
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
@@ -38,7 +37,7 @@ def within(name: str, mb: float, part: float, memory: int | None = None) -> int:
     return int(min(wanted, most))
 
 
-def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
+def _relay(settings: Settings, metrics: Metrics) -> Relay:
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
@@ -47,7 +46,7 @@ def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
         readers=settings.max_answer_readers,
         keeps=settings.idempotency_keep_s > 0,
     )
-    return Relay(_records(settings, shared), limits, metrics.idempotency)
+    return Relay(_records(settings), limits, metrics.idempotency)
 
 
 def layer_parts(
@@ -55,11 +54,9 @@ def layer_parts(
     bodies: BodyReader,
     limiter: RequestLimiter,
     metrics: Metrics,
-    shared: Path | None,
 ) -> LayerParts:
-    """shared: the folder of several processes; None for one."""
     return LayerParts(
-        relay=_relay(settings, metrics, shared),
+        relay=_relay(settings, metrics),
         bodies=bodies,
         limiter=limiter,
         metrics=metrics.idempotency,
@@ -67,7 +64,7 @@ def layer_parts(
     )
 
 
-def _records(settings: Settings, shared: Path | None) -> Records:
+def _records(settings: Settings) -> Records:
     part = KEPT_PART if settings.ledger_url_value is None else math.inf
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
@@ -83,4 +80,4 @@ def _records(settings: Settings, shared: Path | None) -> Records:
             answer_bytes=int(settings.max_kept_answer_mb * MB),
             timeout_s=settings.ledger_timeout_ms / 1000,
         )
-    return FileRecords(settings.idempotency_dir, shared, quotas)
+    return MemoryRecords(quotas)

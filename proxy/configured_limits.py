@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
@@ -20,7 +19,8 @@ from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import Access
 from triton_openai.proxy.generation.failover import ContinuationLimits
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.ledger.choice import ledger_of
+from triton_openai.proxy.ledger.in_process import InProcessLedger
+from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.process_sandbox import MB, SandboxLimits
@@ -30,13 +30,15 @@ from triton_openai.proxy.structured.schema import SchemaLimits
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 
-def ledger(settings: Settings, shared: Path | None) -> Ledger:
-    """shared: the folder of several processes; None for one."""
-    return ledger_of(
+def ledger(settings: Settings) -> Ledger:
+    """In Redis, for several proxies, if LEDGER_URL is set; else in memory."""
+    if settings.ledger_url_value is None:
+        return InProcessLedger()
+    from triton_openai.proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
+
+    return RedisLedger(
         settings.ledger_url_value,
-        settings.ledger_outage,
-        shared,
-        workers=settings.workers,
+        OutageMode(settings.ledger_outage),
         timeout_s=settings.ledger_timeout_ms / 1000,
     )
 
@@ -146,14 +148,12 @@ def access(
     tokenizer: Tokenizer,
     registry: Registry,
     limiter: RequestLimiter,
-    shared: Path | None,
 ) -> Access:
     return Access(
         limiter=limiter,
         concurrency=ModelConcurrency(
             settings.concurrent_requests,
             per_row=settings.generations_per_row,
-            shared=shared,
             rows=registry.rows,
             is_queued=partial(is_queued, settings),
         ),

@@ -6,11 +6,9 @@ Called by `app`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
@@ -18,7 +16,7 @@ from triton_openai.build_engines.pool_entry import PoolEntry
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
 from triton_openai.proxy.domain.kserve import KserveBackend
-from triton_openai.proxy.domain.log_level import LogLevel, LogLevels
+from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
 from triton_openai.proxy.pools.connection import Connect
 from triton_openai.proxy.pools.discovery import source_url, sources
@@ -30,8 +28,8 @@ from triton_openai.proxy.pools.discovery.source_url import (
     SourceUrl,
 )
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
-from triton_openai.proxy.pools.file_decisions import FileDecisions
 from triton_openai.proxy.pools.logged_audit import LoggedAudit
+from triton_openai.proxy.pools.memory_decisions import MemoryDecisions
 from triton_openai.proxy.pools.pool import PoolOptions
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.pooled_kserve import PooledKserve
@@ -48,17 +46,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """What operators change while the proxy runs, and where it is kept.
-
-    kept: entered with the application.
-    """
+    """What operators change while the proxy runs, and where it is kept."""
 
     pools: PoolSet
     kserve: KserveBackend
     decisions: Decisions
     audit: AuditTrail
-    log_levels: LogLevels
-    kept: tuple[AbstractAsyncContextManager[object], ...] = ()
+    log_levels: ChosenLevel
 
 
 def operations(
@@ -67,53 +61,21 @@ def operations(
     environment: Mapping[str, str],
     counter: EndpointCounter,
     store: Store | None,
-    shared: Path | None,
 ) -> Operations:
     """The pools, with decisions that the store keeps; without one they end with the proxy.
 
     Raises as `pool_set`.
     """
     set_level = partial(logs.set_level, has_content=settings.log_content)
-    levels = ChosenLevel(LogLevel(settings.log_level), shared, set_level)
-    if store is not None:
-        pools = pool_set(settings, found, environment, counter, store.decisions)
-        return Operations(
-            pools=pools,
-            kserve=PooledKserve(pools),
-            decisions=store.decisions,
-            audit=store.audit_trail,
-            log_levels=levels,
-            kept=(levels,),
-        )
-    folder = FolderDecisions(shared)
-    pools = pool_set(settings, found, environment, counter, folder.decisions)
+    decisions = MemoryDecisions() if store is None else store.decisions
+    pools = pool_set(settings, found, environment, counter, decisions)
     return Operations(
         pools=pools,
         kserve=PooledKserve(pools),
-        decisions=folder.decisions,
-        audit=LoggedAudit(),
-        log_levels=levels,
-        kept=(levels, folder),
+        decisions=decisions,
+        audit=LoggedAudit() if store is None else store.audit_trail,
+        log_levels=ChosenLevel(LogLevel(settings.log_level), set_level),
     )
-
-
-class FolderDecisions:
-    """Decisions in the folder that the workers of this proxy share, or in one of its own."""
-
-    def __init__(self, shared: Path | None) -> None:
-        self._own = None
-        if shared is None:
-            self._own = TemporaryDirectory(prefix="triton-openai-")
-            shared = Path(self._own.name)
-        self.decisions = FileDecisions(shared)
-
-    async def __aenter__(self) -> None:
-        await self.decisions.__aenter__()
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.decisions.__aexit__(*exc_info)
-        if self._own is not None:
-            self._own.cleanup()
 
 
 def pool_set(

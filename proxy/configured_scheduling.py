@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from typing_extensions import Self
 
@@ -12,13 +12,10 @@ from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
 from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.pools.engine_room import Spare, fixed_spare, usual_spare
 from triton_openai.proxy.pools.pool_set import PoolSet
-from triton_openai.proxy.pools.queue_capacity import QueueCapacities, Share
-from triton_openai.proxy.scheduling.host_share import host_share
+from triton_openai.proxy.pools.queue_capacity import QueueCapacities
 from triton_openai.proxy.scheduling.in_process import InProcessScheduler
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.observed import ObservedScheduler
-from triton_openai.proxy.scheduling.parent_queues import SOCKET
-from triton_openai.proxy.scheduling.worker_scheduler import WorkerScheduler
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
 
@@ -54,21 +51,26 @@ def queues(
     settings: Settings,
     ledger: Ledger,
     metrics: QueueMetrics,
-    shared: Path | None,
     pools: PoolSet | None,
 ) -> Queues:
-    """shared: the folder of several processes; None for one. pools: None where there are none."""
+    """pools: None where there are none."""
     if settings.scheduling == "none":
         return Queues(FreeScheduler())
     own = limits(settings)
-    inner: Scheduler = InProcessScheduler(own)
-    if shared is not None:
-        inner = WorkerScheduler(shared / SOCKET)
-    scheduler = ObservedScheduler(inner, metrics, longest_wait_s=own.longest_wait_s)
+    scheduler = ObservedScheduler(
+        InProcessScheduler(own), metrics, longest_wait_s=own.longest_wait_s
+    )
     if pools is None:
         return Queues(scheduler)
-    share = _share(settings, ledger)
-    return Queues(scheduler, QueueCapacities(pools, scheduler, spare=_spare(settings), share=share))
+    capacities = QueueCapacities(
+        pools, scheduler, spare=_spare(settings), share=partial(part, ledger)
+    )
+    return Queues(scheduler, capacities)
+
+
+def part(ledger: Ledger, streams: int) -> int:
+    """This proxy's part of a capacity, rounded up so that no row stays idle."""
+    return -(-streams // ledger.proxies)
 
 
 def limits(settings: Settings) -> QueueLimits:
@@ -81,11 +83,6 @@ def limits(settings: Settings) -> QueueLimits:
         longest_wait_s=settings.queue_timeout_s,
         fair_preemption=settings.fair_preemption,
     )
-
-
-def _share(settings: Settings, ledger: Ledger) -> Share:
-    """Each host gets a part: the ledger knows how many there are."""
-    return lambda streams: host_share(streams, proxies=ledger.proxies, workers=settings.workers)
 
 
 def _spare(settings: Settings) -> Spare:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triton_openai.proxy.models.model_info import ModelInfo
@@ -50,11 +49,6 @@ def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) 
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )
-
-
-def metrics(settings: Settings, shared: Path | None) -> Metrics:
-    """shared: the folder of several processes; None for one."""
-    return Metrics(shared, tenants=settings.metrics_tenants)
 
 
 def exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:

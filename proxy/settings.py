@@ -37,6 +37,12 @@ from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, Tri
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
+REMOVED = {
+    "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
+    "docs/operations.md#several-proxies",
+    "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
+    "docs/idempotency.md#where-answers-are",
+}
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
 
@@ -73,6 +79,14 @@ class Settings(
     """Each field is read from the environment variable of the same name in capitals."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_file=None, defer_build=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_was_removed(cls, given: Any) -> Any:
+        found = REMOVED.keys() & {name.upper() for name in environment()}
+        for name in sorted(found):
+            raise ValueError(f"{name} is no setting any more, remove it: {REMOVED[name]}")
+        return given
 
     @model_validator(mode="before")
     @classmethod

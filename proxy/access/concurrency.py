@@ -8,9 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
-from triton_openai.proxy.access.permit_slots import FileSlots
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 
 REMEMBERED_RETURNS = 64
@@ -23,7 +21,6 @@ class ConcurrencyLimit:
 
     Args:
         limit: how many permits there are; None for no limit.
-        shared: a file through which several processes share the permits.
         of: what has the limit, for the error message.
         what: what a permit is for, for the error message.
     """
@@ -31,7 +28,6 @@ class ConcurrencyLimit:
     def __init__(
         self,
         limit: int | None,
-        shared: Path | None = None,
         *,
         of: str = "This server",
         what: str = "generations",
@@ -39,9 +35,8 @@ class ConcurrencyLimit:
         self._limit = limit
         self._of = of
         self._what = what
-        self._slots = None if limit is None or shared is None else FileSlots(limit, shared)
         self._rate = PermitRate()
-        self.running = 0  # permits in use in this process
+        self.running = 0  # permits in use
 
     def permits(self, count: int = 1) -> Permits:
         """Holds `count` permits for the body of the `with`.
@@ -63,63 +58,39 @@ class ConcurrencyLimit:
                 param="choices",
             )
 
-    def take(self, count: int) -> list[int]:
-        """Takes `count` permits; `give_back` wants the returned slots. Raises as `permits`."""
-        slots = self._take(count)
+    def take(self, count: int) -> None:
+        """Takes `count` permits. Raises as `permits`."""
+        if self._limit is not None:
+            self.check_possible(count)
+            missing = self.running + count - self._limit
+            if missing > 0:
+                raise RateLimited(
+                    f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
+                    "them are in use. Try again in a moment.",
+                    retry_after_s=self._rate.wait_s(missing),
+                    code=ErrorCode.QUEUE_FULL,
+                )
         self.running += count
-        return slots
 
-    def give_back(self, count: int, slots: list[int]) -> None:
+    def give_back(self, count: int) -> None:
         self.running -= count
         self._rate.returned(count)
-        self._give_back(slots)
-
-    def _take(self, count: int) -> list[int]:
-        if self._limit is None:
-            return []
-        self.check_possible(count)
-        if self._slots is None:
-            if self.running + count > self._limit:
-                raise self._full(self.running + count - self._limit)
-            return []
-        taken: list[int] = []
-        while len(taken) < count:
-            slot = self._slots.take()
-            if slot is None:
-                self._give_back(taken)
-                raise self._full(count - len(taken))
-            taken.append(slot)
-        return taken
-
-    def _full(self, missing: int) -> RateLimited:
-        return RateLimited(
-            f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
-            "them are in use. Try again in a moment.",
-            retry_after_s=self._rate.wait_s(missing),
-            code=ErrorCode.QUEUE_FULL,
-        )
-
-    def _give_back(self, taken: list[int]) -> None:
-        if self._slots is not None:
-            for slot in taken:
-                self._slots.give_back(slot)
 
 
 class Permits:
     """The permits that one `with` holds: see ConcurrencyLimit.permits."""
 
-    __slots__ = ("_count", "_owner", "_taken")
+    __slots__ = ("_count", "_owner")
 
     def __init__(self, owner: ConcurrencyLimit, count: int) -> None:
         self._owner = owner
         self._count = count
-        self._taken: list[int] = []
 
     def __enter__(self) -> None:
-        self._taken = self._owner.take(self._count)
+        self._owner.take(self._count)
 
     def __exit__(self, *_: object) -> None:
-        self._owner.give_back(self._count, self._taken)
+        self._owner.give_back(self._count)
 
 
 class PermitRate:

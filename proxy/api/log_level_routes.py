@@ -14,7 +14,8 @@ from triton_openai.proxy.api.openapi.responses import BODY, answers
 from triton_openai.proxy.api.pools.operator import actor
 from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.log_level import LogLevel, LogLevels
+from triton_openai.proxy.domain.log_level import LogLevel
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 LONGEST_S = 604_800  # a week
 
@@ -41,7 +42,7 @@ class LogLevelAnswer(BaseModel):
     )
 
 
-def routes(levels: LogLevels, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
+def routes(levels: ChosenLevel, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/log-level", tag="logs")
 
     @router.get("", responses=answers(LogLevelAnswer))
@@ -52,18 +53,18 @@ def routes(levels: LogLevels, audit: AuditTrail, *, bodies: BodyReader) -> APIRo
 
     @router.put("", responses=answers(LogLevelAnswer, *BODY))
     async def set_log_level(body: LogLevelBody) -> Response:
-        """Holds within a second in every process of this proxy, until it stops or `for_s` is over.
+        """Holds in this proxy until it stops or `for_s` is over.
 
         The entry of the audit log comes first: what cannot be logged is not done.
         """
         who = actor()
         details = {"level": body.level.value, "for_s": body.for_s}
         await audit.note("log-level.set", "log-level", actor=who, details=details)
-        await levels.set(body.level, body.for_s)
+        levels.set(body.level, body.for_s)
         return _shown(levels)
 
     return router
 
 
-def _shown(levels: LogLevels) -> Response:
+def _shown(levels: ChosenLevel) -> Response:
     return JSONResponse(asdict(levels.in_force))

@@ -91,7 +91,7 @@ class EndpointResult:
 
 
 class Decisions(Protocol):
-    """What operators decided while proxies run. Every worker and proxy obeys it within a second.
+    """What operators decided while proxies run. Every proxy of a store obeys it within a second.
 
     drained: addresses that get no new streams. weights: by public model and deployment, in place of
     those of models.yaml. A change raises StoreUnavailable if it could not be kept.

@@ -24,7 +24,7 @@ ProxyError
     ├── IdempotencyUnavailable 503: the records of idempotency keys cannot be used
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
-    ├── StoreUnavailable     503: the database, or the file of decisions, cannot be used
+    ├── StoreUnavailable     503: the database cannot be used
     └── EngineFailed         500: the engine gave up on the request
 """
 

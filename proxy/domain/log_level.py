@@ -1,10 +1,9 @@
-"""The level of the log, and the port through which operators change it while the proxy runs."""
+"""The level of the log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 
 class LogLevel(str, Enum):
@@ -23,17 +22,3 @@ class LevelInForce:
     level: LogLevel
     configured: LogLevel
     returns_in_s: float | None = None
-
-
-class LogLevels(Protocol):
-    """Reads and sets the log level of one proxy. Every worker follows within a second."""
-
-    @property
-    def in_force(self) -> LevelInForce: ...
-
-    async def set(self, level: LogLevel, for_s: float | None) -> None:
-        """for_s: for how long; None: until it is changed again, or the proxy stops.
-
-        Raises StoreUnavailable: it could not be kept for the other workers.
-        """
-        ...

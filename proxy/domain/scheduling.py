@@ -123,8 +123,8 @@ class Scheduler(Protocol):
         """
         ...
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
-        """Every queue that has a capacity or streams, of all processes of this proxy, by name.
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        """Every queue that has a capacity or streams, by name.
 
         tenants: how many of each queue to list; all of them are looked at.
         """
@@ -152,7 +152,7 @@ class FreeScheduler:
     def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         pass
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return ()
 
 

@@ -1,13 +1,12 @@
 """Accepted sockets -> uvicorn's connections, with bounds on TLS handshakes.
 
-Used by `intake` and `tls_listener`.
+Used by `tls_listener`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 
 import structlog
 import uvicorn
@@ -26,7 +25,6 @@ class Connecting:
     Args:
         tls: None for plain HTTP.
         most: handshakes at once; one more ends the oldest, which has had the most time.
-        changed: called when a connection has opened or failed.
     """
 
     def __init__(
@@ -36,17 +34,12 @@ class Connecting:
         *,
         timeout_s: float = HANDSHAKE_TIMEOUT_S,
         most: int = MOST_HANDSHAKES,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._server = server
         self._tls = tls
         self._timeout_s = timeout_s
         self._most = most
-        self._changed = changed
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
-
-    def __len__(self) -> int:
-        return len(self._tasks)
 
     def begin(self, connection: socket.socket) -> None:
         if self._tls is not None and len(self._tasks) >= self._most:
@@ -62,7 +55,7 @@ class Connecting:
             )
         task = asyncio.ensure_future(self._connect(connection))
         self._tasks[task] = None
-        task.add_done_callback(self._end)
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _connect(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -77,10 +70,6 @@ class Connecting:
             )
         except OSError:  # the client has disconnected, or its handshake has failed or is late
             connection.close()
-
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        self._changed()
 
     def _protocol(self) -> asyncio.Protocol:
         """Made as uvicorn makes it for a connection that it accepts itself."""

@@ -6,7 +6,7 @@ import contextlib
 import resource
 
 ENOUGH = 65_536
-# for connections to Triton, the log, /proc, metrics files, and what is opened briefly
+# for connections to Triton, the log, /proc, and what is opened briefly
 OWN = 96
 
 

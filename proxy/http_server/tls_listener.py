@@ -1,4 +1,4 @@
-"""Accepts the connections of a proxy of one process that serves TLS. Used by `uvicorn_server`.
+"""Accepts the connections of a proxy that serves TLS. Used by `uvicorn_server`.
 
 uvicorn's own listener waits 60 seconds for each handshake, and for any number of them.
 """

@@ -119,17 +119,17 @@ CLASSES = (
         module="uvicorn.server",
         name="Server",
         overridden={
-            "__init__(config)": "uvicorn_server: its callback, and its intake",
-            "startup(sockets)": "uvicorn_server: reports that it listens",
-            "shutdown(sockets)": "draining: accepts first; uvicorn_server: closes the intake",
+            "__init__(config)": "uvicorn_server: its listener for TLS",
+            "startup(sockets)": "uvicorn_server: opens the listener for TLS",
+            "shutdown(sockets)": "draining: accepts first; uvicorn_server: closes the listener",
             "capture_signals()": "uvicorn_server: signals are handled by processes.signals",
         },
         used={
-            "config": "intake: the class for a connection",
+            "config": "connecting: the class for a connection",
             "force_exit": "uvicorn_server: when it is hurried",
-            "lifespan": "uvicorn_server: its shutdown when it is hurried; intake: its state",
+            "lifespan": "uvicorn_server: its shutdown when it is hurried; connecting: its state",
             "serve(sockets)": "uvicorn_server: returns when the streams have ended",
-            "server_state": "uvicorn_server: running tasks; intake: open connections",
+            "server_state": "uvicorn_server: running tasks; connecting: given to each connection",
             "servers": "draining: closed before the connections",
             "should_exit": "uvicorn_server: begins to drain",
             "started": "uvicorn_server: whether the application started",
@@ -139,7 +139,6 @@ CLASSES = (
         module="uvicorn.server",
         name="ServerState",
         used={
-            "connections": "intake: replaced by a set that reports its size",
             "default_headers": "parsing_limits: the date, in a refusal",
             "tasks": "uvicorn_server: cancelled when it is hurried",
         },
@@ -157,7 +156,7 @@ CLASSES = (
         name="LifespanOn",
         used={
             "shutdown()": "uvicorn_server: uvicorn omits it when it is hurried",
-            "state": "intake: given to each connection",
+            "state": "connecting: given to each connection",
         },
     ),
     PrivateClass(
@@ -188,5 +187,3 @@ IMPORTED = {
 }
 # The methods that RequestResponseCycle calls on its transport, for which we have stand-ins.
 TRANSPORT_METHODS = frozenset({"write", "is_closing", "close"})
-# The methods by which uvicorn changes `connections`; intake's set overrides them.
-CONNECTIONS_METHODS = frozenset({"add", "discard", "remove"})

@@ -1,6 +1,6 @@
 """Runs the proxy under uvicorn until it is stopped, then drains its streams.
 
-Called by launch.run, or by `worker` in each of several processes.
+Called by launch.run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import gc
 import math
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import uvicorn
 
@@ -20,7 +19,6 @@ from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.http_server import descriptors, protocols, tls
 from triton_openai.proxy.http_server.draining import DrainingServer
 from triton_openai.proxy.http_server.forwarded import KeepsPeer
-from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.http_server.tls import ReloadingTls
 from triton_openai.proxy.http_server.tls_listener import TlsListener
 from triton_openai.proxy.processes.errors import LaunchError
@@ -40,26 +38,23 @@ class _Server(DrainingServer):
     def __init__(
         self,
         config: uvicorn.Config,
-        has_started: Callable[[], None],
-        intake: Intake | TlsListener | None,
+        listener: TlsListener | None,
         own_tls: ReloadingTls | None,
     ) -> None:
         super().__init__(config)
         self._own_tls = own_tls
-        self._has_started = has_started
-        self._intake = intake
+        self._listener = listener
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             _freeze_long_lived_objects()
-            self._has_started()
-            if self._intake is not None:
-                self._intake.open(self, self._own_tls)
+            if self._listener is not None:
+                self._listener.open(self, self._own_tls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._intake is not None:
-            self._intake.close()
+        if self._listener is not None:
+            self._listener.close()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -68,21 +63,8 @@ class _Server(DrainingServer):
         yield
 
 
-async def run(
-    settings: Settings,
-    source: socket.socket | Intake,
-    *,
-    stop: Stop,
-    say: Say,
-    has_started: Callable[[], None] = lambda: None,
-    shared: Path | None = None,
-) -> None:
-    """Serves until `stop` is requested and the streams have ended.
-
-    Args:
-        source: a bound socket, or the connections that a worker gets.
-        has_started: called when it listens, or can take connections.
-        shared: a folder that all workers share.
+async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) -> None:
+    """Serves on a bound socket until `stop` is requested and the streams have ended.
 
     Raises:
         LaunchError: the application did not start, or the files for TLS cannot be used.
@@ -92,31 +74,22 @@ async def run(
 
     _return_large_blocks()
     logs.configure(settings.log_level, settings.log_format, has_content=settings.log_content)
-    app = create_app(settings, shared)
+    app = create_app(settings)
     own_tls = tls.configured(settings)
-    intake, sockets = _intake(source, own_tls)
+    listener = None if own_tls is None else TlsListener(sock)
     config = _config(app, settings, app.state.in_flight, own_tls)
-    server = _Server(config, has_started, intake, own_tls)
+    server = _Server(config, listener, own_tls)
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
         async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
             with on_hangup(app.state.policy_watch.read_again, stop):
-                await server.serve(sockets=sockets)
+                await server.serve(sockets=_listeners(sock) if listener is None else [])
     finally:
         relaying.cancel()
     if server.force_exit:
         await _abandon(server)
     if not server.started and not stop.requested.is_set():
         raise LaunchError("the proxy did not start: its log above says why")
-
-
-def _intake(
-    source: socket.socket | Intake, own_tls: ReloadingTls | None
-) -> tuple[Intake | TlsListener | None, list[socket.socket]]:
-    """What takes the connections, and the sockets that uvicorn itself listens on."""
-    if isinstance(source, Intake):
-        return source, []
-    return (None, _listeners(source)) if own_tls is None else (TlsListener(source), [])
 
 
 def _listeners(sock: socket.socket) -> list[socket.socket]:

@@ -1,54 +1,14 @@
-"""The port to the claims and kept answers that all processes share."""
+"""The port to claims and kept answers: of one proxy in memory, of several in Redis."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from typing_extensions import Self
 
-from triton_openai.proxy.idempotency.answer import Head, OpenAnswer
+from triton_openai.proxy.idempotency.answer import OpenAnswer
 from triton_openai.proxy.idempotency.recording import Recording
 from triton_openai.proxy.idempotency.request import KeyedRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Mine:
-    """The caller generates the answer. token: of this claim."""
-
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Another process has claimed it. owner: how it is reached."""
-
-    owner: str
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The answer is complete. parts: their number."""
-
-    head: Head
-    parts: int
-    token: str
-
-
-Found = Mine | Elsewhere | Kept
-
-
-class LocalAnswers(Protocol):
-    """What the processes that join from elsewhere need of the one that generates."""
-
-    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
-        """
-        Raises:
-            JoinRefused: for a reason that the client must hear.
-            AnswerLost: this process does not generate it.
-        """
-        ...
 
 
 class Records(Protocol):
@@ -57,20 +17,16 @@ class Records(Protocol):
     All methods but `release` raise RecordsUnavailable where the records cannot be used.
     """
 
-    async def serve(self, answers: LocalAnswers) -> None:
-        """Called once, before the first claim: other processes may join these answers."""
-        ...
-
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc_info: object) -> None: ...
 
-    async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
-        """Claims the answer for `token`, or finds who has it. dead: the token of a claim whose
-        owner has ended: it is taken over.
+    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
+        """Claims the answer for `token`: None, and the caller generates it. Else returns the answer
+        that another proxy generates, or that is kept.
 
         Raises:
-            JoinRefused: an answer to another body is kept under this key.
+            JoinRefused: this request does not get that answer.
         """
         ...
 
@@ -78,26 +34,12 @@ class Records(Protocol):
         """Called when the generation of a claim begins."""
         ...
 
-    async def join(self, request: KeyedRequest, found: Elsewhere) -> OpenAnswer:
-        """
-        Raises:
-            JoinRefused.
-            AnswerLost: the owner has ended.
-        """
-        ...
-
-    def replay(self, request: KeyedRequest, found: Kept) -> OpenAnswer:
-        """Raises JoinRefused."""
-        ...
-
     async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         """Keeps the finished answer, in place of the claim. The oldest may have to make room."""
         ...
 
     async def release(self, request: KeyedRequest, token: str) -> None:
-        """Ends a claim, and keeps nothing. Never fails: a claim whose owner lacks it is taken
-        over by the next caller.
-        """
+        """Ends a claim, and keeps nothing. Never fails."""
         ...
 
     async def stored_bytes(self) -> int:

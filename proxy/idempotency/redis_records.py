@@ -1,4 +1,4 @@
-"""The records of several hosts, in Redis or Valkey. Implements port.Records.
+"""The records of several proxies, in Redis or Valkey. Implements port.Records.
 
 A claim stands for as long as its owner renews it. Everything has a time to live.
 """
@@ -26,7 +26,6 @@ from triton_openai.proxy.idempotency.answer import (
     RecordsUnavailable,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.port import Elsewhere, Found, Kept, LocalAnswers, Mine
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.recording import Recording
 from triton_openai.proxy.idempotency.redis_stream import (
@@ -71,9 +70,6 @@ class RedisRecords:
         self._release = Script(redis_scripts.RELEASE)
         self._keep = Script(redis_scripts.KEEP)
 
-    async def serve(self, answers: LocalAnswers) -> None:
-        """Others read copies: they need nothing of this process."""
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -83,18 +79,28 @@ class RedisRecords:
         await self._client.aclose()
         await self._reading.aclose()
 
-    async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
+    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
         record = _keys(request, token).record
-        args = (request.id.hex(), token, request.body, dead or "", self._lease_ms)
+        args = (token, request.body, self._lease_ms)
         found = await self._call(self._claim(self._client, (record,), args))
         if found is None:
-            return Mine(token)
+            return None
         other, body, state, head, parts = found
         if body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
+        outcome = Outcome.JOINED
         if state == b"kept":
-            return Kept(Head.of_json(head), int(parts), other.decode())
-        return Elsewhere("", other.decode())
+            check_resumption(request.after, Head.of_json(head), int(parts))
+            outcome = Outcome.REPLAYED
+        token = other.decode()
+        return CopiedAnswer(
+            self._reading,
+            _keys(request, token),
+            token,
+            request,
+            outcome,
+            lease_ms=self._lease_ms,
+        )
 
     def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         self._copies[token] = Copy(
@@ -102,13 +108,6 @@ class RedisRecords:
             lease_ms=self._lease_ms,
             most_bytes=self._answer_bytes,
         )
-
-    async def join(self, request: KeyedRequest, found: Elsewhere) -> OpenAnswer:
-        return self._copied(request, found.token, Outcome.JOINED)
-
-    def replay(self, request: KeyedRequest, found: Kept) -> OpenAnswer:
-        check_resumption(request.after, found.head, found.parts)
-        return self._copied(request, found.token, Outcome.REPLAYED)
 
     async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         """Raises RecordsUnavailable: the copy is not complete."""
@@ -141,12 +140,6 @@ class RedisRecords:
     async def stored_bytes(self) -> int:
         """What expired since the last answer that was kept still counts."""
         return int(await self._call(self._client.get(f"{PREFIX}bytes")) or 0)
-
-    def _copied(self, request: KeyedRequest, token: str, outcome: Outcome) -> OpenAnswer:
-        return CopiedAnswer(
-            *(self._reading, _keys(request, token), token, request, outcome),
-            lease_ms=self._lease_ms,
-        )
 
     async def _end_copy(self, token: str) -> None:
         copy = self._copies.pop(token, None)

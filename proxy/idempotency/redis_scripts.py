@@ -9,14 +9,13 @@ tenant's kept answers by time, `P tenants` the bytes of each tenant, `P sizes` t
 
 from __future__ import annotations
 
-# ARGV: id, token, body, dead token, lease. Returns what is there, or nothing if it was claimed.
+# ARGV: token, body, lease. Returns what is there, or nothing if it was claimed.
 CLAIM = """
 local record = KEYS[1]
 local found = redis.call('HMGET', record, 'token', 'body', 'state', 'head', 'parts')
-if found[1] and found[1] ~= ARGV[4] then return found end
-redis.call('DEL', record)
-redis.call('HSET', record, 'token', ARGV[2], 'body', ARGV[3], 'state', 'running')
-redis.call('PEXPIRE', record, ARGV[5])
+if found[1] then return found end
+redis.call('HSET', record, 'token', ARGV[1], 'body', ARGV[2], 'state', 'running')
+redis.call('PEXPIRE', record, ARGV[3])
 return false
 """
 

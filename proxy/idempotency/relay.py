@@ -17,7 +17,6 @@ from typing_extensions import Self
 
 from triton_openai.proxy import background
 from triton_openai.proxy.idempotency.answer import (
-    AnswerLost,
     JoinRefused,
     OpenAnswer,
     Outcome,
@@ -25,14 +24,14 @@ from triton_openai.proxy.idempotency.answer import (
     RecordsUnavailable,
 )
 from triton_openai.proxy.idempotency.part_window import MemoryBudget
-from triton_openai.proxy.idempotency.port import Elsewhere, Kept, Mine, Records
+from triton_openai.proxy.idempotency.port import Records
 from triton_openai.proxy.idempotency.request import KeyedRequest
 from triton_openai.proxy.idempotency.running import LocalAnswer, RunningAnswer
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 
-CLAIMS_AT_MOST = 8  # where one owner after the other has ended
+TRIES = 8  # while an answer with the same key is abandoned
 UPKEEP_S = 30.0
 
 Generate = Callable[[RunningAnswer], Awaitable[None]]
@@ -67,7 +66,6 @@ class Relay:
 
     async def __aenter__(self) -> Self:
         await self._records.__aenter__()
-        await self._records.serve(self)
         _spawn(self._upkeep(), self._tasks)
         return self
 
@@ -83,37 +81,15 @@ class Relay:
             JoinRefused: there is an answer that this request does not get.
             RecordsUnavailable: nobody can say whether there is one.
         """
-        dead: str | None = None
-        for _ in range(CLAIMS_AT_MOST):
+        for _ in range(TRIES):
             await self._claimed(request)
             running = self._running.get(request.id)
             if running is not None and not running.abandoned.is_set():
                 return self._joined(running, request)
-            if running is not None and running.task is not None:
-                await asyncio.wait((running.task,))
-                continue
-            found = await self._claim(request, dead, generate)
-            try:
-                match found:
-                    case RunningAnswer():
-                        return LocalAnswer(found, Outcome.GENERATED, 0)
-                    case Kept():
-                        return self._records.replay(request, found)
-                    case Elsewhere():
-                        return await self._records.join(request, found)
-            except AnswerLost:
-                dead = found.token
-        raise RecordsUnavailable("the processes that claim the answer end one after the other")
-
-    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
-        """For another worker's request: see port.LocalAnswers. The other worker may see a claim in
-        the records before this process does.
-        """
-        await self._claimed(request)
-        running = self._running.get(request.id)
-        if running is None or running.token != token or running.abandoned.is_set():
-            raise AnswerLost
-        return self._joined(running, request)
+            if running is None or running.task is None:
+                return await self._claim(request, generate)
+            await asyncio.wait((running.task,))
+        raise RecordsUnavailable("an abandoned answer with this key does not end")
 
     async def _claimed(self, request: KeyedRequest) -> None:
         """Waits until no request of this process is claiming the answer."""
@@ -127,22 +103,21 @@ class Relay:
             raise JoinRefused(Reason.TOO_MANY_READERS)
         return LocalAnswer(running, Outcome.JOINED, request.after)
 
-    async def _claim(
-        self, request: KeyedRequest, dead: str | None, generate: Generate
-    ) -> RunningAnswer | Kept | Elsewhere:
-        """A running answer is this request's own, and has just begun. Other requests with the same
-        key wait meanwhile, so that they find it.
+    async def _claim(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
+        """This request's own answer, or one of the records. Other requests with the same key wait
+        meanwhile, so that they find it.
         """
         token = token_hex(16)
         claiming = self._claiming[request.id] = asyncio.get_running_loop().create_future()
         try:
-            found = await self._records.claim(request, token, dead)
-            if not isinstance(found, Mine):
+            found = await self._records.claim(request, token)
+            if found is not None:
                 return found
             if request.after:
                 await self._records.release(request, token)
                 raise JoinRefused(Reason.NOT_KEPT)
-            return self._begin(request, token, generate)
+            running = self._begin(request, token, generate)
+            return LocalAnswer(running, Outcome.GENERATED, 0)
         except asyncio.CancelledError:
             self._release(request, token)
             raise
@@ -195,7 +170,7 @@ class Relay:
                 logger.warning(
                     "idempotency: records are unavailable",
                     error=str(error),
-                    advice="look at IDEMPOTENCY_DIR, or the server that LEDGER_URL names",
+                    advice="look at the server that LEDGER_URL names",
                 )
             self._metrics.held_bytes.set(self.budget.bytes)
             await asyncio.sleep(UPKEEP_S)

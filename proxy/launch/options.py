@@ -24,6 +24,5 @@ HttpPort = Annotated[
 MetricsPort = Annotated[
     int | None, option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
 ]
-Workers = Annotated[int | None, option("Processes of the proxy.", "WORKERS", "1")]
 Models = Annotated[Path | None, option("Models file.", "MODELS_FILE", "models.yaml")]
 Artifacts = Annotated[Path | None, option("Build folder.", "ARTIFACTS_DIR", "artifacts")]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.http_server import uvicorn_server, workers
+from triton_openai.proxy.http_server import uvicorn_server
 from triton_openai.proxy.launch import announcement, key_store, scheduling
 from triton_openai.proxy.launch.triton_server import drain
 from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
@@ -55,11 +55,9 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
+    say(f"live state: {settings.live_state}")
     async with announcement.running(settings, model, say):
-        if settings.workers == 1:
-            await uvicorn_server.run(settings, sock, stop=stop, say=say)
-        else:
-            await workers.run(settings, sock, stop=stop, say=say)
+        await uvicorn_server.run(settings, sock, stop=stop, say=say)
 
 
 @asynccontextmanager

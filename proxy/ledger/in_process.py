@@ -1,4 +1,4 @@
-"""The ledger in this process: of one worker, and behind the parent's socket."""
+"""The ledger in this process's memory. Called by `access`; Redis' own count uses it, too."""
 
 from __future__ import annotations
 
@@ -100,15 +100,6 @@ class InProcessLedger:
             is_same = amount == reserved and meter.kind < MeterKind.GAUGE
             if not is_same and (state := states.get(meter.key)) is not None:
                 state.settle(mark, reserved, amount)
-
-    def abandon(self, grant: Grant) -> None:
-        """Gives back what a request held whose process died."""
-        if grant.is_settled:
-            return
-        grant.is_settled = True
-        for meter, reserved in zip(grant.meters, grant.amounts, strict=True):
-            if (state := self._states.get(meter.key)) is not None:
-                state.abandon(reserved)
 
     def _refusal(
         self,

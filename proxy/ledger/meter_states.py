@@ -1,8 +1,8 @@
 """The state of one meter of each kind, in memory. Used by `in_process`. Times are microseconds.
 
 `take` counts an amount and returns its mark, or returns the wait as a negative number and counts
-nothing. `replace` changes a reserved amount to another, at its mark; `settle` to what was used;
-`abandon` gives back what a process held that died. `add` counts an amount beyond the limit, too.
+nothing. `replace` changes a reserved amount to another, at its mark; `settle` to what was used.
+`add` counts an amount beyond the limit, too.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ class MeterState(Protocol):
     def replace(self, mark: int, reserved: int, amount: int) -> None: ...
 
     def settle(self, mark: int, reserved: int, amount: int) -> None: ...
-
-    def abandon(self, reserved: int) -> None: ...
 
     def standing(self, now: int, meter: Meter) -> Standing: ...
 
@@ -76,9 +74,6 @@ class Rate:
             self._full_at += (amount - reserved) * self._interval_us
 
     settle = replace
-
-    def abandon(self, reserved: int) -> None:
-        """The requests were made."""
 
     def standing(self, now: int, meter: Meter) -> Standing:
         most = meter.limit * meter.span_us
@@ -132,9 +127,6 @@ class Window:
             self._total += amount - reserved
 
     settle = replace
-
-    def abandon(self, reserved: int) -> None:
-        """How much of it was used, nobody knows: it stays until it leaves the window."""
 
     def standing(self, now: int, meter: Meter) -> Standing:
         self._forget(now)
@@ -192,9 +184,6 @@ class Gauge:
     def settle(self, mark: int, reserved: int, amount: int) -> None:
         self._running -= reserved
 
-    def abandon(self, reserved: int) -> None:
-        self._running -= reserved
-
     def standing(self, now: int, meter: Meter) -> Standing:
         return max(meter.limit - self._running, 0), 0
 
@@ -231,9 +220,6 @@ class Period:
     def settle(self, mark: int, reserved: int, amount: int) -> None:
         self._held -= reserved
         self._used += amount
-
-    def abandon(self, reserved: int) -> None:
-        self._held -= reserved
 
     def standing(self, now: int, meter: Meter) -> Standing:
         left = max(meter.limit - self._used - self._held, 0)

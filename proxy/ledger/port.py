@@ -106,7 +106,7 @@ class Ledger(Protocol):
 
     @property
     def proxies(self) -> int:
-        """Processes that were last seen to share the state of several hosts; 1 without it."""
+        """Proxies that were last seen to share the state, this one included; 1 without Redis."""
         ...
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:

@@ -1,4 +1,4 @@
-"""The ledger of several hosts, in Redis or Valkey. Implements port.Ledger.
+"""The ledger of several proxies, in Redis or Valkey. Implements port.Ledger.
 
 Each proxy also keeps a count of its own (`own_count`): from it, it grants its share while Redis
 cannot be reached, and restores its part where Redis has lost the state.
@@ -24,8 +24,7 @@ BEAT_S = 2.0
 
 
 class RedisLedger:
-    """mode: of an outage. workers: the number of this proxy's processes; each has a ledger of its
-    own.
+    """mode: of an outage.
 
     lease_s: how long Redis keeps what this proxy holds after it was last heard of. clock: for
     tests, in place of Redis' own and of this machine's.
@@ -40,7 +39,6 @@ class RedisLedger:
         beat_s: float = BEAT_S,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
-        workers: int = 1,
     ) -> None:
         lease_us = int(lease_s * 1e6)
         self._state = RedisState(
@@ -48,7 +46,7 @@ class RedisLedger:
         )
         self._mode = mode
         self._own = OwnCount(clock or steady_us)
-        self.link = RedisLink(self._state, self._own, beat_s, workers=workers)
+        self.link = RedisLink(self._state, self._own, beat_s)
 
     async def __aenter__(self) -> Self:
         await self.link.start()

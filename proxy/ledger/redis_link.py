@@ -27,7 +27,7 @@ class RedisLink:
 
     is_away: reservations are made from `own` meanwhile. is_open: cleared while nothing may be
     reserved. calls: reservations that Redis has not answered. proxies: those last seen alive, at
-    least `workers`, the processes of this proxy.
+    least 1.
     """
 
     def __init__(
@@ -35,8 +35,6 @@ class RedisLink:
         state: RedisState,
         own: OwnCount,
         beat_s: float,
-        *,
-        workers: int = 1,
     ) -> None:
         self._state = state
         self._own = own
@@ -49,8 +47,7 @@ class RedisLink:
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.calls = 0
-        self._workers = workers
-        self.proxies = workers
+        self.proxies = 1
 
     async def start(self) -> None:
         await self._try_beat()
@@ -105,7 +102,7 @@ class RedisLink:
                 await self._outbox.join()
             await self._add(self._own.take_all())
         # After an outage the others come back one by one: what they grant meanwhile are shares.
-        self.proxies = max(alive, self.proxies if self.is_away else self._workers)
+        self.proxies = max(alive, self.proxies if self.is_away else 1)
         for tenant in by_tenant(self._own.holdings()):
             await self._state.renew(tenant)
         is_quiet = not (self.calls or self._unsent)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing_extensions import Self
 
 from triton_openai.proxy import background
-from triton_openai.proxy.domain.errors import LimitsUnavailable
 from triton_openai.proxy.domain.scheduling import QueueState, Scheduler
 from triton_openai.proxy.pools.endpoint import Clock, Served
 from triton_openai.proxy.pools.engine_room import EngineRoom, Spare, usual_spare
@@ -72,14 +71,14 @@ class QueueCapacities:
         states: dict[str, QueueState] = {}
         if is_due:
             self._looked_at = self._clock()
-            states = {one.queue: one for one in await self._scheduler.states()}
+            states = {one.queue: one for one in self._scheduler.states()}
         for pool in self._pools.pools.values():
             for queue, served in served_by_queue(pool).items():
                 rooms = self._queues.setdefault(queue, QueueRooms())
                 rooms.keep(served, self._spare)
                 if is_due:
                     rooms.look(states.get(queue))
-                self._tell(queue, rooms.capacity(self._share), rooms.spare)
+                self._tell(queue, rooms.capacity(self._share), self._share(rooms.spare))
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
         self._forget_gone()
 
@@ -96,14 +95,12 @@ class QueueCapacities:
             self._scheduler.set_capacity(queue, None)
 
     async def _follow(self) -> None:
-        """Until the parent of this process is gone, which ends the process, too."""
         changed = self._pools.changed
-        with contextlib.suppress(LimitsUnavailable):
-            while True:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), EVERY_S)
-                changed.clear()
-                await self.update()
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(changed.wait(), EVERY_S)
+            changed.clear()
+            await self.update()
 
 
 class QueueRooms:

@@ -4,7 +4,7 @@ Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It l
 its own, so that a terminal's Ctrl-C does not reach it. Triton's stubs are in the same process
 group: a busy one would outlive a killed server, because it checks its parent only between
 requests. Ranks and workers that MPI started have their own groups and hold GPU memory; as orphans
-they become children of this process, which finds them there. Used for tritonserver and workers.
+they become children of this process, which finds them there. Used for tritonserver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 MAX_CLEANUP_S = 10.0  # a process that is blocked in a driver may never end
-FIRST_INHERITED = 3  # file descriptor after stdin, stdout and stderr
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -43,7 +42,6 @@ def main(launcher: int, arguments: list[str]) -> int:
         os.execv(arguments[0], arguments)
     for received, sent in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
         signal.signal(received, partial(_forward, child, sent))
-    _close_inherited()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
@@ -76,13 +74,6 @@ def _children() -> Iterator[int]:
             _, parent = path.read_text().rpartition(")")[2].split()[:2]
             if int(parent) == os.getpid():
                 yield int(path.parent.name)
-
-
-def _close_inherited() -> None:
-    """So that a socket is closed when the command closes it."""
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number >= FIRST_INHERITED:
-            os.closerange(number, number + 1)  # unlike `close`, ignores the listing's own
 
 
 def _on_parents_death(number: signal.Signals) -> None:

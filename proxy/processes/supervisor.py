@@ -1,7 +1,7 @@
 """Keeps a server running: restarts it when it dies, after growing pauses.
 
 Independent of the proxy, which finds out over gRPC whether Triton is reachable. Called by
-launch.run and http_server.workers.
+launch.run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_STARTS = 3  # tries, where each crashes
 
 
 class Server(Protocol):
-    """A supervised process: a `TritonServer` or a `Worker`."""
+    """A supervised process: a `TritonServer`."""
 
     async def start(self) -> None: ...
     async def wait(self) -> str: ...

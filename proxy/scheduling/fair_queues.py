@@ -1,11 +1,10 @@
-"""The queues of one process by name, and what falls due in them. Used by both adapters.
+"""The queues of this proxy by name, and what falls due in them. Used by `in_process`.
 
 It does no I/O and starts no timers: `timekeeper` calls `expire` and `standings`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from triton_openai.proxy.domain.scheduling import QueueState
@@ -24,7 +23,6 @@ class FairQueues:
         self._limits = limits
         self._clock = clock
         self._queues: dict[str, FairQueue] = {}
-        self._capacities: dict[str, OrderedDict[object, tuple[int | None, int]]] = {}
         self._deadlines = Deadlines()
 
     @property
@@ -44,20 +42,6 @@ class FairQueues:
         if stream.state is State.WAITING:
             self._deadlines.add(stream, self.waiting)
         return queue
-
-    def set_capacity(self, name: str, streams: int | None, source: object, spare: int = 0) -> None:
-        """The newest value counts. source: who says it; see `forget`."""
-        values = self._capacities.setdefault(name, OrderedDict())
-        values[source] = streams, spare
-        values.move_to_end(source)
-        self[name].set_capacity(streams, spare)
-
-    def forget(self, source: object) -> None:
-        """The values of the others count from now on, the newest first. The last one stays."""
-        for name, values in self._capacities.items():
-            if source in values and len(values) > 1:
-                del values[source]
-                self[name].set_capacity(*next(reversed(values.values())))
 
     def states(self, tenants: int) -> tuple[QueueState, ...]:
         """Of the queues that have a capacity or streams, by name. See FairQueue.state."""

@@ -1,8 +1,9 @@
-"""The fair queue in this process: of one worker. Implements domain.scheduling.Scheduler."""
+"""The fair queues of this proxy. Implements domain.scheduling.Scheduler."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,29 +11,20 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
-from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.fair_queue import FairQueue
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
-from triton_openai.proxy.scheduling.host_share import Share, whole
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.meters import Meters
 from triton_openai.proxy.scheduling.stream import State, Stream
 from triton_openai.proxy.scheduling.timekeeper import Timekeeper
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+
 
 class InProcessScheduler:
-    """limits: of each queue. share: of a capacity, this host's part; asked at each `set_capacity`.
-    clock: seconds that never go back.
-    """
+    """limits: of each queue. clock: seconds that never go back."""
 
-    def __init__(
-        self,
-        limits: QueueLimits,
-        *,
-        share: Share = whole,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._share = share
+    def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._queues = FairQueues(limits, clock)
         self._timekeeper = Timekeeper(self._queues, clock)
         self._meters: Meters[LocalPermit] = Meters(self._charge)
@@ -51,7 +43,7 @@ class InProcessScheduler:
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
     ) -> LocalPermit:
-        tickets.check(ticket)
+        _check(ticket)
         permit = LocalPermit(ticket, moved, preempted, self._meters)
         queue = permit.queue = self._queues.enter(permit)
         if permit.state is State.WAITING:
@@ -64,15 +56,14 @@ class InProcessScheduler:
         return permit
 
     def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
-        part = None if streams is None else self._share(streams)
-        self._queues.set_capacity(queue, part, self, self._share(spare))
+        self._queues[queue].set_capacity(streams, spare)
 
     def _charge(self, permits: Sequence[LocalPermit]) -> None:
         for permit in permits:
             permit.read()
         self._queues.rearrange()
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return self._queues.states(tenants)
 
 
@@ -154,3 +145,16 @@ class LocalPermit(Stream):
     def _tell_preempted(self) -> None:
         if self.state is State.RUNNING:
             self._preempted()
+
+
+def _check(ticket: Ticket) -> None:
+    """Raises ValueError for a patience that is no number, and for a weight with which counters
+    lose their precision.
+    """
+    if not LEAST_WEIGHT <= ticket.weight <= MOST_WEIGHT:
+        raise ValueError(
+            f"the weight of tenant {ticket.tenant!r} is {ticket.weight}: it must be from "
+            f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
+    if ticket.patience_s is not None and math.isnan(ticket.patience_s):
+        raise ValueError("patience_s is not a number")

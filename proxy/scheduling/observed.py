@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -12,7 +11,7 @@ from typing import Protocol
 from typing_extensions import Self
 
 from triton_openai.proxy import background
-from triton_openai.proxy.domain.errors import LimitsUnavailable, RateLimited
+from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.scheduling import Permit, QueueState, Scheduler, Standing, Ticket
 
 COUNT_EVERY_S = 1.0
@@ -106,8 +105,6 @@ class ObservedScheduler:
         return Refusal.TIMEOUT if is_over else Refusal.DISPLACED
 
     async def _keep_counting(self) -> None:
-        """Until the parent of this process is gone, which ends the process, too."""
-        with contextlib.suppress(LimitsUnavailable):
-            while True:
-                self._counter.counted(await self._scheduler.states())
-                await asyncio.sleep(COUNT_EVERY_S)
+        while True:
+            self._counter.counted(self._scheduler.states())
+            await asyncio.sleep(COUNT_EVERY_S)

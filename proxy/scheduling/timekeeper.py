@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from triton_openai.proxy.scheduling.fair_queue import Clock
@@ -15,14 +15,9 @@ SOON_S = 0.001
 
 
 class Timekeeper:
-    """told: called after some streams were told their positions."""
-
-    def __init__(
-        self, queues: FairQueues, clock: Clock, told: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, queues: FairQueues, clock: Clock) -> None:
         self._queues = queues
         self._clock = clock
-        self._told = told
         self._due: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self._standings: asyncio.Handle | None = None
@@ -61,7 +56,6 @@ class Timekeeper:
     def _go_on(self, standings: Iterator[None]) -> None:
         """Other work on the event loop comes between two parts of one pass."""
         steps = sum(1 for _ in islice(standings, STANDINGS_AT_ONCE))
-        self._told()
         loop = asyncio.get_running_loop()
         if steps == STANDINGS_AT_ONCE:
             self._standings = loop.call_soon(self._go_on, standings)

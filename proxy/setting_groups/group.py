@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -29,6 +29,5 @@ def words(given: Any) -> Any:
     return tuple(item.strip() for item in given.split(",") if item.strip())
 
 
-# Settings travel as JSON only over the pipe between the launcher and its workers.
-Secret = Annotated[SecretStr | None, PlainSerializer(secret_value, when_used="json")]
+Secret = SecretStr | None
 Words = BeforeValidator(words)

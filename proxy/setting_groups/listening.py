@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, FilePath, model_validator
+from pydantic import AfterValidator, FilePath, model_validator
 from pydantic_settings import NoDecode
 
 from triton_openai.proxy.setting_groups.group import Group, Port, Words
@@ -41,8 +41,6 @@ class Listening(Group):
     or `AUTH=off`."""
     port: Port = 9000
     """TCP port of the proxy."""
-    workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes of the proxy. They share one socket, one limit of requests and one `/metrics`."""
     cpu_scheduling: CpuScheduling = "auto"
     """Linux scheduling policy of all processes. `batch`: a process that wakes up does not take the
     core from one that runs. `auto` is `batch` on four cores or fewer, else `normal`."""

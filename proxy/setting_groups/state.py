@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -23,8 +24,8 @@ class CallersLimits(Group):
     """Limits of tenants and keys"""
 
     ledger_url: Secret = None
-    """Redis or Valkey that several hosts share for limits: `redis://`, `rediss://` or `unix://`.
-    Without it: each host has limits of its own, which its workers share."""
+    """Redis or Valkey that several proxies share for limits, queues and idempotent answers:
+    `redis://`, `rediss://` or `unix://`. Without it each proxy has its own, in memory."""
     ledger_outage: Literal["share", "closed", "open"] = "share"
     """What happens while it cannot be reached. `share`: each proxy grants its part of every limit;
     `closed`: limited callers get 503; `open`: nothing is limited."""
@@ -47,6 +48,15 @@ class CallersLimits(Group):
     def ledger_url_value(self) -> str | None:
         return secret_value(self.ledger_url)
 
+    @property
+    def live_state(self) -> str:
+        """Where limits and idempotent answers are, for operators; without a password."""
+        if self.ledger_url_value is None:
+            return "in memory, for this proxy alone"
+        url = urlsplit(self.ledger_url_value)
+        place = url.path if url.scheme == "unix" else url.netloc.rpartition("@")[2]
+        return f"in Redis at {place}, shared with other proxies"
+
 
 class Idempotency(Group):
     """Requests with an Idempotency-Key"""
@@ -54,9 +64,6 @@ class Idempotency(Group):
     idempotency_keep_s: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400.0
     """How long an answer is kept for later requests with the same key. 0: running answers can be
     joined, and finished ones are not kept."""
-    idempotency_dir: Path | None = None
-    """Folder of the file with these answers, `idempotency.sqlite`, which only the proxy's user may
-    read. Without it they are lost when the proxy stops. `LEDGER_URL` takes its place."""
     idempotency_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """How long a generation whose readers have all disconnected runs on, for a retry."""
     resume_grace_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
@@ -66,12 +73,13 @@ class Idempotency(Group):
     """A larger answer is not kept, and cannot be joined from its beginning."""
     max_kept_answers: AtMost = 10_000
     """Answers that are kept for one tenant; the oldest go first."""
-    max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 1000.0
-    """All answers that are kept; the oldest of the tenant that has most go first."""
+    max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 200.0
+    """All answers that are kept, in the proxy's memory or in Redis; the oldest of the tenant that
+    has most go first."""
     max_held_answers_mb: Annotated[float, Field(gt=0, le=100_000)] = 256.0
-    """All answers of one process that are in memory while they are generated or read."""
+    """All answers of this proxy that are in memory while they are generated or read."""
     max_answer_readers: AtMost = 32
-    """Requests that read one answer at once, in each worker; more get 429."""
+    """Requests that read one answer at once, in each proxy; more get 429."""
 
 
 class Storage(Group):
@@ -118,7 +126,7 @@ class Logs(Group):
     """If the proxy's own CPU time makes the event loop late by more than this, a log line names the
     request that caused it, at most once a minute."""
     recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Requests that each process remembers after their end, for `triton-openai trace`: their log
+    """Requests that the proxy remembers after their end, for `triton-openai trace`: their log
     line and stages, without prompts and answers. About 2 kB each. 0: none."""
 
 

@@ -5,14 +5,15 @@ Made by `metrics`, filled by `model_metrics`.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.samples import Exemplar
 
+from triton_openai.proxy.domain.timeline import Trace
 from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S, TOKEN_BUCKETS
-
-TTFT, DURATION = "proxy_time_to_first_token_seconds", "proxy_request_duration_seconds"
 
 
 class DistributionMetrics:
@@ -24,8 +25,12 @@ class DistributionMetrics:
         self._of_streams()
 
     def _of_requests(self) -> None:
-        self.ttft = self._histogram(TTFT, "From request to first event")
-        self.duration = self._histogram(DURATION, "From request to last event")
+        self.ttft = self._histogram(
+            "proxy_time_to_first_token_seconds", "From request to first event"
+        )
+        self.duration = self._histogram(
+            "proxy_request_duration_seconds", "From request to last event"
+        )
         self.request_queue = self._histogram(
             "proxy_request_queue_time_seconds",
             "Time that a request waited for a row, in the proxy and in the engine",
@@ -71,10 +76,16 @@ class DistributionMetrics:
         return Histogram(name, text, ("model",), buckets=buckets, registry=self._registry)
 
 
-def observe(histogram: Histogram, value: float) -> None:
-    """Costs the same for every value; the histogram's own method tries one bucket after another."""
+def observe(histogram: Histogram, value: float, trace: Trace | None = None) -> None:
+    """Costs the same for every value; the histogram's own method tries one bucket after another.
+
+    trace: becomes the bucket's exemplar in OpenMetrics, in place of the last one.
+    """
+    bucket = histogram._buckets[bisect_left(histogram._upper_bounds, value)]
     histogram._sum.inc(value)
-    histogram._buckets[bisect_left(histogram._upper_bounds, value)].inc(1)
+    bucket.inc(1)
+    if trace is not None:
+        bucket.set_exemplar(Exemplar({"trace_id": f"{trace.trace_id:032x}"}, value, time.time()))
 
 
 def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:

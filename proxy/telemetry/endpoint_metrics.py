@@ -6,7 +6,6 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,14 +15,13 @@ from triton_openai.proxy.telemetry.buckets import FEW_BUCKETS_S
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"
-ENDPOINTS_FILE = "metrics-endpoints"  # in the shared folder
 Place = tuple[str, str]
 
 
 class EndpointMetrics:
-    """registry: of the process' other metrics. shared: the folder of several processes."""
+    """registry: of the process' other metrics."""
 
-    def __init__(self, registry: CollectorRegistry, shared: Path | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("pool", "endpoint")
         self._streams = Counter(
             "proxy_endpoint_streams",
@@ -52,13 +50,11 @@ class EndpointMetrics:
         )
         self._states = Gauge(
             "proxy_pool_endpoints",
-            "Endpoints by state; of several processes, the largest number that one counts",
+            "Endpoints by state",
             ("pool", "state"),
             registry=registry,
-            multiprocess_mode="livemax",
         )
-        names = None if shared is None else shared / ENDPOINTS_FILE
-        self._names = BoundedNames(MOST_ENDPOINTS, names)
+        self._names = BoundedNames(MOST_ENDPOINTS)
 
     def began(self, place: Place, first_token_s: float, matched: float) -> None:
         place = self._bounded(place)

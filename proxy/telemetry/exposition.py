@@ -6,17 +6,13 @@ import time
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from triton_openai.proxy.telemetry import vllm_names
-from triton_openai.proxy.telemetry.distribution_metrics import DURATION, TTFT
-from triton_openai.proxy.telemetry.exemplars import Exemplars
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 OPEN_METRICS = "application/openmetrics-text"
-EXEMPLIFIED = {TTFT, DURATION}
 
 
 class Exposition:
@@ -30,33 +26,24 @@ class Exposition:
         self._has_vllm_names = has_vllm_names
 
     def exposed(self, accept: str) -> tuple[bytes, str]:
-        """The metrics of all processes, and the media type. accept: what the client takes.
+        """All metrics, and the media type. accept: what the client takes.
 
         Takes milliseconds, and tens of them with many tenants: not to be called by the event loop.
         """
         if OPEN_METRICS not in accept:
-            return generate_latest(_Families(self._families(None))), CONTENT_TYPE_LATEST
-        families = _Families(self._families(self._metrics.exemplars))
+            return generate_latest(_Families(self._families())), CONTENT_TYPE_LATEST
         # Any other escaping replaces the colon of `vllm:`, though it is allowed in names.
         text: bytes = openmetrics.generate_latest(  # type: ignore[no-untyped-call]
-            families, escaping=openmetrics.ALLOWUTF8
+            _Families(self._families()), escaping=openmetrics.ALLOWUTF8
         )
         return text, openmetrics.CONTENT_TYPE_LATEST
 
-    def _families(self, exemplars: Exemplars | None) -> list[Metric]:
-        sources = (_collector(self._metrics), *self._others)
+    def _families(self) -> list[Metric]:
+        sources = (self._metrics.registry, *self._others)
         families = [family for source in sources for family in source.collect()]
-        if exemplars is not None:
-            families = [_with_exemplars(family, exemplars) for family in families]
         if self._has_vllm_names:
             families += vllm_names.derived(families)
         return families
-
-
-def _collector(metrics: Metrics) -> Collector:
-    if metrics.shared is None:
-        return metrics.registry
-    return MultiProcessCollector(None, str(metrics.shared))  # type: ignore[no-untyped-call]
 
 
 class _Families:
@@ -69,13 +56,3 @@ class _Families:
         for family in self._families:
             yield family
             time.sleep(0)
-
-
-def _with_exemplars(family: Metric, exemplars: Exemplars) -> Metric:
-    if family.name not in EXEMPLIFIED:
-        return family
-    found = Metric(family.name, family.documentation, family.type)
-    for sample in family.samples:
-        exemplar = exemplars.of(family.name, sample.labels)
-        found.add_sample(sample.name, sample.labels, sample.value, exemplar=exemplar)
-    return found

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class IdempotencyMetrics:
-    """stored_bytes: kept for later, of all workers. held_bytes: in this process' memory."""
+    """stored_bytes: kept for later; in Redis, by all proxies. held_bytes: of running answers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -21,13 +21,11 @@ class IdempotencyMetrics:
             "proxy_idempotent_held_bytes",
             "Bytes of answers in memory, for those who read them",
             registry=registry,
-            multiprocess_mode="livesum",
         )
         self.stored_bytes = Gauge(
             "proxy_idempotent_stored_bytes",
             "Bytes of answers that are kept for later requests with the same key",
             registry=registry,
-            multiprocess_mode="livemax",
         )
 
     def count(self, outcome: str) -> None:

@@ -104,7 +104,8 @@ class LoopLag:
             cpu_ms=round(cpu_s * 1000),
             **_culprit(sample),
             unlogged=self._unlogged,
-            advice="report it if it recurs under normal load; until then give the proxy more CPU",
+            advice="report it if it recurs under normal load; until then give the proxy more CPU, "
+            "or run more proxies",
         )
         self._next_log, self._unlogged = now + LOG_EVERY_S, 0
 

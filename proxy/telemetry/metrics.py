@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,7 +13,6 @@ from prometheus_client import (
 from triton_openai.proxy.telemetry.bounded_names import BoundedNames
 from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 from triton_openai.proxy.telemetry.distribution_metrics import DistributionMetrics
-from triton_openai.proxy.telemetry.exemplars import Exemplars
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from triton_openai.proxy.telemetry.journal_metrics import JournalMetrics
 from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
@@ -23,21 +20,17 @@ from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
 from triton_openai.proxy.telemetry.tenant_metrics import TenantMetrics
 
 TENANTS = 50
-TENANTS_FILE = "metrics-tenants"  # in the shared folder
 
 
 class Metrics:
     """The label `outcome` is a finish reason, an error code, or `abandoned` (client disconnected).
 
-    shared: a folder in which several processes keep their counts, see worker_slot. tenants: as many
-    have series of their own. exemplars: of this process.
+    tenants: as many have series of their own.
     """
 
-    def __init__(self, shared: Path | None = None, *, tenants: int = TENANTS) -> None:
+    def __init__(self, *, tenants: int = TENANTS) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.shared = shared
         self.registry = CollectorRegistry()
-        self.exemplars = Exemplars()
         self._count_requests()
         self._count_tokens()
         self._watch_authentication()
@@ -46,8 +39,7 @@ class Metrics:
         self.shadow = ShadowMetrics(self.registry)
         self.queues = QueueMetrics(self.registry)
         self.idempotency = IdempotencyMetrics(self.registry)
-        names = BoundedNames(tenants, None if shared is None else shared / TENANTS_FILE)
-        self.tenants = TenantMetrics(self.registry, names)
+        self.tenants = TenantMetrics(self.registry, BoundedNames(tenants))
         self.journal = JournalMetrics(self.registry)
 
     def _count_requests(self) -> None:
@@ -82,7 +74,6 @@ class Metrics:
             "Generation requests in progress",
             ("model",),
             registry=self.registry,
-            multiprocess_mode="livesum",
         )
 
     def _watch_authentication(self) -> None:
@@ -97,7 +88,6 @@ class Metrics:
             "1 while the store of keys, or the issuer of tokens, answers",
             ("source",),
             registry=self.registry,
-            multiprocess_mode="livemin",
         )
 
     def _count_tokens(self) -> None:
@@ -131,19 +121,22 @@ class Metrics:
             "proxy_ledger_up",
             "1 while the state of the callers' limits answers, and 0 for a minute after a failure",
             registry=self.registry,
-            multiprocess_mode="livemin",
+        )
+        self.unshared_proxies = Gauge(
+            "proxy_unshared_proxies",
+            "Other proxies that wrote usage to the same store in the last minute, while this one "
+            "has no LEDGER_URL, so that each grants the whole of every limit",
+            registry=self.registry,
         )
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",
             registry=self.registry,
-            multiprocess_mode="livemin",
         )
         self.models_file_valid = Gauge(
             "proxy_models_file_valid",
             "1 while models.yaml, as it was read last, is in force; 0: it was rejected",
             registry=self.registry,
-            multiprocess_mode="livemin",
         )
         self.loop_lag = Histogram(
             "proxy_event_loop_lag_seconds",

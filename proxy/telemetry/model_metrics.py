@@ -8,13 +8,7 @@ from __future__ import annotations
 from prometheus_client import Counter
 
 from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.domain.timeline import Trace
-from triton_openai.proxy.telemetry.distribution_metrics import (
-    DURATION,
-    TTFT,
-    observe,
-    observe_counts,
-)
+from triton_openai.proxy.telemetry.distribution_metrics import observe, observe_counts
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_figures import RequestFigures
 from triton_openai.proxy.telemetry.stream_latency import RequestLatency
@@ -25,7 +19,6 @@ class ModelMetrics:
         distributions = metrics.distributions
         self.active = metrics.active.labels(model)
         self._requests = metrics.requests
-        self._exemplars = metrics.exemplars
         self._model = model
         self._outcomes: dict[str, Counter] = {}
         self._duration = distributions.duration.labels(model)
@@ -46,16 +39,14 @@ class ModelMetrics:
         """Counts a request that has ended."""
         self.active.dec()
         self._outcome(figures.outcome).inc()
-        observe(self._duration, figures.duration_s)
+        observe(self._duration, figures.duration_s, figures.trace)
         if figures.first_event_s is not None:
-            observe(self._ttft, figures.first_event_s)
+            observe(self._ttft, figures.first_event_s, figures.trace)
         if (waited_s := figures.waited_s) is not None:
             observe(self._request_queue, waited_s)
         if figures.usage is not None:
             self._count(figures.usage)
         self._observe_streams(figures.latency)
-        if figures.trace is not None:
-            self._note(figures, figures.trace)
 
     def _count(self, usage: Usage) -> None:
         self._prompt_tokens.inc(usage.prompt_tokens)
@@ -74,11 +65,6 @@ class ModelMetrics:
         for token_s in latency.token_s:
             observe(self._token_time, token_s)
         observe_counts(self._gaps, latency.gaps, latency.gaps_s)
-
-    def _note(self, figures: RequestFigures, trace: Trace) -> None:
-        self._exemplars.note(DURATION, self._model, figures.duration_s, trace.trace_id)
-        if figures.first_event_s is not None:
-            self._exemplars.note(TTFT, self._model, figures.first_event_s, trace.trace_id)
 
     def _outcome(self, outcome: str) -> Counter:
         counter = self._outcomes.get(outcome)

@@ -13,13 +13,11 @@ LABELS = ("queue",)  # `pool/Triton model`: as many as there are models
 
 
 class QueueMetrics:
-    """registry: of the process' other metrics. The gauges count all processes of this proxy, and
-    each of them reports the same.
-    """
+    """registry: of the process' other metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str) -> Gauge:
-            return Gauge(name, text, LABELS, registry=registry, multiprocess_mode="livemax")
+            return Gauge(name, text, LABELS, registry=registry)
 
         self._waiting = gauge("proxy_fair_queue_waiting", "Streams that wait for a row")
         self._running = gauge("proxy_fair_queue_running", "Streams that run")

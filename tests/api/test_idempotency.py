@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -141,28 +140,14 @@ def test_with_store_false_nothing_is_kept_after_the_grace(keyed: Serve):
     assert len(engine.requests) == 2
 
 
-def test_with_store_false_a_stream_can_be_resumed_within_the_grace(keyed: Serve, tmp_path: Path):
-    client = keyed(engine := ScriptedEngine(deltas("abc")), idempotency_dir=tmp_path / "kept")
+def test_with_store_false_a_stream_can_be_resumed_within_the_grace(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     body = {**STREAM, "store": False}
     whole = chat(client, body).text
     rest = chat(client, body, Last_Event_ID="2").text
     assert whole.endswith(rest)
     assert rest.startswith("id: 3\n")
     assert len(engine.requests) == 1
-    file = (tmp_path / "kept" / "idempotency.sqlite").read_bytes()
-    assert b"chat.completion" not in file
-
-
-def test_answers_in_a_folder_outlive_the_proxy_and_only_its_user_may_read_them(
-    keyed: Serve, tmp_path: Path
-):
-    folder = tmp_path / "kept"
-    first = chat(keyed(ScriptedEngine(deltas("abc")), idempotency_dir=folder))
-    second = chat(keyed(other := ScriptedEngine(deltas("xyz")), idempotency_dir=folder))
-    assert second.content == first.content
-    assert not other.requests
-    assert (folder / "idempotency.sqlite").stat().st_mode & 0o777 == 0o600
-    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_where_nothing_is_kept_a_later_request_is_generated(keyed: Serve):
@@ -192,9 +177,8 @@ def test_every_post_takes_a_key(keyed: Serve):
     assert client.get("/v1/models", headers=KEY).status_code == 200
 
 
-def test_records_that_cannot_be_used_are_reported(keyed: Serve, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    broken = {"idempotency_dir": tmp_path / "file"}
+def test_records_that_cannot_be_used_are_reported(keyed: Serve):
+    broken = {"ledger_url": "redis://127.0.0.1:1"}
     response = chat(keyed(ScriptedEngine(deltas("abc")), **broken))
     assert response.status_code == 200
     assert response.headers["idempotency-unavailable"] == "true"
@@ -246,10 +230,9 @@ def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
         assert len(engine.requests) == 2
 
 
-def test_callers_that_only_an_address_tells_apart_share_no_finished_answer(tmp_path: Path):
+def test_callers_that_only_an_address_tells_apart_share_no_finished_answer():
     """Also from one address: a front's, or one that a caller has forged."""
-    folder = tmp_path / "kept"
-    settings = Settings(idempotency_dir=folder, api_key="the key of everybody".replace(" ", "-"))
+    settings = Settings(api_key="the key of everybody".replace(" ", "-"))
     engine = ScriptedEngine(deltas("abc"))
     app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
     with TestClient(app, headers={"x-api-key": "the-key-of-everybody"}) as client:
@@ -258,7 +241,6 @@ def test_callers_that_only_an_address_tells_apart_share_no_finished_answer(tmp_p
     assert [each.status_code for each in answers] == [200] * 4
     assert not any("idempotent-replayed" in each.headers for each in answers)
     assert len(engine.requests) == 4
-    assert b"chat.completion" not in (folder / "idempotency.sqlite").read_bytes()
 
 
 def test_two_keys_of_a_tenant_share_answers():

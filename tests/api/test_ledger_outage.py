@@ -116,4 +116,5 @@ def test_the_url_is_checked_and_not_shown():
     assert "secret-word" not in (explain(wrong.value) or "")
     settings = Settings(ledger_url="rediss://:secret-word@host/1")
     assert "secret-word" not in repr(settings)
-    assert settings.model_dump(mode="json")["ledger_url"] == "rediss://:secret-word@host/1"
+    assert "secret-word" not in settings.model_dump_json()
+    assert settings.ledger_url_value == "rediss://:secret-word@host/1"

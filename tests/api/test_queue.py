@@ -102,8 +102,7 @@ class Stand:
 
     def numbers(self) -> tuple[int, int]:
         """Streams that run and that wait."""
-        future = asyncio.run_coroutine_threadsafe(self.scheduler.states(), self._loop)
-        (state,) = future.result(20)
+        (state,) = self.call(self.scheduler.states)
         return state.running, state.waiting
 
     def until(self, running: int, waiting: int) -> None:

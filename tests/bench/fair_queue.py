@@ -14,9 +14,10 @@ from collections.abc import Callable
 from itertools import count, islice
 
 from tests.doubles.queued_stream import QueuedStream
-from tests.fixtures.schedulers import QUEUE, in_process, over_socket, ticket
+from tests.fixtures.schedulers import QUEUE, ticket
 from triton_openai.proxy.domain.scheduling import Scheduler, Standing
 from triton_openai.proxy.scheduling.fair_queue import FairQueue
+from triton_openai.proxy.scheduling.in_process import InProcessScheduler
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.timekeeper import STANDINGS_AT_ONCE
 
@@ -114,10 +115,8 @@ def standings(tenants: int) -> None:
 
 
 async def main() -> None:
-    async with in_process(LIMITS) as scheduler:
-        report("acquire, meter and release in one process", await acquired(scheduler))
-    async with over_socket(LIMITS) as scheduler:
-        report("the same over the socket, both ends in one process", await acquired(scheduler))
+    async with InProcessScheduler(LIMITS) as scheduler:
+        report("acquire, meter and release", await acquired(scheduler))
     for tenants in (1, 1_000, WAITING):
         decisions(tenants)
         standings(tenants)

@@ -13,13 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
 REQUESTS, ROUNDS = 5_000, 7
-SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def request_us() -> float:
@@ -41,8 +38,7 @@ def request_us() -> float:
     last = TokenDelta(
         (b"b",), finish=FinishReason.STOP, times=EngineTimes(prefill_s=0.2, decode_s=3.0)
     )
-    folder = os.environ.get(SHARED)
-    watcher = TelemetryWatcher(Metrics(None if folder is None else Path(folder)))
+    watcher = TelemetryWatcher(Metrics())
 
     def ask() -> None:
         report = Report(first_event_s=0.3, finish=FinishReason.STOP, counts=[Counted()])
@@ -59,62 +55,43 @@ def request_us() -> float:
     return (time.thread_time() - began) / REQUESTS * 1e6
 
 
-def measured(tree: Path, *, is_shared: bool) -> float:
-    with TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
-        if is_shared:
-            environment[SHARED] = folder
-        command = [sys.executable, __file__, "request"]
-        found = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, check=True
-        )
-        return float(found.stdout)
+def measured(tree: Path) -> float:
+    command = [sys.executable, __file__, "request"]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    found = subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=True
+    )
+    return float(found.stdout)
 
 
-@contextmanager
-def workers(count: int, tenants: int, folder: Path):
-    """Their files, and no process."""
-    from prometheus_client.values import close_all_multiprocess_files
-
-    from tests.fixtures import counting_worker
-    from triton_openai.proxy.telemetry import worker_slot
-
-    os.environ[SHARED] = str(folder)
-    for slot in range(count):
-        with worker_slot.occupy(slot, folder):
-            for number in range(tenants):
-                counting_worker.count(folder, f"t{number}", tenants=tenants)
-            close_all_multiprocess_files()
-    yield
-
-
-def scrape_ms(count: int, tenants: int, *, has_vllm_names: bool) -> tuple[float, int]:
+def scrape_ms(tenants: int) -> tuple[float, int]:
     """Median time of five, and the number of lines."""
     from triton_openai.proxy.telemetry.exposition import Exposition
     from triton_openai.proxy.telemetry.metrics import Metrics
+    from triton_openai.proxy.telemetry.tenant_metrics import _Tenant
 
-    with TemporaryDirectory() as folder, workers(count, tenants, Path(folder)):
-        exposition = Exposition(Metrics(Path(folder)), has_vllm_names=has_vllm_names)
-        times = []
-        for _ in range(5):
-            began = time.thread_time()
-            text, _ = exposition.exposed("application/openmetrics-text")
-            times.append((time.thread_time() - began) * 1000)
-        return statistics.median(times), text.count(b"\n")
+    metrics = Metrics(tenants=tenants)
+    for number in range(tenants):
+        _Tenant(metrics.tenants, f"t{number}")
+    exposition = Exposition(metrics, has_vllm_names=True)
+    times = []
+    for _ in range(5):
+        began = time.thread_time()
+        text, _ = exposition.exposed("application/openmetrics-text")
+        times.append((time.thread_time() - began) * 1000)
+    return statistics.median(times), text.count(b"\n")
 
 
 def main(other: Path, rounds: int = ROUNDS) -> None:
-    for is_shared in (False, True):
-        runs: dict[Path, list[float]] = {other: [], ROOT: []}
-        for _ in range(rounds):
-            for tree, found in runs.items():
-                found.append(measured(tree, is_shared=is_shared))
-        before, after = (statistics.median(found) for found in runs.values())
-        where = "several processes" if is_shared else "one process"
-        sys.stdout.write(f"{where:18} {before:5.1f} us a request before, {after:5.1f} now\n")
-    for count, tenants in ((1, 50), (4, 50), (8, 50)):
-        spent, lines = scrape_ms(count, tenants, has_vllm_names=True)
-        sys.stdout.write(f"/metrics of {count} workers: {lines} lines in {spent:.0f} ms\n")
+    runs: dict[Path, list[float]] = {other: [], ROOT: []}
+    for _ in range(rounds):
+        for tree, found in runs.items():
+            found.append(measured(tree))
+    before, after = (statistics.median(found) for found in runs.values())
+    sys.stdout.write(f"{before:5.1f} us a request before, {after:5.1f} now\n")
+    for tenants in (50, 500):
+        spent, lines = scrape_ms(tenants)
+        sys.stdout.write(f"/metrics of {tenants} tenants: {lines} lines in {spent:.0f} ms\n")
 
 
 if __name__ == "__main__":

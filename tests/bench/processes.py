@@ -25,12 +25,12 @@ class Usage:
 
 
 class Processes:
-    """The proxy (with what starts it), tritonserver, and the stub of each role of one model."""
+    """The proxy, tritonserver, and the stub of each role of one model."""
 
     def __init__(self, stack: Stack, model: str) -> None:
         main = psutil.Process(stack.process.pid)
         triton = stack.tritonserver()
-        self._parts = {"proxy": _proxies(main), "tritonserver": [triton]}
+        self._parts = {"proxy": [main], "tritonserver": [triton]}
         for role in ("tokenizer", "engine", "detokenizer"):
             word = f"/{model}_{role}/"
             self._parts[role] = [
@@ -46,9 +46,3 @@ class Processes:
             cpu[part] = sum(one.user + one.system for one in times)
             memory[part] = sum(process.memory_info().rss for process in processes)
         return Usage(cpu, memory)
-
-
-def _proxies(main: psutil.Process) -> list[psutil.Process]:
-    """Its workers too, where it has any."""
-    found = [child for child in main.children() if "proxy" in " ".join(child.cmdline())]
-    return [main, *(child for child in found if child.name().startswith("python"))]

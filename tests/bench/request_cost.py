@@ -64,8 +64,7 @@ async def measured(requests: int, rounds: int, tokens: int) -> dict[str, list[fl
         models_file.write_text("models: {another: {weights: w}}")
         apps = {}
         for name, (settings, _) in WAYS.items():
-            (folder / name).mkdir()
-            given = Settings(models_file=models_file, idempotency_dir=folder / name, **settings)
+            given = Settings(models_file=models_file, **settings)
             engine = ScriptedEngine(deltas("x" * tokens))
             facts = replace(FACTS, context_length=4096)
             app = compose(given, engine, FixedCatalog(facts=facts), ByteTokenizer(), InProcess())

@@ -20,7 +20,6 @@ ORDER = [
     "proxy.telemetry",
     "proxy.structured",
     "proxy.ledger",
-    "proxy.request_search",
     "proxy.idempotency",
     "proxy.journal",
     "proxy.access",
@@ -69,7 +68,6 @@ ONLY_IN = {
         "proxy.access.authentication",
         "proxy.pools",
         "proxy.server_tools",
-        "proxy.launch.administration.process_connections",
         "proxy.launch.administration.remote",
         "proxy.launch.replay.sender",
         "proxy.launch.triton_server.probe",
@@ -82,7 +80,6 @@ ONLY_IN = {
     "os": (
         *("build_engines", "proxy.settings", "proxy.processes", "proxy.http_server"),
         *("proxy.launch", "proxy.cli"),
-        *("proxy.pools.decisions_file", "proxy.pools.file_decisions"),  # fsync, locks
     ),
 }
 DOMAIN_MAY = {

@@ -19,7 +19,7 @@ from triton_openai.proxy.settings import Settings
 FILES = ("compose.yaml", "compose.cpu.yaml")
 READ_ONLY = {
     *("triton", "proxy", "prometheus", "collector", "tempo"),
-    *("triton-1", "triton-2", "triton-3", "proxy-1", "proxy-2", "front"),
+    *("triton-1", "triton-2", "triton-3", "proxy-1", "proxy-2", "state", "front"),
 }
 CHECK = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]
 each_file = pytest.mark.parametrize("name", FILES)

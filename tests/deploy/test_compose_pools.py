@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -32,7 +33,7 @@ def named(found: dict[str, dict[str, Any]], network: str, alias: str) -> set[str
 
 
 def test_three_tritons_two_proxies_and_a_front(found):
-    assert set(found) == {*TRITONS, *PROXIES, "front", *WATCHING}
+    assert set(found) == {*TRITONS, *PROXIES, "state", "front", *WATCHING}
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
@@ -57,6 +58,16 @@ def test_nginx_divides_requests_among_the_proxies(found):
         *PROXIES,
         "front",
     ]
+
+
+def test_the_proxies_share_live_state_and_nobody_else_reaches_it(found):
+    for each in PROXIES:
+        assert urlsplit(found[each]["environment"]["LEDGER_URL"]).hostname == "state"
+    assert [each for each, own in found.items() if "state" in own["networks"]] == [
+        *PROXIES,
+        "state",
+    ]
+    assert "ports" not in found["state"]
 
 
 def test_no_two_tritons_build_into_one_folder(found):

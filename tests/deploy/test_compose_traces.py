@@ -7,11 +7,13 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, Histogram
 
 from dashboards.grafana import SOURCE
 from tests.deploy.places import DOCKER, documents
 from tests.deploy.test_compose import services
-from triton_openai.proxy.telemetry.exemplars import Exemplars
+from triton_openai.proxy.domain.timeline import Trace
+from triton_openai.proxy.telemetry.distribution_metrics import observe
 
 FILES = ("compose.yaml", "compose.cpu.yaml", "compose.pools.yaml")
 each_file = pytest.mark.parametrize("name", FILES)
@@ -138,7 +140,8 @@ def test_an_exemplar_leads_to_its_trace():
     [target] = found["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
     assert target["datasourceUid"] in found
     assert found[target["datasourceUid"]]["type"] == "tempo"
-    exemplars = Exemplars()
-    exemplars.note("seconds", "demo", 0.3, 1)
-    [labels] = [exemplars.of("seconds", {"model": "demo", "le": "0.5"}).labels]
-    assert target["name"] in labels
+    seconds = Histogram("seconds", "of one request", registry=CollectorRegistry())
+    observe(seconds, 0.3, Trace(trace_id=1, span_id=2, parent_id=None, is_sampled=True))
+    [family] = seconds.collect()
+    [exemplar] = [each.exemplar for each in family.samples if each.exemplar]
+    assert target["name"] in exemplar.labels

@@ -22,7 +22,7 @@ class CapacityRecorder(FreeScheduler):
         self.capacities[queue] = streams
         self.spares[queue] = spare
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return states(self.running)
 
 
@@ -32,7 +32,7 @@ class FixedQueues(FreeScheduler):
     def __init__(self, *queues: QueueState) -> None:
         self._queues = queues
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return tuple(replace(one, tenants=one.tenants[:tenants]) for one in self._queues)
 
 

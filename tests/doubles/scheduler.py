@@ -85,7 +85,7 @@ class GivenScheduler:
     def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
         pass
 
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return ()
 
     @property

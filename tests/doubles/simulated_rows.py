@@ -105,7 +105,7 @@ class SimulatedRows:
     ) -> None:
         self.clock = Clock()
         self.queues = FairQueues(limits, self.clock)
-        self.queues.set_capacity(QUEUE, rows + spare, self, spare)
+        self.queues[QUEUE].set_capacity(rows + spare, spare)
         self.queue = self.queues[QUEUE]
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.refusals_s: list[float] = []

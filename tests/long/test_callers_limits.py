@@ -1,4 +1,4 @@
-"""50 tenants, 500 keys, four workers, over 2,000 requests: no limit is exceeded, each is usable."""
+"""50 tenants, 500 keys, two proxies, over 2,000 requests: no limit is exceeded, each is usable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.limit_load.faults import (
-    with_a_worker_killed,
+    with_a_proxy_killed,
     with_redis_killed_and_closed,
     with_redis_killed_and_shared,
 )
@@ -24,8 +24,9 @@ def redis(tmp_path) -> Iterator[RedisServer]:
         yield server
 
 
-def test_while_a_worker_is_killed(start, scripted_stack, tmp_path):
-    asyncio.run(with_a_worker_killed(start, scripted_stack, tmp_path, FULL))
+@needs_redis
+def test_while_a_proxy_is_killed(start, scripted_stack, tmp_path, redis):
+    asyncio.run(with_a_proxy_killed(start, scripted_stack, tmp_path, FULL, redis))
 
 
 @needs_redis
@@ -34,7 +35,5 @@ def test_while_redis_is_killed_and_nothing_is_let_through(start, scripted_stack,
 
 
 @needs_redis
-def test_while_redis_is_killed_and_each_worker_has_its_share(
-    start, scripted_stack, tmp_path, redis
-):
+def test_while_redis_is_killed_and_each_proxy_has_its_share(start, scripted_stack, tmp_path, redis):
     asyncio.run(with_redis_killed_and_shared(start, scripted_stack, tmp_path, FULL, redis))

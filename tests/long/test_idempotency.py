@@ -1,4 +1,4 @@
-"""Over 1,000 requests with keys, random disconnects and retries over four workers."""
+"""Over 1,000 requests with keys, random disconnects and retries."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ CATALOGUE = (
     Mutant(
         fault="a permit is lost with each request",
         path="proxy/access/model_concurrency.py",
-        before="self._all.give_back(self._count, self._all_slots)",
+        before="self._all.give_back(self._count)",
         after="pass",
         tests=(
             "tests/unit/access",

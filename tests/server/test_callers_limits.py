@@ -1,4 +1,4 @@
-"""Limits of tenants, keys and models hold over HTTP, in four workers, while something is killed.
+"""Limits of tenants, keys and models hold over HTTP, in two proxies, while one is killed.
 
 tests/long/test_callers_limits.py does the same with 500 keys.
 """
@@ -9,13 +9,16 @@ import asyncio
 
 from tests.fixtures.limit_load.callers import Answer
 from tests.fixtures.limit_load.checks import at_once, in_any_window
-from tests.fixtures.limit_load.faults import with_a_worker_killed
+from tests.fixtures.limit_load.faults import with_a_proxy_killed
 from tests.fixtures.limit_load.scenario import SMALL
 from tests.fixtures.limit_load.tenants import Key, Tenant, kinds
+from tests.fixtures.redis_server import needs_redis, running
 
 
-def test_while_a_worker_is_killed(start, scripted_stack, tmp_path):
-    asyncio.run(with_a_worker_killed(start, scripted_stack, tmp_path, SMALL))
+@needs_redis
+def test_while_a_proxy_is_killed(start, scripted_stack, tmp_path):
+    with running(tmp_path) as redis:
+        asyncio.run(with_a_proxy_killed(start, scripted_stack, tmp_path, SMALL, redis))
 
 
 def admitted(sent_s: float, known_s: float, runs_until_s: float = 0.0) -> Answer:

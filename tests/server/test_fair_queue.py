@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 
 import httpx
-import pytest
 
 from tests.bench.tenant_shares import stack
 from tests.fixtures.stack import HANG_S, eventually
@@ -36,12 +35,11 @@ def shared(*tenants: LoadedTenant, **settings: str) -> None:
         asyncio.run(run(running.url))
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(workers):
+def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams():
     """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
     small = LoadedTenant(name="small", streams=12)
     large = LoadedTenant(name="large", streams=50)
-    shared(small, large, WORKERS=workers, SPARE_STREAMS="1")
+    shared(small, large, SPARE_STREAMS="1")
     share = small.tokens / (small.tokens + large.tokens)
     assert 0.35 < share < 0.65, (small.tokens, large.tokens)
     assert not small.refusals

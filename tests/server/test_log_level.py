@@ -1,10 +1,9 @@
-"""The level of a running proxy's log: one worker changes it, all follow. No Triton runs."""
+"""The level of a running proxy's log: changed and back again. No Triton runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -13,7 +12,6 @@ import pytest
 from tests.fixtures.stack import HANG_S, Stack, eventually, free_port, stopped_at_the_end
 from triton_openai.proxy.cli import main
 
-AT_ONCE = 12
 PATH = "/admin/v1/log-level"
 
 
@@ -27,7 +25,7 @@ def proxy(tmp_path: Path) -> Iterator[Stack]:
     }
     with stopped_at_the_end() as stacks:
         triton = f"grpc://127.0.0.1:{variables['TRITON_GRPC_PORT']}"
-        command = ["proxy", "--triton", triton, "--workers", "2"]
+        command = ["proxy", "--triton", triton]
         stacks.append(Stack(command, variables, tmp_path / "log.txt"))
         eventually(lambda: is_alive(stacks[0]), 30, "it listens")
         yield stacks[0]
@@ -40,11 +38,8 @@ def is_alive(stack: Stack) -> bool:
         return False
 
 
-def levels(stack: Stack) -> set[str]:
-    """Of all workers: each new connection goes to the one with the fewest."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(lambda _: httpx.get(stack.url + PATH, timeout=HANG_S), range(AT_ONCE))
-        return {each.json()["level"] for each in answers}
+def level(stack: Stack) -> str:
+    return httpx.get(stack.url + PATH, timeout=HANG_S).json()["level"]
 
 
 def is_debug_written(stack: Stack) -> bool:
@@ -54,14 +49,12 @@ def is_debug_written(stack: Stack) -> bool:
     return any(json.loads(line).get("path") == "/version" for line in lines)
 
 
-def test_every_worker_follows_and_after_the_time_the_configured_level_returns(proxy, capsys):
-    assert levels(proxy) == {"info"}
+def test_it_holds_and_after_the_time_the_configured_level_returns(proxy, capsys):
     assert not is_debug_written(proxy)
     with pytest.raises(SystemExit) as ended:
         main(["log-level", "debug", "--for-s", "3600", "--url", proxy.url])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("debug for ")
-    eventually(lambda: levels(proxy) == {"debug"}, 5, "every worker follows")
     eventually(lambda: is_debug_written(proxy), 5, "lines at debug are written")
     httpx.put(proxy.url + PATH, json={"level": "error", "for_s": 1}, timeout=HANG_S)
-    eventually(lambda: levels(proxy) == {"info"}, 5, "the configured level returns")
+    eventually(lambda: level(proxy) == "info", 5, "the configured level returns")

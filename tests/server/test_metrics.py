@@ -1,6 +1,4 @@
-"""/metrics of two workers over the real tritonserver: it agrees with a load generator, with the
-engine, and with itself after a worker has died.
-"""
+"""/metrics over the real tritonserver agrees with a load generator and with the engine."""
 
 from __future__ import annotations
 
@@ -9,14 +7,11 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
-import psutil
 
 from tests.fixtures.metric_samples import MetricSamples, quantile_of
-from tests.fixtures.running import WORKERS
-from tests.fixtures.stack import HANG_S, Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack
 
 MODEL, REQUESTS, AT_ONCE = "steady", 1000, 4
 HELLO = [{"role": "user", "content": "Hello!"}]
@@ -77,7 +72,7 @@ def grown(after: MetricSamples, before: MetricSamples) -> MetricSamples:
 
 
 def test_it_agrees_with_a_load_generator_and_with_the_engine(scripted_stack):
-    scripted_stack.wait_all_ready()
+    scripted_stack.wait_ready()
     engine, before = scripted_stack.settled_engine(MODEL), metrics(scripted_stack)
     seen = load(scripted_stack)
     found = grown(metrics(scripted_stack), before)
@@ -99,30 +94,3 @@ def test_it_agrees_with_a_load_generator_and_with_the_engine(scripted_stack):
             own_s = quantile_of([getattr(one, field) for one in seen], quantile)
             ours = found.bucket_of_quantile(quantile, family, **LABELS)
             assert abs(ours - found.bucket_of(own_s, family, **LABELS)) <= 1, (family, quantile)
-
-
-def test_a_worker_that_is_started_again_counts_on_in_the_same_files(scripted_stack):
-    with httpx.Client(timeout=HANG_S) as client:
-        for number in range(4):
-            stream(client, scripted_stack.url, number)
-    [victim, _] = processes = scripted_stack.workers()
-    folder = Path(victim.environ()["PROMETHEUS_MULTIPROC_DIR"])
-    before = metrics(scripted_stack).total("proxy_requests_total")
-    for _ in range(2):
-        processes[0].kill()
-        eventually(
-            lambda old=processes: is_replaced(scripted_stack, old), 20, "there are two again"
-        )
-        processes = scripted_stack.workers()
-        scripted_stack.wait_all_ready()
-        assert metrics(scripted_stack).total("proxy_requests_total") == before
-        eventually(
-            lambda: metrics(scripted_stack).value("proxy_ready") == 1, 20, "the new one says so"
-        )
-    slots = {path.stem.rpartition("_")[2] for path in folder.glob("*.db")}
-    assert slots == {str(slot) for slot in range(WORKERS)}
-
-
-def is_replaced(stack: Stack, before: list[psutil.Process]) -> bool:
-    now = stack.workers()
-    return len(now) == WORKERS and before[0] not in now

@@ -1,4 +1,4 @@
-"""Two proxies behind the nginx example, of which one stops; and keys and limits behind it."""
+"""Two proxies behind the nginx example, of which one stops; keys, limits and Redis behind it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 
 from tests.fixtures import nginx
 from tests.fixtures.limit_load.tenants import PEPPER, Kind, stored
+from tests.fixtures.metric_samples import MetricSamples
+from tests.fixtures.redis_server import needs_redis
+from tests.fixtures.redis_server import running as redis_running
 from tests.fixtures.stack import HANG_S, Stack
 from triton_openai.proxy.domain.identity import Limits
 
@@ -91,3 +94,48 @@ def test_all_are_answered_while_one_drains(proxies, ask):
         proxies[0].begin_to_stop()
         assert [one.result() for one in asked] == [200] * REQUESTS
     assert proxies[0].process.wait(HANG_S) == 0
+
+
+@needs_redis
+def test_two_proxies_with_redis_have_one_limit_and_one_answer_and_survive_kill_9(
+    start, scripted_stack, tmp_path
+):
+    """The other proxy replays the answer, also when the one that generated it is gone."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    kinds = [Kind(name="few", tenant=Limits(requests_per_day=10)), Kind(name="free")]
+    few, free = [each.keys[0].secret for each in asyncio.run(stored(url, kinds, 2, keys=1))]
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    given = {"KEY_PEPPER": PEPPER, "STORE_URL": url, "PUBLIC_METRICS": "true"}
+
+    def ask(base: str, key: str, **headers: str) -> httpx.Response:
+        sent = {"authorization": f"Bearer {key}", **headers}
+        path = f"{base}/v1/chat/completions"
+        return httpx.post(path, json=ASKED, headers=sent, verify=front.trust, timeout=HANG_S)
+
+    def generated(proxy: Stack) -> float:
+        page = MetricSamples(httpx.get(f"{proxy.url}/metrics", timeout=HANG_S).text)
+        return page.value("proxy_requests_total", model="steady", outcome="length")
+
+    def limited(_: int = 0) -> int:
+        return ask(front.url, few).status_code
+
+    with redis_running(tmp_path) as redis, ThreadPoolExecutor(8) as pool:
+        given |= {"LEDGER_URL": redis.url, "LEDGER_TIMEOUT_MS": 30_000}
+        pair = [start("proxy", "--triton", target, **given) for _ in range(2)]
+        for proxy in pair:
+            proxy.wait_ready(120)
+        with nginx.running([proxy.port for proxy in pair], tmp_path) as front:
+            once = {"idempotency-key": "once"}
+            first = ask(front.url, free, **once)
+            victim, other = sorted(pair, key=generated, reverse=True)
+            assert [generated(proxy) for proxy in (victim, other)] == [1, 0]
+            replayed = ask(other.url, free, **once)
+            assert (replayed.status_code, replayed.content) == (200, first.content)
+            assert replayed.headers["idempotent-replayed"] == "true"
+            assert sorted(pool.map(limited, range(16))) == [200] * 10 + [429] * 6
+            assert sum(map(generated, pair)) == 11
+            assert generated(other) > 0
+            victim.stop(signal.SIGKILL)
+            assert ask(front.url, free, **once).content == first.content
+            assert {ask(front.url, free).status_code for _ in range(8)} == {200}
+            assert limited() == 429

@@ -1,4 +1,4 @@
-"""Recording by two workers over a real store: each has its file. No Triton runs; all is refused."""
+"""Recording by two proxies of one store and folder. No Triton runs; all is refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PEPPER = "a-pepper-for-tests-that-is-long-enough"
 
 
 class Recorded:
-    """key: of the tenant `acme`, who is recorded. stack: the running proxy."""
+    """key: of the tenant `acme`, who is recorded. stacks: the running proxies."""
 
     key: str
-    stack: Stack
+    stacks: list[Stack]
 
     def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
@@ -36,10 +36,7 @@ class Recorded:
             "STORE_URL": f"sqlite:///{folder / 'store.db'}",
             "RECORD_DIR": str(self.records),
             "MODELS_FILE": str(folder / "models.yaml"),
-            **{
-                name: str(free_port())
-                for name in ("PORT", "TRITON_GRPC_PORT", "TRITON_METRICS_PORT")
-            },
+            **{name: str(free_port()) for name in ("TRITON_GRPC_PORT", "TRITON_METRICS_PORT")},
         }
         (folder / "models.yaml").write_text("models: {another: {weights: w}}")
 
@@ -65,11 +62,12 @@ def recorded(
     found.command("tenants", "create", "acme", "--records")
     found.key = found.command("keys", "create", "--tenant", "acme", "--name", "test")["key"]
     with stopped_at_the_end() as stacks:
-        triton = f"grpc://127.0.0.1:{found.variables['TRITON_GRPC_PORT']}"
-        command = ["proxy", "--triton", triton, "--workers", "2"]
-        found.stack = Stack(command, found.variables, tmp_path / "log.txt")
-        stacks.append(found.stack)
-        eventually(lambda: is_alive(found.stack), 30, "it listens")
+        command = ["proxy", "--triton", f"grpc://127.0.0.1:{found.variables['TRITON_GRPC_PORT']}"]
+        for number in range(2):
+            given = {**found.variables, "PORT": str(free_port())}
+            stacks.append(Stack(command, given, tmp_path / f"log-{number}.txt"))
+        found.stacks = stacks
+        eventually(lambda: all(map(is_alive, stacks)), 30, "they listen")
         yield found
 
 
@@ -80,19 +78,19 @@ def is_alive(stack: Stack) -> bool:
         return False
 
 
-def send(recorded: Recorded, **fields: object) -> int:
+def send(recorded: Recorded, number: int, **fields: object) -> int:
     headers = {"authorization": f"Bearer {recorded.key}"}
-    url = recorded.stack.url + CHAT
+    url = recorded.stacks[number % 2].url + CHAT
     answer = httpx.post(url, json={**BODY, **fields}, headers=headers, timeout=HANG_S)
     return answer.status_code
 
 
 def send_at_once(recorded: Recorded, **fields: object) -> list[int]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda _: send(recorded, **fields), range(AT_ONCE)))
+        return list(pool.map(lambda number: send(recorded, number, **fields), range(AT_ONCE)))
 
 
-def test_each_worker_records_into_a_file_of_its_own_until_the_tenant_is_changed(recorded):
+def test_each_proxy_records_into_a_file_of_its_own_until_the_tenant_is_changed(recorded):
     sent: list[int] = []
 
     def are_two() -> bool:
@@ -100,7 +98,7 @@ def test_each_worker_records_into_a_file_of_its_own_until_the_tenant_is_changed(
         send_at_once(recorded, store=False)
         return len(list(recorded.records.iterdir())) == 2
 
-    eventually(are_two, 20, "both workers record")
+    eventually(are_two, 20, "both proxies record")
     eventually(lambda: len(recorded.lines()) >= len(sent), 10, "all are written")
     lines = recorded.lines()
     assert sorted(line["status"] for line in lines) == sorted(sent)
@@ -109,10 +107,11 @@ def test_each_worker_records_into_a_file_of_its_own_until_the_tenant_is_changed(
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
     assert all(recorded.key not in file.read_text() for file in files)
     recorded.command("tenants", "update", "acme", "--no-records")
-    eventually(lambda: is_unrecorded(recorded), 5, "no worker records")
+    eventually(lambda: is_unrecorded(recorded), 5, "no proxy records")
     settled = len(recorded.lines())
     send_at_once(recorded)
-    assert recorded.stack.stop(signal.SIGTERM) == 0  # what waits is written before
+    # what waits is written before
+    assert [each.stop(signal.SIGTERM) for each in recorded.stacks] == [0, 0]
     assert len(recorded.lines()) == settled
 
 

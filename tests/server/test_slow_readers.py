@@ -7,8 +7,6 @@ import re
 import socket
 import time
 
-import psutil
-
 from tests.bench import sse_load
 from tests.fixtures.running import PATIENCE_S
 from tests.fixtures.stack import HANG_S, Stack, eventually
@@ -34,19 +32,10 @@ def opened(stack: Stack, **fields: object) -> socket.socket:
     return sock
 
 
-def proxy_bytes(stack: Stack) -> int:
-    workers = [
-        p
-        for p in stack.descendants("triton_openai.proxy.http_server.worker")
-        if "-I" not in p.cmdline()
-    ]
-    return sum(psutil.Process(worker.pid).memory_info().rss for worker in workers)
-
-
 def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_stack):
     stack = scripted_stack
-    stack.wait_all_ready()  # an earlier test may have killed Triton
-    before, memory = stack.settled_engine("steady"), proxy_bytes(stack)
+    stack.wait_ready()  # an earlier test may have killed Triton
+    before, memory = stack.settled_engine("steady"), stack.memory_bytes()
     begun_before = stack.begun("steady")
     # It needs ten minutes for all of the tokens: no stream ends before it is cut off.
     readers = [opened(stack, model="steady", **MUCH_A_TOKEN) for _ in range(READERS)]
@@ -59,7 +48,7 @@ def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_
         plan = {"host": "127.0.0.1", "port": stack.port, "path": "/v1/chat/completions"}
         figures = sse_load.run({**plan, "streams": 2, "body": body})
         assert (figures.tokens, figures.errors) == (400, 0)
-        assert proxy_bytes(stack) - memory < MEMORY_BYTES
+        assert stack.memory_bytes() - memory < MEMORY_BYTES
         eventually(lambda: stack.engine("steady")["requests_unfinished"] == 0, 40, "rows are free")
         assert "slow reader cut off" in stack.log.read_text()
         after = stack.settled_engine("steady")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import httpx
 import psutil
 
-from tests.fixtures.running import SANDBOX_PROCESSES, WORKERS
+from tests.fixtures.running import SANDBOX_PROCESSES
 from tests.fixtures.stack import HANG_S, Stack, eventually
 
 INSTANCES = 2
@@ -44,7 +44,7 @@ def loaded_since(before: dict[int, set[str]], stack: Stack) -> set[tuple[str, st
 
 
 def ask_with_a_guide(stack: Stack) -> None:
-    """Each model, by a new connection each time, so that all workers and instances have some."""
+    """Each model, by a new connection each time, so that all instances have some."""
     for model in MODELS:
         for number in range(6):
             schema = {"type": "object", "title": f"{model} {number}"}  # no verdict is remembered
@@ -55,14 +55,13 @@ def ask_with_a_guide(stack: Stack) -> None:
 
 
 def sandboxes(stack: Stack) -> tuple[int, int]:
-    """Of the tokenizers, and of the proxy's workers."""
+    """Of the tokenizers, and of the proxy."""
     ours = stack.descendants("guide_check.sandbox_child")
     return len(ours), len(stack.descendants("anyio.to_process"))
 
 
 def assert_is_warm(stack: Stack) -> None:
-    """The first worker answers while the others may still start; each takes callers when warm."""
-    expected = INSTANCES * len(MODELS), SANDBOX_PROCESSES * WORKERS
+    expected = INSTANCES * len(MODELS), SANDBOX_PROCESSES
     eventually(lambda: sandboxes(stack) == expected, 30, "all sandboxes run")
     eventually(lambda: have_imported(stack), 30, "the proxy's sandboxes have imported all")
 

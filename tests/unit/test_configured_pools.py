@@ -20,13 +20,13 @@ SECRETS = {"EAST_SECRET": "a-secret-of-the-east"}
 
 
 @pytest.fixture
-def pools(tmp_path: Path):
+def pools():
     """pools(models.yaml, environment, **settings) -> the names of the pools."""
 
     def names(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
         counter = EndpointMetrics(Metrics().registry)
         made = configured_pools.operations(
-            *(Settings(**settings), found, environment or {}, counter, None, tmp_path)
+            Settings(**settings), found, environment or {}, counter, None
         )
         return sorted(made.pools.pools)
 

@@ -14,7 +14,7 @@ from secrets import token_hex
 from typing import Any
 
 import structlog
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,6 +31,7 @@ INTERVAL_S = 1.0
 CLOSE_TIMEOUT_S = 10.0
 MOST_HELD = 100_000  # rows that wait for a store that does not answer, tens of MB
 ROWS_PER_STATEMENT = 500  # times 12 columns: within the parameters of both databases
+RECENT = timedelta(minutes=1)
 FORGOTTEN_AFTER = timedelta(days=7)  # batch numbers of processes that were killed
 COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
 PLACE = ("day", "tenant", "key", "model")
@@ -48,7 +49,8 @@ class Batch:
 class UsageWriter:
     """`async with` writes until the body ends, and then what is left.
 
-    Only rows of tenants, keys and models that are new in this batch take memory.
+    Only rows of tenants, keys and models that are new in this batch take memory. others: how many
+    other proxies have written usage to this store in the last minute.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class UsageWriter:
         self._closed: Batch | None = None  # taken out for the database, which may not have it yet
         self._writing = asyncio.Lock()
         self._is_failing = False
+        self.others = 0
         self.dropped = 0  # requests that were not counted, because the store was away for too long
 
     def add(self, row: UsageRow) -> None:
@@ -110,6 +113,7 @@ class UsageWriter:
     async def _round(self) -> None:
         try:
             await self.flush()
+            await self._count_others()
             self._is_failing = False
         except StoreUnavailable as error:
             if not self._is_failing:
@@ -149,6 +153,13 @@ class UsageWriter:
             ).returning(USAGE_BATCHES.c.number)
         )
         return found.one_or_none() is not None
+
+    async def _count_others(self) -> None:
+        batches = USAGE_BATCHES.c
+        is_other = batches.writer != self._name, batches.at > datetime.now(timezone.utc) - RECENT
+        chosen = select(func.count()).select_from(USAGE_BATCHES).where(*is_other)
+        async with self._database.reading() as connection:
+            self.others = (await connection.execute(chosen)).scalar_one()
 
     async def _forget(self) -> None:
         """Removes this writer's batch number, and those that killed processes left behind."""

@@ -49,14 +49,10 @@ def error_of(reason: Reason) -> ProxyError:
                 f"Another server has the request with this {KEY}, and its answer is private: it "
                 "stays there. Use another key."
             )
-        case Reason.NOT_REACHED:
-            return ModelUnavailable(
-                "The server process that generates this answer is too busy to share it. Try again."
-            )
 
 
 def lost() -> ProxyError:
-    return ModelUnavailable("The server process that generated this answer has ended. Try again.")
+    return ModelUnavailable("The proxy that generated this answer has ended. Try again.")
 
 
 def returns_secrets() -> ProxyError:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from functools import partial
-
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
@@ -18,30 +15,26 @@ from triton_openai.proxy.domain.endpoints import Decisions, Pools
 from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
 
 
-def routes(
-    pools: Pools, decisions: Decisions, *, bodies: BodyReader, processes: int = 1
-) -> APIRouter:
-    """processes: how many this proxy has. Each counts its own streams, and answers for itself."""
+def routes(pools: Pools, decisions: Decisions, *, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/endpoints", tag="pools")
-    listed = partial(_listed, pools, decisions, (secrets.token_hex(4), processes))
 
     @router.get("", responses=answers(EndpointList))
     async def list_endpoints() -> Response:
-        """Endpoints, by pool and address, as the process that answers sees them."""
+        """Endpoints, by pool and address, as the proxy that answers sees them."""
         actor()
-        return listed()
+        return _listed(pools, decisions)
 
     @router.post("/drain", responses=answers(EndpointList, *BODY, 409))
     async def drain_endpoint(body: EndpointBody) -> Response:
-        """Gives an endpoint no new streams, within a second in every process.
+        """Gives an endpoint no new streams, within a second in every proxy of the same store.
 
-        Its state is `draining` until the streams of the process that answers have ended, then
-        `drained`. It stays so, also after a restart, until it is undrained.
+        Its state is `draining` until the streams of the proxy that answers have ended, then
+        `drained`. It stays so until it is undrained; with a store, also after a restart.
         """
         who = actor()
         _check_known(pools, body.address)
         await decisions.drain(body.address, actor=who)
-        return listed(body.address)
+        return _listed(pools, decisions, body.address)
 
     @router.post("/undrain", responses=answers(EndpointList, *BODY))
     async def undrain_endpoint(body: EndpointBody) -> Response:
@@ -50,15 +43,12 @@ def routes(
         if body.address not in decisions.drained:
             _check_known(pools, body.address)
         await decisions.undrain(body.address, actor=who)
-        return listed(body.address)
+        return _listed(pools, decisions, body.address)
 
     return router
 
 
-def _listed(
-    pools: Pools, decisions: Decisions, process: tuple[str, int], address: str | None = None
-) -> Response:
-    """process: the name of this one, and the number of all."""
+def _listed(pools: Pools, decisions: Decisions, address: str | None = None) -> Response:
     drained, endpoints = decisions.drained, pools.endpoints()
     shown = [each for each in endpoints if address in (None, each.address)]
     gone = drained - {each.address for each in endpoints}
@@ -67,8 +57,6 @@ def _listed(
             "object": "list",
             "data": [endpoint_body(each, drained) for each in shown],
             "drained_and_gone": sorted(gone if address is None else gone & {address}),
-            "process": process[0],
-            "processes": process[1],
         }
     )
 

@@ -43,9 +43,9 @@ class EndpointAnswer(Answer):
     models: list[str] = Field(
         description="Triton's names of the models it has loaded.", examples=[["demo"]]
     )
-    streams: int = Field(description="Of this process, sent and not ended.", examples=[12])
+    streams: int = Field(description="Of this proxy, sent and not ended.", examples=[12])
     outstanding_tokens: int = Field(
-        description="Of this process: what these streams may cost.", examples=[5120]
+        description="Of this proxy: what these streams may cost.", examples=[5120]
     )
     load: LoadAnswer
     ejections: int
@@ -58,8 +58,6 @@ class EndpointList(Answer):
     drained_and_gone: list[str] = Field(
         description="Drained addresses at which there is no endpoint at present."
     )
-    process: str = Field(description="Which process of the proxy answers.")
-    processes: int = Field(description="How many processes this proxy has.")
 
 
 class ResultAnswer(Answer):

@@ -30,11 +30,9 @@ def routes(
     scheduler: Scheduler,
     *,
     bodies: BodyReader,
-    processes: int = 1,
 ) -> tuple[APIRouter, ...]:
-    """processes: how many this proxy has."""
     return (
-        endpoints_routes.routes(pools, decisions, bodies=bodies, processes=processes),
+        endpoints_routes.routes(pools, decisions, bodies=bodies),
         loading_routes.routes(pools, audit, bodies=bodies),
         deployments_routes.routes(deployments, decisions, bodies=bodies),
         queues_routes.routes(scheduler),

@@ -25,12 +25,12 @@ def routes(scheduler: Scheduler) -> APIRouter:
 
     @router.get("", responses=answers(QueueList))
     async def list_queues() -> Response:
-        """Queues with a capacity or with streams, by pool and model, of all processes together.
+        """Queues with a capacity or with streams, by pool and model.
 
         Of each the tenants with the most streams, 50 at most.
         """
         actor()
-        states = await scheduler.states(tenants=MOST_TENANTS_SHOWN)
+        states = scheduler.states(tenants=MOST_TENANTS_SHOWN)
         return JSONResponse({"object": "list", "data": queue_bodies(states)})
 
     return router

@@ -70,9 +70,4 @@ class RequestAnswer(RequestFields):
 class RequestList(Answer):
     object: Literal["list"]
     data: list[RequestFields] = Field(description="Newest first.")
-    kept_at_most: int = Field(
-        description="By each process of this proxy: RECENT_REQUESTS.", examples=[1000]
-    )
-    silent_processes: int = Field(
-        description="Processes of this proxy that did not answer; their requests are missing."
-    )
+    kept_at_most: int = Field(description="By this proxy: RECENT_REQUESTS.", examples=[1000])

@@ -1,4 +1,4 @@
-"""/admin/v1/requests: the requests that ended last, in all processes of this proxy."""
+"""/admin/v1/requests: the requests that ended last."""
 
 from __future__ import annotations
 
@@ -14,25 +14,18 @@ from triton_openai.proxy.api.recent.requests_answers import RequestAnswer, Reque
 from triton_openai.proxy.api.recent.requests_query import RequestsQuery
 from triton_openai.proxy.api.typed_route import typed_router
 from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
-from triton_openai.proxy.request_search import RequestSearch
+from triton_openai.proxy.telemetry.recent_requests import RecentRequests
 
 
-def routes(search: RequestSearch, *, bodies: BodyReader) -> APIRouter:
+def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/requests", tag="requests")
 
     @router.get("", responses=answers(RequestList, 400))
     async def list_requests(query: Annotated[RequestsQuery, Query()]) -> Response:
         """Requests that have ended, newest first, without their stages."""
         actor()
-        found = await search.last(query.filter, query.limit)
-        return JSONResponse(
-            {
-                "object": "list",
-                "data": found.requests,
-                "kept_at_most": search.kept_at_most,
-                "silent_processes": found.silent,
-            }
-        )
+        found = recent.last(query.filter, query.limit)
+        return JSONResponse({"object": "list", "data": found, "kept_at_most": recent.most})
 
     @router.get("/{request}", responses=answers(RequestAnswer))
     async def show_request(
@@ -42,22 +35,19 @@ def routes(search: RequestSearch, *, bodies: BodyReader) -> APIRouter:
     ) -> Response:
         """One request that has ended, with its stages."""
         actor()
-        found = await search.find(request)
-        if not found.requests:
-            raise _unknown(request, search.kept_at_most, found.silent)
-        return JSONResponse(found.requests[0])
+        if (found := recent.find(request)) is None:
+            raise _unknown(request, recent.most)
+        return JSONResponse(found)
 
     return router
 
 
-def _unknown(request: str, kept: int, silent: int) -> NotStored:
+def _unknown(request: str, kept: int) -> NotStored:
     if kept:
         message = (
-            f"No request {echoed(request)} is among the last {kept} that each process of this "
-            "proxy keeps. GET /admin/v1/requests lists them; the log has earlier ones."
+            f"No request {echoed(request)} is among the last {kept} that this proxy keeps. GET "
+            "/admin/v1/requests lists them; the log has earlier ones, other proxies have theirs."
         )
     else:
         message = "This proxy keeps no requests: RECENT_REQUESTS is 0."
-    if silent:
-        message += f" Processes that did not answer: {silent}."
     return NotStored(message, code=ErrorCode.REQUEST_NOT_FOUND, param="request")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,11 +10,12 @@ import typer
 from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.launch.administration.drain_wait import Progress
     from triton_openai.proxy.launch.administration.remote import Remote
 
 app = typer.Typer(help="Endpoints of a running proxy's pools: Triton servers.")
 Address = Annotated[str, typer.Argument(help="host:port, as `endpoints list` shows it.")]
+ENDPOINTS = "/admin/v1/endpoints"
+EVERY_S = 0.5
 
 
 @app.callback(invoke_without_command=True)
@@ -30,7 +32,7 @@ def list_(
     """List endpoints with their state and load."""
     from triton_openai.proxy.launch.administration.remote import remote
 
-    _show(remote(url, key_file, ca_file).call("GET", "/admin/v1/endpoints"), as_json)
+    _show(remote(url, key_file, ca_file).call("GET", ENDPOINTS), as_json)
 
 
 @app.command()
@@ -52,10 +54,10 @@ def drain(
     if timeout_s is not None and not wait:
         raise LaunchError("--timeout-s needs --wait: without it the command does not wait")
     proxy = remote(url, key_file, ca_file)
-    answer = proxy.call("POST", "/admin/v1/endpoints/drain", {"address": address})
+    answer = proxy.call("POST", f"{ENDPOINTS}/drain", {"address": address})
     if wait:
-        _wait(proxy, address, timeout_s)
-        answer = proxy.call("GET", "/admin/v1/endpoints")
+        _wait_until_drained(proxy, address, timeout_s)
+        answer = proxy.call("GET", ENDPOINTS)
         answer["data"] = [each for each in answer["data"] if each["address"] == address]
     _show(answer, as_json)
 
@@ -73,22 +75,33 @@ def undrain(
 
     body = {"address": address}
     proxy = remote(url, key_file, ca_file)
-    _show(proxy.call("POST", "/admin/v1/endpoints/undrain", body), as_json)
+    _show(proxy.call("POST", f"{ENDPOINTS}/undrain", body), as_json)
 
 
-def _wait(proxy: Remote, address: str, timeout_s: float | None) -> None:
-    from triton_openai.proxy.launch.administration import drain_wait
-    from triton_openai.proxy.launch.administration.process_connections import ProcessConnections
+def _wait_until_drained(proxy: Remote, address: str, timeout_s: float | None) -> None:
+    """Returns when the endpoint has no stream of this proxy, or is in no pool any more.
 
-    last: list[str] = []
+    Raises:
+        LaunchError: its streams run for longer than timeout_s.
+    """
+    from triton_openai.proxy.processes.errors import LaunchError
 
-    def show(progress: Progress) -> None:
-        if [progress.line] != last:
-            typer.echo(f"waiting for {address}: {progress.line}", err=True)
-            last[:] = [progress.line]
-
-    with ProcessConnections(proxy.client) as connections:
-        drain_wait.wait(connections, address, at_most_s=timeout_s, show=show)
+    began, shown = time.monotonic(), -1
+    while True:
+        listed = proxy.call("GET", ENDPOINTS)["data"]
+        mine = [each for each in listed if each["address"] == address]
+        streams = sum(each["streams"] for each in mine)
+        if streams != shown:
+            typer.echo(f"waiting for {address}: {streams} streams", err=True)
+            shown = streams
+        if all(each["state"] == "drained" for each in mine):
+            return
+        if timeout_s is not None and time.monotonic() - began >= timeout_s:
+            raise LaunchError(
+                f"{address} still has {streams} streams after {timeout_s:g} s. It gets no new ones "
+                "and stays drained: wait again with the same command"
+            )
+        time.sleep(EVERY_S)
 
 
 def _show(answer: Any, as_json: bool) -> None:

@@ -26,7 +26,7 @@ def log_level(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the level of a running proxy's log, in all of its processes."""
+    """Show or change the level of a running proxy's log."""
     from triton_openai.proxy.launch.administration import remote_options
     from triton_openai.proxy.launch.administration.remote import remote
     from triton_openai.proxy.processes.errors import LaunchError

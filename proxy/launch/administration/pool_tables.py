@@ -36,8 +36,6 @@ def show_endpoints(answer: Body) -> None:
     _print(table)
     for address in answer["drained_and_gone"]:
         _print(f"drained, but in no pool at present: {escape(address)}")
-    if answer["processes"] > 1:
-        _print(f"streams and tokens: of one of the proxy's {answer['processes']} processes")
 
 
 def show_deployments(answer: Body) -> None:

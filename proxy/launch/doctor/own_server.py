@@ -20,7 +20,7 @@ def recognised(check: Check, port: int) -> Check:
 def running(port: int) -> str | None:
     """`triton-openai serve (pid 12)`, if this user may see the process.
 
-    The process that listens is the launcher, one of its workers, or its tritonserver.
+    The process that listens is the launcher, or its tritonserver.
     """
     import psutil
 

@@ -57,10 +57,9 @@ class Frame:
         seen = self.overview
         ready = ("ready", "green") if seen.is_ready else ("not ready", "red")
         lag = "" if seen.lag_p99 is None else f"  loop lag p99 {seconds(seen.lag_p99)}"
-        processes = "" if seen.processes is None else f"  processes {seen.processes}"
         keys = "\nq quit  sort: n name, r requests, t tokens, l TTFT" if self.has_keys else ""
         return Text.assemble(
-            (self.url, "bold"), "  ", ready, f"{processes}{lag}  last {seen.seconds:.1f} s{keys}"
+            (self.url, "bold"), "  ", ready, f"{lag}  last {seen.seconds:.1f} s{keys}"
         )
 
     def _table(

@@ -60,15 +60,12 @@ class TenantRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """seconds: over which rates and quantiles are taken. processes: None where unknown. lag_p99:
-    of the event loop, in seconds.
-    """
+    """seconds: over which rates and quantiles are taken. lag_p99: of the event loop, in seconds."""
 
     seconds: float
     models: Sequence[ModelRow]
     endpoints: Sequence[EndpointRow]
     tenants: Sequence[TenantRow]
-    processes: int | None
     lag_p99: float | None
     is_ready: bool
 
@@ -81,7 +78,6 @@ def overview(window: Window, listing: Listing | None) -> Overview:
         models=_models(window),
         endpoints=_endpoints(window, listing),
         tenants=_tenants(window),
-        processes=None if listing is None else listing["processes"],
         lag_p99=window.quantiles(LAG, 0.99).get(()),
         is_ready=bool(ready.get((), 0.0)),
     )

@@ -42,8 +42,6 @@ def show_recent(answer: Record, console: Console) -> None:
             *(_ms(each.get(name)) for name in ("ttft_ms", "duration_ms")),
         )
     console.print(table)
-    if answer["silent_processes"]:
-        console.print(f"processes that did not answer: {answer['silent_processes']}")
 
 
 def _why_empty(answer: Record) -> str:

@@ -35,7 +35,7 @@ def operations(store: Store) -> Operations:
         kserve=EchoModels("add"),
         decisions=store.decisions,
         audit=store.audit_trail,
-        log_levels=ChosenLevel(LogLevel.INFO, None, lambda _: None),
+        log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
     )
 
 

@@ -80,7 +80,7 @@ def test_nothing_of_a_request_with_store_false_is_written(tmp_path, path, stream
     body = {"model": "demo", "store": False, "stream": stream}
     body |= {"prompt": "hi"} if path == COMPLETIONS else {"messages": BODY["messages"]}
     headers = {"idempotency-key": "k"} if has_key else {}
-    recorded = Recorded(tmp_path, idempotency_dir=tmp_path / "kept")
+    recorded = Recorded(tmp_path)
     assert recorded.run(lambda client: client.post(path, json=body, headers=headers)) == []
     assert recorded.result.status_code == 200
     assert list(recorded.folder.glob("*")) == []

@@ -40,9 +40,8 @@ def test_without_a_limit_nobody_is_refused():
         assert limit.running == 3
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
-    limit = ConcurrencyLimit(5, tmp_path / "permits" if is_shared else None)
+def test_a_request_takes_all_its_permits_or_none():
+    limit = ConcurrencyLimit(5)
     with limit.permits(3):
         with pytest.raises(RateLimited), limit.permits(3):
             pass
@@ -64,7 +63,7 @@ def test_a_large_limit_takes_no_memory_before_it_is_used(tmp_path, is_shared):
 
 def test_what_never_fits_is_the_callers_mistake():
     with pytest.raises(InvalidRequest, match="for 4 generations at once") as refused:
-        ConcurrencyLimit(3)._take(4)
+        ConcurrencyLimit(3).take(4)
     assert (refused.value.param, refused.value.code) == ("choices", "invalid_parameter")
 
 

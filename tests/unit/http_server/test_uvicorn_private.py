@@ -17,14 +17,11 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
-from uvicorn import server
 from uvicorn.protocols.http import httptools_impl
-from uvicorn.protocols.websockets import websockets_sansio_impl
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.http_server import (
     disconnects,
-    intake,
     lingering,
     protocols,
     uvicorn_private,
@@ -36,7 +33,7 @@ PACKAGE = "triton_openai.proxy.http_server"
 FOREIGN = ("uvicorn", "websockets", "httptools")
 PUBLIC = {"httptools.HttpParserUpgrade", "httptools.HttpRequestParser"}
 # Other things of ours and of the standard library have these names, too.
-COINCIDENCES = {"accept", "discard", "http", "load", "log_level", "run", "send", "workers"}
+COINCIDENCES = {"accept", "discard", "http", "load", "log_level", "run", "send"}
 SOURCES = [
     pytest.param(ast.parse(path.read_text()), id=path.stem)
     for path in sorted((ROOT / "proxy/http_server").glob("*.py"))
@@ -174,13 +171,6 @@ def test_uvicorn_asks_no_more_of_a_transport_than_ours_have():
     assert used_of(cycle, "self.transport") <= uvicorn_private.TRANSPORT_METHODS
     for ours in (lingering._Unread, disconnects.PartlySentHead):
         assert set(vars(ours)) >= uvicorn_private.TRANSPORT_METHODS
-
-
-def test_uvicorn_changes_its_connections_only_in_ways_that_we_notice():
-    for module in (httptools_impl, websockets_sansio_impl, server):
-        changed = used_of(parsed(module), "self.connections", "self.server_state.connections")
-        assert changed <= uvicorn_private.CONNECTIONS_METHODS
-    assert set(vars(intake._WatchedSet)) >= uvicorn_private.CONNECTIONS_METHODS
 
 
 def entry(base: type) -> uvicorn_private.PrivateClass:

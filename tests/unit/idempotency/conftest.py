@@ -1,8 +1,7 @@
-"""Every way in which two processes share records: workers of one host, and hosts with Redis."""
+"""Two requests with one key: of one proxy, and of two that share Redis."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -12,8 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.fixtures.redis_server import PROGRAM, RedisServer, running
-from triton_openai.proxy.idempotency.file_records import FileRecords
-from triton_openai.proxy.idempotency.port import Records
+from triton_openai.proxy.idempotency.memory_records import MemoryRecords
 from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.redis_records import RedisRecords
 from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
@@ -47,26 +45,26 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["workers", "redis"])
+@pytest.fixture(params=["memory", "redis"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """pair(quotas=…, **limits) -> the relays of two processes."""
+    """pair(quotas=…, **limits) -> the relays of two proxies with Redis; else twice the same one."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     if request.param == "redis" and url is None:
         pytest.skip("needs redis-server or valkey-server")
 
     @asynccontextmanager
     async def made(quotas: Quotas = QUOTAS, **limits: float) -> AsyncIterator[tuple[Relay, Relay]]:
-        with tempfile.TemporaryDirectory() as folder:
+        if url is None:
+            async with _relay(MemoryRecords(quotas), limits) as one:
+                yield one, one
+            return
 
-            def records() -> Records:
-                if url is None:
-                    return FileRecords(None, Path(folder), quotas)
-                return RedisRecords(url, quotas, answer_bytes=1_000_000, timeout_s=5, lease_ms=400)
+        def records() -> RedisRecords:
+            return RedisRecords(url, quotas, answer_bytes=1_000_000, timeout_s=5, lease_ms=400)
 
-            async with _relay(records(), limits) as one, _relay(records(), limits) as other:
-                yield one, other
-        if url is not None:
-            flush(url)
+        async with _relay(records(), limits) as one, _relay(records(), limits) as other:
+            yield one, other
+        flush(url)
 
     return made
 
@@ -78,6 +76,6 @@ def flush(url: str) -> None:
         connection.flushall()
 
 
-def _relay(records: Records, limits: dict[str, float]) -> Relay:
+def _relay(records: MemoryRecords | RedisRecords, limits: dict[str, float]) -> Relay:
     metrics = IdempotencyMetrics(CollectorRegistry())
     return Relay(records, replace(LIMITS, **limits), metrics)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry
+
 from tests.unit.idempotency.answering import Generation, ask, asked, settled, whole
-from tests.unit.idempotency.conftest import QUOTAS, Pair
+from tests.unit.idempotency.conftest import LIMITS, QUOTAS, Pair
+from triton_openai.proxy.idempotency.memory_records import MemoryRecords
+from triton_openai.proxy.idempotency.relay import Relay
+from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 
 def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
@@ -68,5 +73,26 @@ def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
             assert await ask(other, generation) == whole(6_000)
             for after in (1, 2_999, 5_999, 6_000):
                 assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
+
+    asyncio.run(run())
+
+
+def test_what_has_expired_gives_its_memory_back():
+    async def run() -> None:
+        now = [0.0]
+        records = MemoryRecords(QUOTAS, clock=lambda: now[0])
+        async with Relay(records, LIMITS, IdempotencyMetrics(CollectorRegistry())) as relay:
+            generation = Generation(1)
+            generation.step(100)
+            for number in range(10):
+                now[0] += 1
+                await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
+                await settled(relay)
+            kept = await records.stored_bytes()
+            now[0] = QUOTAS.keep_s + 5
+            assert await records.stored_bytes() == kept / 2
+            now[0] += 5
+            assert await records.stored_bytes() == 0
+            assert (records._answers, records._tenants, records._sizes) == ({}, {}, [])
 
     asyncio.run(run())

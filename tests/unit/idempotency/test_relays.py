@@ -1,4 +1,4 @@
-"""Two processes share one generation for each key, over every kind of records."""
+"""Requests with one key share a generation, over every kind of records."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def test_another_body_is_refused_by_both(pair: Pair, finished: bool):
         generation = Generation()
         async with pair() as (one, other):
             first = await one.open(asked(), generation)
+            await first.head()
             if finished:
                 generation.step(5)
                 await read(first)

@@ -116,13 +116,13 @@ def test_a_wrong_setting_is_named(capfd):
 @pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build"])
 def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, command):
     monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
-    monkeypatch.setenv("WORKERS", "0")  # ends the start
+    monkeypatch.setenv("PORT", "0")  # ends the start
     status, _, err = run(capfd, command)
     warning, error = err.splitlines()
     assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
     assert warning.endswith("did you mean TRITON_GRPC_PORT?")
     assert "a-secret" not in err
-    assert error.startswith("error: WORKERS=0")
+    assert error.startswith("error: PORT=0")
     assert status == 1
 
 

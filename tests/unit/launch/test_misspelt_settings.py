@@ -22,7 +22,6 @@ def found(**variables: str) -> dict[str, str]:
         ("REQUEST_TIMEOUT", "REQUEST_TIMEOUT_S"),
         ("model_file", "MODELS_FILE"),
         ("LOG_LEVL", "LOG_LEVEL"),
-        ("WORKER", "WORKERS"),
         ("CORS_ORIGIN", "CORS_ORIGINS"),
     ],
 )
@@ -41,7 +40,7 @@ def test_a_setting_is_not_misspelt(name):
         *("HOME", "PATH", "HOSTNAME", "PORTS", "SHOST", "LOGNAME", "HF_HOME", "LOGLEVEL"),
         *("TRITON_SERVER_VERSION", "TRITON_SERVER_GPU_ENABLED", "NVIDIA_TRITON_SERVER_VERSION"),
         *("TRITON_CACHE_DIR", "TRITON_HOME", "MAX_JOBS", "OMP_NUM_THREADS", "TORCH_INDEX_URL"),
-        *("GPUS_PER_NODE", "GRAFANA_PASSWORD", "HTTP_PROXY", "UVICORN_WORKERS"),
+        *("GPUS_PER_NODE", "GRAFANA_PASSWORD", "HTTP_PROXY"),
     ],
 )
 def test_a_variable_of_another_program_is_not(name):

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.doubles.reference_ledger import ReferenceLedger
-from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, over_socket, settled
+from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, settled
 from triton_openai.proxy.ledger.port import (
     Grant,
     Meter,
@@ -20,11 +20,11 @@ S = 1_000_000
 MINUTE, DAY = 60 * S, 86_400 * S
 
 
-@pytest.fixture(params=["in process", "over a socket", "in Redis"])
+@pytest.fixture(params=["in process", "in Redis"])
 def make(request: pytest.FixtureRequest) -> Make:
     if request.param == "in Redis":
         return in_redis(request.getfixturevalue("redis_server").url)
-    return {"in process": in_process, "over a socket": over_socket}[request.param]
+    return in_process
 
 
 def rate(key: str, per_second: int, burst: int = 1) -> Meter:

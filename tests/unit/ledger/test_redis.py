@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
+from triton_openai.proxy.configured_scheduling import part
 from triton_openai.proxy.ledger.in_process import steady_us
 from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
@@ -252,22 +253,6 @@ def granted(results: list[Grant | Refusal]) -> int:
     return sum(isinstance(result, Grant) for result in results)
 
 
-def test_workers_that_have_never_reached_redis_grant_one_limit_together(server: RedisServer):
-    server.kill()
-    meter = window("t.w", 20)
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            taken = 0
-            for _ in range(4):
-                one = ledger(server, OutageMode.SHARE, workers=4)
-                await stack.enter_async_context(one)
-                taken += granted([await one.reserve([meter], [1]) for _ in range(30)])
-            assert taken == 20
-
-    asyncio.run(main())
-
-
 def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server: RedisServer):
     """The first one to come back sees no other."""
     meter = window("t.w", 20)
@@ -286,6 +271,20 @@ def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server
                 if one.link.is_open.is_set():
                     assert not granted([await one.reserve([meter], [1])])
                 await asyncio.sleep(BEAT_S / 20)
+
+    asyncio.run(main())
+
+
+def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_died(
+    server: RedisServer,
+):
+    async def main() -> None:
+        async with ledger(server) as one:
+            other = await ledger(server).__aenter__()
+            await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
+            await other.link.drop()
+            await until(lambda: _is(part(one, 7) == 7))
+            await other._state.close()
 
     asyncio.run(main())
 

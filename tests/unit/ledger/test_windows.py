@@ -98,18 +98,6 @@ def test_the_limit_with_the_longest_wait_is_named():
     assert (refusal.meter.key, refusal.wait_us) == ("t.m", DAY)
 
 
-def test_what_a_dead_process_held_comes_back_and_what_it_may_have_used_does_not():
-    clock = Clock()
-    ledger = InProcessLedger(clock)
-    meters = [window("t.w", 5), gauge("t.g", 1), month("t.m", 100, clock.now + DAY)]
-    grant = ledger.take(meters, [1, 1, 60])
-    assert isinstance(grant, Grant)
-    ledger.abandon(grant)
-    again = ledger.take(meters, [1, 1, 60])
-    assert isinstance(again, Grant)
-    assert [again.look(at)[0] for at in range(3)] == [3, 0, 40]
-
-
 def test_idle_meters_are_forgotten_and_a_flood_of_keys_is_refused_before_memory_is_full():
     clock = Clock()
     ledger = InProcessLedger(clock, most=10_000)

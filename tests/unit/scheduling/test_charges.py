@@ -1,28 +1,20 @@
-"""What a tenant pays for, and what it does not, in one process and over the parent's socket."""
+"""What a tenant pays for, and what it does not."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.fixtures.schedulers import (
     QUEUE,
     Caller,
-    Make,
-    in_process,
-    over_socket,
     run,
     settled,
     ticket,
 )
 from triton_openai.proxy.domain.scheduling import Scheduler
 
-all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
 
-
-@all_schedulers
-def test_a_cancelled_stream_costs_its_tenant_nothing(make: Make):
+def test_a_cancelled_stream_costs_its_tenant_nothing():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket("z"))
         await settled()
@@ -39,11 +31,10 @@ def test_a_cancelled_stream_costs_its_tenant_nothing(make: Make):
         await settled()
         assert spare.runs
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_tokens_are_charged_while_they_stream(make: Make):
+def test_tokens_are_charged_while_they_stream():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket("a"))
         own = [Caller(scheduler, ticket("a")) for _ in range(2)]
@@ -56,11 +47,10 @@ def test_tokens_are_charged_while_they_stream(make: Make):
         assert others[0].runs
         assert not own[0].runs
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_a_resumed_stream_pays_its_tokens_once(make: Make):
+def test_a_resumed_stream_pays_its_tokens_once():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket("z"))
         own = [Caller(scheduler, ticket("a", has_begun=True)), Caller(scheduler, ticket("a"))]
@@ -72,11 +62,10 @@ def test_a_resumed_stream_pays_its_tokens_once(make: Make):
             await settled()
             assert following.runs, following
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_a_cached_prompt_costs_what_the_engine_says(make: Make):
+def test_a_cached_prompt_costs_what_the_engine_says():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket("z"))
         own = [Caller(scheduler, ticket("a", prompt_tokens=5_000)) for _ in range(2)]
@@ -93,11 +82,10 @@ def test_a_cached_prompt_costs_what_the_engine_says(make: Make):
         await settled()
         assert own[1].runs
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_tokens_that_nobody_else_wanted_are_free(make: Make):
+def test_tokens_that_nobody_else_wanted_are_free():
     async def test(scheduler: Scheduler) -> None:
         early = [Caller(scheduler, ticket("early")) for _ in range(2)]
         await settled()
@@ -113,4 +101,4 @@ def test_tokens_that_nobody_else_wanted_are_free(make: Make):
         await settled()
         assert again.runs
 
-    run(make, test, capacity=2)
+    run(test, capacity=2)

@@ -88,7 +88,7 @@ def test_other_work_runs_between_the_parts_of_a_pass():
     async def main() -> None:
         loop = asyncio.get_running_loop()
         queues = FairQueues(LIMITS, loop.time)
-        queues.set_capacity(QUEUE, 0, None)
+        queues[QUEUE].set_capacity(0)
         keeper, turns = timekeeper.Timekeeper(queues, loop.time), [0]
         for n in range(WAITING):
             queues.enter(QueuedStream(ticket(f"t{n % 100}")))

@@ -1,4 +1,4 @@
-"""What a caller sees of the queue, in one process and over the parent's socket."""
+"""What a caller sees of the queue."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 from tests.fixtures.schedulers import (
     QUEUE,
     Caller,
-    Make,
-    in_process,
-    over_socket,
     run,
     settled,
     ticket,
@@ -19,13 +16,8 @@ from tests.fixtures.schedulers import (
 from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 from triton_openai.proxy.domain.scheduling import Scheduler
 
-all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
 
-all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
-
-
-@all_schedulers
-def test_streams_of_one_tenant_run_in_their_order(make: Make):
+def test_streams_of_one_tenant_run_in_their_order():
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket()) for _ in range(4)]
         await settled()
@@ -35,11 +27,10 @@ def test_streams_of_one_tenant_run_in_their_order(make: Make):
             caller.release()  # a second time does nothing
             await settled()
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_tenants_take_turns_and_a_higher_class_goes_first(make: Make):
+def test_tenants_take_turns_and_a_higher_class_goes_first():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket())
         many = [Caller(scheduler, ticket("a", prompt_tokens=10)) for _ in range(3)]
@@ -54,11 +45,10 @@ def test_tenants_take_turns_and_a_higher_class_goes_first(make: Make):
             assert caller.runs
             running = caller
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_a_permit_says_whether_its_stream_took_over_a_row(make: Make):
+def test_a_permit_says_whether_its_stream_took_over_a_row():
     async def test(scheduler: Scheduler) -> None:
         lower = [Caller(scheduler, ticket(may_yield=True)) for _ in range(2)]
         await settled()
@@ -72,11 +62,10 @@ def test_a_permit_says_whether_its_stream_took_over_a_row(make: Make):
         await settled()
         assert not lower[1].task.result().took_over
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_without_a_bound_nobody_waits(make: Make):
+def test_without_a_bound_nobody_waits():
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket(patience_s=0)) for _ in range(50)]
         await settled(200)
@@ -89,11 +78,10 @@ def test_without_a_bound_nobody_waits(make: Make):
         await settled()
         assert last.runs
 
-    run(make, test, capacity=None)
+    run(test, capacity=None)
 
 
-@all_schedulers
-def test_a_full_queue_refuses_with_a_retry_after(make: Make):
+def test_a_full_queue_refuses_with_a_retry_after():
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket()) for _ in range(4)]
         await settled()
@@ -106,11 +94,10 @@ def test_a_full_queue_refuses_with_a_retry_after(make: Make):
         await settled()
         assert callers[1].runs  # the refused one has left nothing behind
 
-    run(make, test, waiting_per_tenant=2)
+    run(test, waiting_per_tenant=2)
 
 
-@all_schedulers
-def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most(make: Make):
+def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket("a")) for _ in range(5)]
         await settled()
@@ -123,11 +110,10 @@ def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most(make: Ma
         assert isinstance(again.error, RateLimited)
         assert other.error is None
 
-    run(make, test, waiting=4)
+    run(test, waiting=4)
 
 
-@all_schedulers
-def test_streams_that_have_begun_go_first_and_are_never_refused(make: Make):
+def test_streams_that_have_begun_go_first_and_are_never_refused():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket())
         new = Caller(scheduler, ticket())
@@ -141,11 +127,10 @@ def test_streams_that_have_begun_go_first_and_are_never_refused(make: Make):
             assert caller.runs
             running = caller
 
-    run(make, test, waiting=1)
+    run(test, waiting=1)
 
 
-@all_schedulers
-def test_no_patience_fails_fast_and_a_short_one_ends(make: Make):
+def test_no_patience_fails_fast_and_a_short_one_ends():
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket())
         await settled()
@@ -158,11 +143,10 @@ def test_no_patience_fails_fast_and_a_short_one_ends(make: Make):
             await short.task
         assert first.runs
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_those_that_wait_learn_their_position(make: Make):
+def test_those_that_wait_learn_their_position():
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket()) for _ in range(3)]
         await settled()
@@ -174,11 +158,10 @@ def test_those_that_wait_learn_their_position(make: Make):
         assert callers[2].standings[1].position == 1
         assert len(callers[1].standings) == 1
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields(make: Make):
+def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields():
     async def test(scheduler: Scheduler) -> None:
         low = [Caller(scheduler, ticket("a", may_yield=True)) for _ in range(2)]
         middle = Caller(scheduler, ticket("b", priority=1, may_yield=True))
@@ -197,11 +180,10 @@ def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields(make: M
         await settled()
         assert waits.runs
 
-    run(make, test, capacity=3)
+    run(test, capacity=3)
 
 
-@all_schedulers
-def test_only_lower_classes_that_may_yield_do(make: Make):
+def test_only_lower_classes_that_may_yield_do():
     async def test(scheduler: Scheduler) -> None:
         fixed = Caller(scheduler, ticket())
         same = Caller(scheduler, ticket(priority=1, may_yield=True))
@@ -212,12 +194,11 @@ def test_only_lower_classes_that_may_yield_do(make: Make):
         assert not fixed.preempted
         assert not same.preempted
 
-    run(make, test, capacity=2)
+    run(test, capacity=2)
 
 
-@all_schedulers
 @pytest.mark.parametrize("turns", range(12))
-def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(make: Make, turns: int):
+def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(turns: int):
     async def test(scheduler: Scheduler) -> None:
         first = Caller(scheduler, ticket())
         await settled()
@@ -243,21 +224,19 @@ def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(make: Ma
         queues = getattr(scheduler, "_queues", None)
         return queues is not None and bool(queues[QUEUE].running or queues[QUEUE].waiting)
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
-def test_a_weight_that_is_no_weight_is_refused(make: Make, weight: float):
+def test_a_weight_that_is_no_weight_is_refused(weight: float):
     async def test(scheduler: Scheduler) -> None:
         with pytest.raises(ValueError, match="the weight of tenant 'a'"):
             await Caller(scheduler, ticket(weight=weight)).task
 
-    run(make, test)
+    run(test)
 
 
-@all_schedulers
-def test_a_stream_that_yields_does_not_keep_its_row_from_others(make: Make):
+def test_a_stream_that_yields_does_not_keep_its_row_from_others():
     async def test(scheduler: Scheduler) -> None:
         low = Caller(scheduler, ticket(may_yield=True))
         await settled()
@@ -273,4 +252,4 @@ def test_a_stream_that_yields_does_not_keep_its_row_from_others(make: Make):
         await settled()
         assert not last.runs
 
-    run(make, test)
+    run(test)

@@ -1,34 +1,33 @@
-"""Operators' decisions: the file's and the store's adapters keep and share them alike."""
+"""Operators' decisions: those in memory and in the store change alike."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.unit.access.store.samples import PEPPERS, opened
 from triton_openai.proxy.access.store.store import Store
 from triton_openai.proxy.domain.endpoints import MOST_DRAINED, Decisions
 from triton_openai.proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable
 from triton_openai.proxy.domain.weight_history import KEPT_CHANGES
-from triton_openai.proxy.pools.file_decisions import FileDecisions
+from triton_openai.proxy.pools.memory_decisions import MemoryDecisions
 
 ONE, TWO = "10.0.0.1:8001", "[fd00::2]:8001"
 ACTOR = "key:tester"
 Open = Callable[[], Any]
 
 
-@pytest.fixture(params=["file", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def opens(request, tmp_path) -> Open:
-    """opens() -> one more process's decisions, over the same file or database."""
-    if request.param == "file":
-        return lambda: FileDecisions(tmp_path)
+    """opens() -> one more proxy's decisions, over the same database; in memory, the same ones."""
+    if request.param == "memory":
+        return partial(nullcontext, MemoryDecisions())
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'store.db'}"
     else:
@@ -49,10 +48,6 @@ async def eventually(is_so: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     pytest.fail("this never became true")
-
-
-def faults(lines: list[Any]) -> int:
-    return sum("last ones hold" in line["event"] for line in lines)
 
 
 def use(opens: Open, body: Callable[[Decisions, Decisions], Awaitable[None]]) -> None:
@@ -133,60 +128,15 @@ def test_changes_of_several_processes_at_once_are_all_kept(opens):
     use(opens, body)
 
 
-def test_no_more_than_a_thousand_endpoints_are_drained_in_the_file(tmp_path):
+def test_no_more_than_a_thousand_endpoints_are_drained_in_memory():
     async def main() -> None:
-        async with FileDecisions(tmp_path) as decisions:
-            names = ",".join(f'"h{number}:1"' for number in range(MOST_DRAINED))
-            (tmp_path / "decisions.json").write_text(f'{{"drained": [{names}]}}')
-            with pytest.raises(Conflict) as refused:
-                await decisions.drain(ONE, actor=ACTOR)
-            assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
-            await decisions.drain("h1:1", actor=ACTOR)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    "broken",
-    ["{", "[]", '{"drained": 3}', '{"weights": {"m": {"current": {"a": -1}}}}', "x" * 2**20],
-)
-def test_a_broken_file_keeps_the_last_decisions_and_is_not_overwritten(tmp_path, broken):
-    path = tmp_path / "decisions.json"
-
-    async def main(lines: list[Any]) -> None:
-        async with FileDecisions(tmp_path, interval_s=0.001) as decisions:
+        decisions = MemoryDecisions()
+        for number in range(MOST_DRAINED):
+            await decisions.drain(f"h{number}:1", actor=ACTOR)
+        with pytest.raises(Conflict) as refused:
             await decisions.drain(ONE, actor=ACTOR)
-            assert path.stat().st_mode & 0o777 == 0o600
-            good = path.read_bytes()
-            replaced = tmp_path / "replaced.json"
-            replaced.write_text(broken)
-            replaced.replace(path)  # at once: half a file is broken, too
-            await eventually(lambda: faults(lines) == 1)
-            assert decisions.drained == {ONE}
-            with pytest.raises(StoreUnavailable) as refused:
-                await decisions.drain(TWO, actor=ACTOR)
-            assert "Repair or delete" in refused.value.message
-            assert path.read_text() == broken
-            replaced.write_bytes(good.replace(ONE.encode(), TWO.encode()))
-            replaced.replace(path)
-            await eventually(lambda: decisions.drained == {TWO})
-            path.unlink()
-            await eventually(lambda: decisions.drained == frozenset())
-            assert faults(lines) == 1
-
-    with capture_logs() as lines:
-        asyncio.run(main(lines))
-
-
-def test_a_file_that_another_process_locks_for_long_is_a_503(tmp_path):
-
-    async def main() -> None:
-        async with FileDecisions(tmp_path, lock_wait_s=0.05) as decisions:
-            with (tmp_path / "decisions.lock").open("w") as held:
-                fcntl.flock(held, fcntl.LOCK_EX)
-                with pytest.raises(StoreUnavailable):
-                    await decisions.drain(ONE, actor=ACTOR)
-            await decisions.drain(ONE, actor=ACTOR)
+        assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
+        await decisions.drain("h1:1", actor=ACTOR)
 
     asyncio.run(main())
 

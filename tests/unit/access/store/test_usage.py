@@ -221,3 +221,17 @@ def test_csv_has_a_head_and_no_formulas():
     assert row["day"] == "2026-03-01"
     assert row["model"] == "'=1+1"
     assert (row["tenant"], row["requests"], row["queue_s"]) == ("", "1", "0.5")
+
+
+def test_other_proxies_that_write_to_the_same_store_are_counted_until_they_end(url):
+    async def main() -> None:
+        async with opened(url) as store, UsageWriter(store._database, interval_s=0.01) as one:
+            async with UsageWriter(store._database, interval_s=0.01) as other:
+                other.add(used())
+                while not one.others:  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.01)
+                assert (one.others, other.others) == (1, 0)
+            while one.others:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())

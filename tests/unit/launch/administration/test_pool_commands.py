@@ -15,8 +15,6 @@ from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.running_app import RunningApp
 from triton_openai.proxy.cli import main
 from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.launch.administration import drain_wait
-from triton_openai.proxy.launch.administration.process_connections import ProcessConnections
 from triton_openai.proxy.launch.administration.remote import Remote, own_url
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
@@ -85,13 +83,13 @@ def test_drain_waits_until_the_streams_have_ended_and_shows_its_progress(run, pr
     drained, err = run("endpoints", "drain", ONE, "--wait", "--json")
     assert json.loads(drained)["data"][0]["state"] == "drained"
     lines = err.splitlines()
-    assert lines[-1] == f"waiting for {ONE}: 0 streams on 0 of 1 processes"
+    assert lines[-1] == f"waiting for {ONE}: 0 streams"
     assert len(lines) >= 2
 
 
 def test_a_wait_that_takes_too_long_fails_and_says_what_holds(run, proxy):
     _, err = run("endpoints", "drain", ONE, "--wait", "--timeout-s", "0", status=1)
-    assert f"{ONE} still has 2 streams on 1 of 1 processes after 0 s" in err
+    assert f"{ONE} still has 2 streams after 0 s" in err
     assert "stays drained" in err
     assert proxy.decisions.drained == {ONE}
 
@@ -188,51 +186,6 @@ def test_what_is_wrong_is_one_line(run, arguments, said):
 )
 def test_the_default_address_is_where_the_settings_listen(settings, url):
     assert own_url(Settings(**settings)) == url
-
-
-class Handover:
-    """A proxy of several processes, as `http_server.handover` gives them connections: the process
-    with the fewest open ones gets the next. open: connections by process, streams: likewise.
-    """
-
-    def __init__(self, streams: list[int], opened: list[int]) -> None:
-        self.streams, self.opened = streams, opened
-
-    def connect(self) -> httpx.Client:
-        number = self.opened.index(min(self.opened))
-        self.opened[number] += 1
-
-        def respond(_: httpx.Request) -> httpx.Response:
-            state = "draining" if self.streams[number] else "drained"
-            mine = {"address": ONE, "state": state, "streams": self.streams[number]}
-            body = {"data": [mine], "process": f"p{number}", "processes": len(self.streams)}
-            return httpx.Response(200, json=body)
-
-        return httpx.Client(base_url="http://proxy", transport=httpx.MockTransport(respond))
-
-
-def test_a_drain_waits_for_every_process_however_busy_one_is(capsys):
-    proxy, shown = Handover([0, 2, 0, 1], [30, 0, 7, 0]), []
-
-    def sleep(_: float) -> None:
-        proxy.streams = [max(0, each - 1) for each in proxy.streams]
-
-    with ProcessConnections(proxy.connect) as connections:
-        drain_wait.wait(connections, ONE, at_most_s=None, show=shown.append, sleep=sleep)
-    assert [(each.streams, each.busy, each.processes) for each in shown] == [
-        *((3, 2, 4), (1, 1, 4), (0, 0, 4))
-    ]
-
-
-def test_processes_that_cannot_all_be_reached_are_an_error():
-    def connect() -> httpx.Client:
-        body = {"data": [], "process": "p0", "processes": 2}
-        respond = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
-        return httpx.Client(base_url="http://proxy", transport=respond)
-
-    with ProcessConnections(connect) as connections, pytest.raises(LaunchError) as refused:
-        connections.endpoints()
-    assert "only 1 could be reached" in str(refused.value)
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"error": "no"}', b"{}"])

@@ -24,7 +24,6 @@ LISTING: dict[str, Any] = {
             "load": {"waiting": None, "running": None, "kv_in_use": None},
         },
     ],
-    "processes": 2,
 }
 
 
@@ -53,7 +52,6 @@ ENDPOINTS = (
 )  # fmt: skip
 OVERVIEW = Overview(
     seconds=10.04,
-    processes=2,
     lag_p99=0.0034,
     is_ready=True,
     models=(model("meta-llama/Llama-3.1-8B-Instruct"), BUSY),

@@ -11,7 +11,7 @@ from triton_openai.proxy.launch.live.frame import MOST_ROWS, Frame, Order, numbe
 
 URL = "http://127.0.0.1:9000"
 WIDE = """\
-http://127.0.0.1:9000  ready  processes 2  loop lag p99 3.4 ms  last 10.0 s
+http://127.0.0.1:9000  ready  loop lag p99 3.4 ms  last 10.0 s
 q quit  sort: n name, r requests, t tokens, l TTFT
 A note.
 
@@ -28,8 +28,8 @@ acme                                                                         10 
 [red]                                                                       0.5       100         90
 """
 NARROW = """\
-http://127.0.0.1:9000  ready  processes 2  loop lag p99 3.4
-ms  last 10.0 s
+http://127.0.0.1:9000  ready  loop lag p99 3.4 ms  last 10.0
+s
 A note.
 
 model          req/s  run  wait  TTFT p50     p99  tok out/s
@@ -95,7 +95,7 @@ def test_of_many_rows_it_says_how_many_are_left_out():
 
 def test_a_proxy_that_is_not_ready_and_knows_little():
     overview = replace(
-        OVERVIEW, is_ready=False, processes=None, lag_p99=None, models=(BUSY,), endpoints=(),
+        OVERVIEW, is_ready=False, lag_p99=None, models=(BUSY,), endpoints=(),
         tenants=(),
     )  # fmt: skip
     text = shown(Frame(overview=overview, url=URL), 100)

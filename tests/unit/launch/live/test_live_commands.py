@@ -55,7 +55,7 @@ class RunningProxy(RunningApp):
             kserve=EchoModels("add"),
             decisions=decisions,
             audit=AuditInMemory(),
-            log_levels=ChosenLevel(LogLevel.INFO, None, lambda _: None),
+            log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
         )
         self.app = compose(
             Settings(key_pepper=PEPPER, models_file=models_file),
@@ -193,7 +193,7 @@ def test_top_shows_the_load_of_models_and_endpoints(proxy, run):
     with load(proxy):
         eventually(has_tokens, 10, "tokens of a model")
     (text,) = shown
-    assert text.startswith(f"{proxy.url}  ready  processes 1")
+    assert text.startswith(f"{proxy.url}  ready")
     assert row(text, ADDRESS)[1:5] == ["default", "ready", "1", "0"]
     assert "25%" in text
     assert "\x1b" not in text

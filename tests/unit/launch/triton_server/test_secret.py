@@ -16,9 +16,3 @@ def test_each_launcher_makes_its_own_that_the_settings_take():
 def test_the_operators_own_is_kept():
     given = Settings(triton_secret="a-long-enough-secret")
     assert secret.settled(given).triton_secret_value == "a-long-enough-secret"
-
-
-def test_settings_for_workers_have_it():
-    settled = secret.settled(Settings())
-    sent = settled.model_dump(mode="json", exclude_unset=True)
-    assert Settings(**sent).triton_secret_value == settled.triton_secret_value

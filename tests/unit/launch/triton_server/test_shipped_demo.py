@@ -27,7 +27,7 @@ def test_an_empty_folder_serves_the_demo_from_the_users_data_folder(elsewhere):
     (demo,) = load(found.models_file).models.values()
     assert demo.weights.path == ROOT / "demo_model" / "shipped"
     assert found.artifacts_dir == elsewhere / "data" / "triton-openai" / "artifacts"
-    assert {"models_file", "artifacts_dir"} <= found.model_fields_set, "the workers get both"
+    assert "artifacts_dir" in found.model_fields_set, "the store is there, too"
 
 
 def test_a_models_file_of_the_folder_is_built_there(elsewhere):

@@ -1,0 +1,53 @@
+"""What operators decided, for a proxy without a store: it ends with the proxy.
+
+Implements domain.endpoints.Decisions.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from triton_openai.proxy.domain.endpoints import MOST_DRAINED
+from triton_openai.proxy.domain.errors import Conflict, ErrorCode
+from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+
+logger = structlog.get_logger(__name__)
+
+
+class MemoryDecisions:
+    def __init__(self) -> None:
+        self.drained: frozenset[str] = frozenset()
+        self._histories: dict[str, WeightHistory] = {}
+
+    def weights(self, model: str) -> Weights | None:
+        return self._history(model).current
+
+    async def drain(self, address: str, *, actor: str) -> None:
+        drained = self.drained | {address}
+        if len(drained) > MOST_DRAINED:
+            raise Conflict(
+                f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain "
+                "those that are gone.",
+                code=ErrorCode.TOO_MANY_DECISIONS,
+                param="address",
+            )
+        self.drained = drained
+        logger.info("endpoint drained", address=address, actor=actor)
+
+    async def undrain(self, address: str, *, actor: str) -> None:
+        self.drained -= {address}
+        logger.info("endpoint undrained", address=address, actor=actor)
+
+    async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
+        self._change(model, self._history(model).changed(weights), actor)
+
+    async def roll_back(self, model: str, *, actor: str) -> Weights | None:
+        self._change(model, self._history(model).rolled_back(model), actor)
+        return self.weights(model)
+
+    def _history(self, model: str) -> WeightHistory:
+        return self._histories.get(model, WeightHistory())
+
+    def _change(self, model: str, history: WeightHistory, actor: str) -> None:
+        self._histories[model] = history
+        logger.info("weights changed", model=model, weights=history.current, actor=actor)

@@ -1,0 +1,73 @@
+"""How a proxy in a process of its own stops, and how it is scheduled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+
+from tests.fixtures.stack import HANG_S, Stack, eventually
+from triton_openai.proxy.launch.scheduling import FEW_CORES
+
+ASKED = {
+    "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
+    "max_tokens": 5,
+}  # fmt: skip
+
+
+def ask(stack: Stack, **fields: object) -> httpx.Response:
+    return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=HANG_S)
+
+
+def test_a_stop_lets_all_streams_end(scripted_stack, start):
+    """With a second proxy in front of the same Triton."""
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, MAX_CONCURRENT_REQUESTS=3)
+    proxy.wait_ready()
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
+        statuses = sorted(one.result().status_code for one in running)
+        assert statuses == [200] * 3 + [429] * 5
+        scripted_stack.settled_engine("steady")
+        begun = scripted_stack.begun("steady")
+        drained = [pool.submit(ask, proxy, max_tokens=300) for _ in range(3)]
+        eventually(lambda: scripted_stack.begun("steady") == begun + 3, 10, "they run")
+        assert proxy.stop(signal.SIGTERM) == 0
+        assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
+
+
+def is_refused(url: str) -> bool:
+    try:
+        httpx.get(f"{url}/health/ready", timeout=HANG_S)
+    except httpx.ConnectError:
+        return True
+    except httpx.TransportError:  # it had connected before
+        return False
+    return False
+
+
+def test_while_it_drains_a_new_caller_is_refused_at_once(scripted_stack, start):
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target)
+    proxy.wait_ready()
+    with ThreadPoolExecutor(1) as pool:
+        begun = scripted_stack.begun("steady")
+        running = pool.submit(ask, proxy, max_tokens=1000)
+        eventually(lambda: scripted_stack.begun("steady") > begun, 10, "it runs")
+        proxy.process.send_signal(signal.SIGTERM)
+        eventually(lambda: is_refused(proxy.url), 10, "new callers are refused")
+        assert proxy.process.poll() is None, "it waits for what runs"
+        assert running.result().json()["usage"]["completion_tokens"] == 1000
+    assert proxy.process.wait(HANG_S) == 0
+
+
+def test_on_few_cores_a_wake_up_takes_no_core_from_another_process(scripted_stack):
+    server = scripted_stack.tritonserver()
+    processes = [psutil.Process(scripted_stack.process.pid), server]
+    processes += server.children(recursive=True)
+    wanted = os.SCHED_BATCH if len(os.sched_getaffinity(0)) <= FEW_CORES else os.SCHED_OTHER
+    threads = [thread.id for process in processes for thread in process.threads()]
+    assert {os.sched_getscheduler(thread) for thread in threads} == {wanted}
