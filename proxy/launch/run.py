@@ -6,12 +6,12 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.http_server import uvicorn_server, workers
 from triton_openai.proxy.launch import announcement, key_store, scheduling
 from triton_openai.proxy.launch.triton_server import drain
 from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
 from triton_openai.proxy.processes.signals import Stop, stop_on_signals
 from triton_openai.proxy.processes.supervisor import Supervisor
+from triton_openai.proxy.server import uvicorn_server
 from triton_openai.proxy.settings import Settings
 
 Say = Callable[[str], None]
@@ -56,10 +56,7 @@ async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
     async with announcement.running(settings, model, say):
-        if settings.workers == 1:
-            await uvicorn_server.run(settings, sock, stop=stop, say=say)
-        else:
-            await workers.run(settings, sock, stop=stop, say=say)
+        await uvicorn_server.run(settings, sock, stop=stop, say=say)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
-from triton_openai.proxy.http_server.tls import ReloadingTls
+from triton_openai.proxy.server.tls import ReloadingTls
 from triton_openai.proxy.processes.errors import LaunchError
 
 pytestmark = needs_openssl

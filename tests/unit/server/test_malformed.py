@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 import uvloop
 
-from tests.unit.http_server.talks import (
+from tests.unit.server.talks import (
     CHUNKED,
     GET,
     HEAD,
