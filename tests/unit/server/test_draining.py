@@ -7,7 +7,7 @@ import socket
 import uvicorn
 import uvloop
 
-from triton_openai.proxy.http_server.draining import DrainingServer
+from triton_openai.proxy.server.uvicorn_server import DrainingServer
 from triton_openai.proxy.launch.triton_server.ports import bind
 
 CALLERS = 100

@@ -17,7 +17,7 @@ from tests.unit.server.talks import (
     says,
     talked,
 )
-from triton_openai.proxy.http_server.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
+from triton_openai.proxy.server.http_connection import MOST_FIELDS, MOST_URL_BYTES
 
 
 @pytest.mark.parametrize(
