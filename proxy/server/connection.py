@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
 
     def leave(self) -> None:
         """Ends this object's part, because the connection is lost or belongs to another one."""
-        self.server_state.connections.discard(self)  # type: ignore[arg-type]
+        self.server_state.connections.discard(self)
         if self._clock is not None:
             self._clock.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from email.utils import formatdate
@@ -10,7 +11,8 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from triton_openai.proxy.domain.errors import ErrorCode
+from triton_openai.proxy.api.errors import body_of
+from triton_openai.proxy.domain.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from triton_openai.proxy.server.http_connection import HttpConnection
@@ -163,6 +165,19 @@ class Exchange:
             self.is_complete = True
             self._event.set()
             self._connection.on_answered(self)
+
+
+def error_response(code: ErrorCode, message: str) -> bytes:
+    """Made without the application; ends the connection."""
+    body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
+    lines = (
+        status_line(code.status),
+        date_field(int(time.time())),
+        b"content-type: application/json\r\nconnection: close\r\n",
+        b"content-length: %d\r\n\r\n" % len(body),
+        body,
+    )
+    return b"".join(lines)
 
 
 def status_line(status: int) -> bytes:

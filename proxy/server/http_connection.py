@@ -16,10 +16,8 @@ within limits.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
-import time
 from collections import deque
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -29,16 +27,9 @@ import structlog
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from triton_openai.proxy.api.errors import body_of
-from triton_openai.proxy.domain.errors import ErrorCode, RequestError
+from triton_openai.proxy.domain.errors import ErrorCode
 from triton_openai.proxy.server.connection import Bounds, Connection
-from triton_openai.proxy.server.exchange import (
-    BEGINNING,
-    CONTINUE,
-    Exchange,
-    date_field,
-    status_line,
-)
+from triton_openai.proxy.server.exchange import BEGINNING, CONTINUE, Exchange, error_response
 from triton_openai.proxy.server.websocket_connection import WebSocketConnection
 
 # 256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of one byte, and
@@ -407,18 +398,8 @@ class HttpConnection(Connection):
             self.send_error(code, message)
 
     def send_error(self, code: ErrorCode, message: str) -> None:
-        """Writes a whole response, and closes."""
-        body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
-        head = (
-            b"%b%bcontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-            % (
-                status_line(code.status),
-                date_field(int(time.time())),
-                len(body),
-            )
-        )
         probed = 0 if self._answered is None else self._answered.probed
-        self.write(head[probed:] + body)
+        self.write(error_response(code, message)[probed:])
         self._linger()
 
     def _close_after_response(self, exchange: Exchange) -> None:

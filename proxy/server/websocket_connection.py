@@ -21,9 +21,9 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody
-from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 from triton_openai.proxy.server.connection import Connection
-from triton_openai.proxy.server.exchange import Message
+from triton_openai.proxy.server.exchange import Message, error_response
 
 WINDOW_S = 1.0
 FREE_FRAMES = 256  # in each window
@@ -62,7 +62,7 @@ class WebSocketConnection(Connection):
         self._protocol.receive_data(head)
         request = next(iter(self._protocol.events_received()), None)
         if not isinstance(request, Request):
-            self._reject(400, "The request for a WebSocket is malformed.\n")
+            self._refuse(ErrorCode.INVALID_HTTP, "The request for a WebSocket is malformed.")
             return
         self._response = self._protocol.accept(request)
         if self._response.status_code != 101:
@@ -101,7 +101,7 @@ class WebSocketConnection(Connection):
         if self._has_ended:
             return
         if self._protocol.state is State.CONNECTING:
-            self._reject(500, "The server had an error.\n")
+            self._refuse(ErrorCode.INTERNAL_ERROR, "The server had an error.")
         elif self._protocol.state is State.OPEN:
             self._fail(code, "")
 
@@ -171,10 +171,14 @@ class WebSocketConnection(Connection):
     def _reject(self, status: int, text: str, headers: Any = ()) -> None:
         response = self._protocol.reject(status, text)
         for name, value in headers:
-            del response.headers[name.decode("latin-1")]
+            response.headers.pop(name.decode("latin-1"), None)
             response.headers[name.decode("latin-1")] = value.decode("latin-1")
         self._protocol.send_response(response)
         self._send()
+
+    def _refuse(self, code: ErrorCode, message: str) -> None:
+        self.write(error_response(code, message))
+        self._end()
 
     # The client's side
 

@@ -1,4 +1,4 @@
-"""Names with an underscore belong to whoever defines them: exceptions are listed with the reason."""
+"""Names with an underscore belong to whoever defines them. Exceptions have a reason here."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import math
 
 from uvicorn.server import ServerState
 
+from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.server.connection import MOST_JOINED_BYTES, Bounds, Connection
 
@@ -17,6 +18,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[bytes | str] = []
+        self.aborted = asyncio.Event()
 
     def write(self, data: bytes) -> None:
         self.calls.append(data)
@@ -26,6 +28,7 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.calls.append("abort")
+        self.aborted.set()
 
     def is_closing(self) -> bool:
         return "close" in self.calls or "abort" in self.calls
@@ -111,7 +114,6 @@ def test_a_closed_connection_whose_client_does_not_read_its_end_is_aborted():
     async def act(connection, wire):
         connection.write(b"the end")
         connection.close()
-        while not wire.is_closing() or wire.calls[-1] != "abort":
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(wire.aborted.wait(), HANG_S)
 
     assert calls(act, patience_s=0.1) == [b"the end", "close", "abort"]

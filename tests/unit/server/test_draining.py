@@ -7,8 +7,8 @@ import socket
 import uvicorn
 import uvloop
 
-from triton_openai.proxy.server.uvicorn_server import DrainingServer
 from triton_openai.proxy.launch.triton_server.ports import bind
+from triton_openai.proxy.server.uvicorn_server import DrainingServer
 
 CALLERS = 100
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -155,8 +155,7 @@ def test_pipelined_requests_see_nothing_of_each_other():
 def test_a_pipelined_request_that_is_incomplete_does_not_answer_into_a_running_answer():
     async def slow(scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        asyncio.ensure_future(receive())  # so that the client's disconnect is noticed
-        await asyncio.sleep(0.5)
+        await asyncio.wait({asyncio.ensure_future(receive())}, timeout=0.5)  # reads on meanwhile
         await send({"type": "http.response.body", "body": b"all of it"})
 
     async def talk() -> bytes:

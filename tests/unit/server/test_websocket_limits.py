@@ -184,7 +184,7 @@ def test_a_frame_that_comes_with_the_handshake_waits_for_it():
         async with served(app) as address:
             reader, writer = await asyncio.open_connection(*address)
             writer.write(UPGRADE + frame(OP_TEXT, b"abc"))
-            raw = await asyncio.wait_for(reader.readuntil(b"\x813"), HANG_S)
+            raw = await asyncio.wait_for(reader.readuntil(b"\x81\x013"), HANG_S)
             writer.close()
             return raw
 
