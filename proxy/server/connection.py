@@ -1,6 +1,11 @@
 """What HTTP and WebSocket connections share: joined writes, flow control, and the clock.
 
 The base of `http_connection` and `websocket_connection`.
+
+The kernel answers bytes that arrive on a closed connection with a reset, and the client's kernel
+then drops what its program has not read: the response that says what was wrong. So where a client
+may still be sending, only our side is closed (`linger`), and what arrives is discarded, within
+limits.
 """
 
 from __future__ import annotations
@@ -17,6 +22,8 @@ from uvicorn.server import ServerState
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 
+LINGER_S = 5.0
+LINGER_BYTES = 32_000_000
 MOST_JOINED_BYTES = 32_768  # that wait for the end of a turn of the event loop
 
 logger = structlog.get_logger(__name__)
@@ -76,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._paused_at: float | None = None
+        self._discarded: int | None = None  # bytes after the last ones of ours; None before
         self._clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -125,6 +133,30 @@ class Connection(asyncio.Protocol):
         """Sends what waits: after a client's FIN the event loop may close the connection."""
         self.flush()
         return None
+
+    def linger(self) -> None:
+        """The client may continue to send, for LINGER_S and LINGER_BYTES at most."""
+        if self.is_over:
+            return
+        self._discarded = 0
+        self.flush()
+        if self.transport.can_write_eof():  # TLS cannot close one side
+            self.transport.write_eof()
+        self.resume_reading()
+        self.loop.call_later(LINGER_S, self.close)
+
+    @property
+    def is_lingering(self) -> bool:
+        return self._discarded is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_lingering or self.transport.is_closing()
+
+    def discard(self, data: bytes) -> None:
+        self._discarded = (self._discarded or 0) + len(data)
+        if self._discarded > LINGER_BYTES:
+            self.close()
 
     async def drained(self) -> None:
         """Returns when the client has read enough, or the connection is lost."""
@@ -182,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._clock = self.loop.call_at(min(due, now + bounds.shortest_s), self._check_clock)
 
     def _late_at(self) -> float:
-        return math.inf if self.transport.is_closing() else self.late_at()
+        return math.inf if self.is_over else self.late_at()
 
     def _cut_off_reader(self) -> None:
         """Aborts, because `close` would wait until the client has read the rest."""

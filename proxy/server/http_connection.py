@@ -1,4 +1,4 @@
-"""HTTP/1.1 over httptools, for uvicorn's setting `http`: bounds, clocks, disconnects, lingering.
+"""HTTP/1.1 over httptools, for uvicorn's setting `http`: bounds, clocks, disconnects.
 
 Made by uvicorn for each connection; `run` sets the bounds.
 
@@ -6,11 +6,6 @@ A client that has sent a FIN may have disconnected, or may only have closed its 
 disconnected client answers further bytes with a reset. So the connection is probed with interim
 responses, which every HTTP/1.1 client ignores (RFC 9110, 15.2). HTTP/1.0 lacks those: its clients
 get the first bytes of the response, which are the same in all responses, one by one.
-
-The kernel answers bytes that arrive on a closed connection with a reset, and the client's kernel
-then drops what its program has not read: the response that says what was wrong. So where a client
-may still be sending, only our side is closed after the response, and what arrives is discarded,
-within limits.
 """
 
 from __future__ import annotations
@@ -40,8 +35,6 @@ MOST_FIELDS = 128  # the same limit as in `websockets`
 MOST_PIPELINED = 32  # requests that wait for the response to an earlier one
 FREE_PIECES = 1_000  # of a body
 LEAST_PIECE_BYTES = 64  # on average, with more pieces than that
-LINGER_S = 5.0
-LINGER_BYTES = 32_000_000
 LAST_REQUEST_S = 0.05  # for a request that is on its way when the server stops
 FIRST_PAUSE_S = 0.01  # between two probes; each is longer than the one before
 LONGEST_PAUSE_S = 1.0  # with some load balancers the reset comes late
@@ -86,7 +79,6 @@ class HttpConnection(Connection):
         self._since = self.loop.time()  # the client's time runs
         self._body_since = math.inf
         self._idle_bytes = 0  # since a head began or ended, or a piece of a body arrived
-        self._discarded: int | None = None  # bytes after the last response; None before it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -132,13 +124,9 @@ class HttpConnection(Connection):
             return False
         return exchange is not self._last or exchange.has_started or not exchange.more_body
 
-    @property
-    def _is_over(self) -> bool:
-        return self._discarded is not None or self.transport.is_closing()
-
     def late_at(self) -> float:
         """A client is not late while we do not read from it, or while it is answered."""
-        if self.is_reading_paused or self._is_answering or self._discarded is not None:
+        if self.is_reading_paused or self._is_answering:
             return math.inf
         if self._is_inside_request or self._last is None:
             head_or_piece = self._since + self.bounds.sender_timeout_s
@@ -169,14 +157,14 @@ class HttpConnection(Connection):
     # Parsing
 
     def data_received(self, data: bytes) -> None:
-        if self._discarded is not None:
-            self._discard(data)
+        if self.is_lingering:
+            self.discard(data)
             return
         if self._idle_bytes == 0 and not self._is_inside_request:
             self._since = self.loop.time()
         self._idle_bytes += len(data)
         self._feed(data)
-        if self._idle_bytes > MOST_HEAD_BYTES and not self._is_over:
+        if self._idle_bytes > MOST_HEAD_BYTES and not self.is_over:
             self._refuse(
                 ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
@@ -205,7 +193,7 @@ class HttpConnection(Connection):
         # lacks it continues in HTTP/1.1 (RFC 9110, 7.8), but the parser would skip the body.
         head, self._parser = self._head(without=b"upgrade"), self._new_parser()
         self._feed(head)
-        if not self._is_over:
+        if not self.is_over:
             self._feed(rest)
 
     def _head(self, *, without: bytes = b"") -> bytes:
@@ -392,7 +380,7 @@ class HttpConnection(Connection):
         has been answered already.
         """
         is_answered = self._last is not None and self._last.is_complete and self._last.more_body
-        if self._is_answering or is_answered or self._is_over:
+        if self._is_answering or is_answered or self.is_over:
             self.close()
         else:
             self.send_error(code, message)
@@ -400,28 +388,12 @@ class HttpConnection(Connection):
     def send_error(self, code: ErrorCode, message: str) -> None:
         probed = 0 if self._answered is None else self._answered.probed
         self.write(error_response(code, message)[probed:])
-        self._linger()
+        self.linger()
 
     def _close_after_response(self, exchange: Exchange) -> None:
         if exchange.more_body:
-            self._linger()
+            self.linger()
         else:
-            self.close()
-
-    def _linger(self) -> None:
-        """The client may continue to send, for LINGER_S and LINGER_BYTES at most."""
-        if self._is_over:
-            return
-        self._discarded = 0
-        self.flush()
-        if self.transport.can_write_eof():  # TLS cannot close one side
-            self.transport.write_eof()
-        self.resume_reading()
-        self.loop.call_later(LINGER_S, self.close)
-
-    def _discard(self, data: bytes) -> None:
-        self._discarded = (self._discarded or 0) + len(data)
-        if self._discarded > LINGER_BYTES:
             self.close()
 
     # Disconnects

@@ -84,7 +84,9 @@ class WebSocketConnection(Connection):
 
     def shutdown(self) -> None:
         """Called by uvicorn when it stops. The application closes the socket in its time."""
-        if self._protocol.state is not State.OPEN:
+        if self._has_ended:
+            self.close()
+        elif self._protocol.state is State.CLOSING:
             self._end()
 
     # The application's side
@@ -183,6 +185,9 @@ class WebSocketConnection(Connection):
     # The client's side
 
     def data_received(self, data: bytes) -> None:
+        if self._has_ended:
+            self.discard(data)
+            return
         self._is_heard = True
         for at in range(0, len(data), STEP_BYTES):
             if self._has_ended:
@@ -328,4 +333,4 @@ class WebSocketConnection(Connection):
         )
         self._parts = []
         self._count_bytes()
-        self.close()
+        self.linger()

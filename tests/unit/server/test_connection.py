@@ -7,9 +7,9 @@ import math
 
 from uvicorn.server import ServerState
 
+from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.server.connection import MOST_JOINED_BYTES, Bounds, Connection
+from triton_openai.proxy.server.connection import MOST_JOINED_BYTES, Connection
 
 
 class Wire(asyncio.Transport):
@@ -47,16 +47,7 @@ def calls(act, *, patience_s: float = 60) -> list[bytes | str]:
 
     async def run() -> list[bytes | str]:
         wire = Wire()
-        bounds = Bounds(
-            reader_timeout_s=patience_s,
-            sender_timeout_s=60,
-            body_timeout_s=60,
-            idle_timeout_s=60,
-            most_connections=1,
-            most_message_bytes=1,
-            in_flight=BytesInFlight(1),
-        )
-        connection = Quiet(bounds, None, ServerState(), {})
+        connection = Quiet(bounds(reader_timeout_s=patience_s), None, ServerState(), {})
         connection.connection_made(wire)
         await act(connection, wire)
         await asyncio.sleep(0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import uvicorn
 import uvloop
 
+from tests.fixtures.own_server import bounds
 from triton_openai.proxy.launch.triton_server.ports import bind
+from triton_openai.proxy.server import http_connection
 from triton_openai.proxy.server.uvicorn_server import DrainingServer
 
 CALLERS = 100
@@ -33,7 +36,8 @@ class StopsAtOnce(DrainingServer):
 
 
 def test_who_waits_in_the_queue_of_connections_is_answered():
-    config = uvicorn.Config(answer, lifespan="off", log_config=None)
+    protocol = http_connection.bound(bounds(most=2 * CALLERS), asyncio.Event())
+    config = uvicorn.Config(answer, http=protocol, ws="none", lifespan="off", log_config=None)
     server, sock = StopsAtOnce(config), bind("127.0.0.1", 0, "PORT")
     uvloop.run(server.serve(sockets=[sock, sock.dup()]))
     answers = []
