@@ -93,8 +93,8 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     server = DrainingServer(config)
     async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
         with on_hangup(app.state.policy_watch.read_again, stop):
-            serving = asyncio.create_task(_serve(server, sock))
-            stopping = asyncio.create_task(_stop(stop, server, app.state.stopping, say, serving))
+            serving = asyncio.create_task(serve(server, sock))
+            stopping = asyncio.create_task(relay(stop, server, app.state.stopping, say, serving))
             try:
                 await asyncio.wait({serving})
             finally:
@@ -106,18 +106,19 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
         raise LaunchError("the proxy did not start: its log above says why")
 
 
-async def _serve(server: DrainingServer, sock: socket.socket) -> None:
+async def serve(server: DrainingServer, sock: socket.socket) -> None:
     with contextlib.suppress(SystemExit):  # the application did not start
         await server.serve(sockets=_listeners(sock))
 
 
-async def _stop(
+async def relay(
     stop: Stop,
     server: DrainingServer,
     stopping: asyncio.Event,
     say: Say,
     serving: asyncio.Task[None],
 ) -> None:
+    """Has the server drain at the first signal, and give up what still runs at the second."""
     await stop.requested.wait()
     say("stopping: running streams may end (once more to hurry)")
     stopping.set()
