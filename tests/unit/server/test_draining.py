@@ -1,4 +1,4 @@
-"""draining: clients that have connected when a server stops are answered; a second signal hurries."""
+"""draining: whoever has connected when a server stops is answered; a second signal hurries it."""
 
 from __future__ import annotations
 

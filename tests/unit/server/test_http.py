@@ -155,6 +155,7 @@ def test_pipelined_requests_see_nothing_of_each_other():
 def test_a_pipelined_request_that_is_incomplete_does_not_answer_into_a_running_answer():
     async def slow(scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
         await asyncio.wait({asyncio.ensure_future(receive())}, timeout=0.5)  # reads on meanwhile
         await send({"type": "http.response.body", "body": b"all of it"})
 
@@ -173,10 +174,12 @@ def test_a_pipelined_request_that_is_incomplete_does_not_answer_into_a_running_a
 
 def test_a_chunk_size_without_end_after_the_answer_is_not_answered_again():
     async def talk() -> bytes:
-        async with served(app, sender_timeout_s=0.1) as address:
+        async with served(app, sender_timeout_s=0.3) as address:
             reader, writer = await asyncio.open_connection(*address)
-            writer.write(CHUNKED + b"4")
-            raw = await asyncio.wait_for(reader.read(), HANG_S)
+            writer.write(CHUNKED)
+            raw = await reader.readuntil(b"0\r\n\r\n")
+            writer.write(b"4")
+            raw += await asyncio.wait_for(reader.read(), HANG_S)
             writer.close()
             return raw
 
