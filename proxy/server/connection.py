@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
-        if unsent and not self.transport.is_closing():
+        if unsent and not self.is_over:
             self.transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     def close(self) -> None:
@@ -138,8 +138,8 @@ class Connection(asyncio.Protocol):
         """The client may continue to send, for LINGER_S and LINGER_BYTES at most."""
         if self.is_over:
             return
-        self._discarded = 0
         self.flush()
+        self._discarded = 0
         if self.transport.can_write_eof():  # TLS cannot close one side
             self.transport.write_eof()
         self.resume_reading()

@@ -14,7 +14,7 @@ import asyncio
 import math
 import re
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import unquote
 
 import httptools
@@ -71,6 +71,7 @@ class HttpConnection(Connection):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
+        self._scope: dict[str, Any] = {}
         self._upgrade: bytes | None = None  # what the head asks for
         self._pieces = self._body_bytes = 0  # of the body
         self._answered: Exchange | None = None  # the request that is answered, or was last
@@ -99,7 +100,11 @@ class HttpConnection(Connection):
         for exchange in (self._answered, self._last):
             if exchange is not None:
                 exchange.disconnect()
+        self._answered = self._last = None
         self._waiting.clear()
+
+    def leave(self) -> None:
+        super().leave()
         del self._parser  # a cycle of references
 
     def shutdown(self) -> None:
@@ -160,7 +165,7 @@ class HttpConnection(Connection):
         if self.is_lingering:
             self.discard(data)
             return
-        if self._idle_bytes == 0 and not self._is_inside_request:
+        if not self._is_inside_request:
             self._since = self.loop.time()
         self._idle_bytes += len(data)
         self._feed(data)
@@ -182,7 +187,9 @@ class HttpConnection(Connection):
             return
         except httptools.HttpParserUpgrade as stopped:
             rest = memoryview(data)[stopped.args[0] :]
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            if isinstance(error, httptools.HttpParserCallbackError) and self._refusal is None:
+                self.report_exception()
             refusal = self._refusal or (ErrorCode.INVALID_HTTP, "Invalid HTTP request received.")
             self._refuse(*refusal)
             return
@@ -203,7 +210,7 @@ class HttpConnection(Connection):
         fields = (b"%b: %b\r\n" % field for field in self._headers if field[0] != without)
         return line + b"".join(fields) + b"\r\n"
 
-    def _stop_parsing(self, code: ErrorCode, message: str) -> None:
+    def _stop_parsing(self, code: ErrorCode, message: str) -> NoReturn:
         self._refusal = code, message
         raise _Refused
 
@@ -257,18 +264,14 @@ class HttpConnection(Connection):
                 ErrorCode.TOO_MANY_PIPELINED,
                 f"More than {MOST_PIPELINED} requests wait on this connection.",
             )
+        self._scope = self._new_scope()
         if self._parser.should_upgrade():
             return
         self._body_since = self._since
         self._pieces = self._body_bytes = 0
         exchange = self._last = Exchange(
             self,
-            {
-                "type": "http",
-                **self._scope(),
-                "scheme": "https" if self.is_tls else "http",
-                "method": self._parser.get_method().decode("ascii"),
-            },
+            self._scope,
             keeps_alive=self._parser.should_keep_alive(),
             awaits_continue=awaits_continue,
         )
@@ -319,14 +322,20 @@ class HttpConnection(Connection):
             return None if is_old else "The request has no Host field, which HTTP/1.1 requires."
         return None if VALID_HOST.fullmatch(hosts[0]) else "The request's Host field is malformed."
 
-    def _scope(self) -> dict[str, Any]:
-        """What the scopes of requests and WebSockets share. `peer` stays the connection's own
-        address where uvicorn puts a forwarded one into `client`.
+    def _new_scope(self) -> dict[str, Any]:
+        """Of the last head. `peer` stays the connection's own address where uvicorn puts a
+        forwarded one into `client`.
         """
-        url = httptools.parse_url(self._url)
-        raw_path = url.path or b"/"
-        path = raw_path.decode("ascii")
+        try:
+            url = httptools.parse_url(self._url)
+            raw_path = url.path or b"/"
+            path = raw_path.decode("ascii")
+        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+            self._stop_parsing(ErrorCode.INVALID_HTTP, "The request's target is malformed.")
         return {
+            "type": "http",
+            "scheme": "https" if self.is_tls else "http",
+            "method": self._parser.get_method().decode("ascii"),
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": self._parser.get_http_version(),
             "server": self.server,
@@ -346,12 +355,12 @@ class HttpConnection(Connection):
             self.close()
             return
         self.flush()
+        head = self._head()
         self.leave()
-        scope = {**self._scope(), "type": "websocket", "scheme": "wss" if self.is_tls else "ws"}
         socket = WebSocketConnection(self.bounds, self.config, self.server_state, self.app_state)
         self.transport.set_protocol(socket)
         socket.connection_made(self.transport)
-        socket.open(self._head(), scope, rest)
+        socket.open(head, self._scope, rest)
 
     # Answering
 
@@ -364,15 +373,15 @@ class HttpConnection(Connection):
 
     def on_answered(self, exchange: Exchange) -> None:
         self.server_state.total_requests += 1
+        self.resume_reading()
         self._since = self.loop.time()  # the next request was not read until now
         self._body_since = self._since if exchange.more_body else math.inf
-        if self.transport.is_closing():
-            return
         if not self.stays_open_after(exchange):
-            self._close_after_response(exchange)
-            return
-        self.resume_reading()
-        if self._waiting:
+            if exchange.more_body:
+                self.linger()
+            else:
+                self.close()
+        elif self._waiting and not self.is_over:
             self._answer(self._waiting.popleft())
 
     def _refuse(self, code: ErrorCode, message: str) -> None:
@@ -389,12 +398,8 @@ class HttpConnection(Connection):
         probed = 0 if self._answered is None else self._answered.probed
         self.write(error_response(code, message)[probed:])
         self.linger()
-
-    def _close_after_response(self, exchange: Exchange) -> None:
-        if exchange.more_body:
-            self.linger()
-        else:
-            self.close()
+        if self._last is not None:
+            self._last.disconnect()
 
     # Disconnects
 

@@ -69,6 +69,8 @@ class WebSocketConnection(Connection):
             self._protocol.send_response(self._response)
             self._send()
             return
+        del scope["method"]
+        scope["type"], scope["scheme"] = "websocket", "wss" if self.is_tls else "ws"
         scope["extensions"] = {"websocket.http.response": {}}
         scope["subprotocols"] = [
             name.strip()
