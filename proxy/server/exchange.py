@@ -33,12 +33,6 @@ Message = Any  # an ASGI message
 class Exchange:
     """`more_body`: the request's body is not complete. `keeps_alive`: the connection stays open."""
 
-    __slots__ = (
-        *("_awaits_continue", "_body", "_body_bytes", "_connection", "_event", "_has_body"),
-        *("_is_chunked", "_left", "has_started", "is_complete", "is_disconnected", "is_http10"),
-        *("keeps_alive", "more_body", "probed", "scope"),
-    )
-
     def __init__(
         self,
         connection: HttpConnection,

@@ -23,7 +23,7 @@ from triton_openai.proxy.settings import Settings
 
 POLL_S = 1.0
 HANDSHAKE_TIMEOUT_S = 10.0
-MOST_HANDSHAKES = 1_000  # of one process; OpenSSL keeps some 50 KB for each
+MOST_HANDSHAKES = 1_000  # OpenSSL keeps some 50 KB for each
 
 logger = structlog.get_logger(__name__)
 
@@ -123,7 +123,7 @@ class Handshakes:
         tls: ReloadingTls,
         *,
         timeout_s: float = HANDSHAKE_TIMEOUT_S,
-        most: int = MOST_HANDSHAKES,
+        most: int,
     ) -> None:
         self._tls = tls
         self._timeout_s = timeout_s
@@ -174,9 +174,17 @@ class TlsGate(asyncio.Protocol):
         self._make = partial(self.protocol, **arguments)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        connection = transport.get_extra_info("socket").dup()
+        try:
+            connection = transport.get_extra_info("socket").dup()
+        except OSError as error:
+            logger.warning(
+                "connection lost",
+                reason=str(error),
+                advice="raise the limit of open files (ulimit -n, LimitNOFILE)",
+            )
+        else:
+            self.handshakes.begin(connection, self._make)
         transport.abort()  # closes one of two descriptors, not the connection
-        self.handshakes.begin(connection, self._make)
 
 
 def gated(protocol: type[asyncio.Protocol], handshakes: Handshakes) -> type[asyncio.Protocol]:

@@ -68,18 +68,20 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     logs.configure(settings.log_level, settings.log_format, has_content=settings.log_content)
     app = create_app(settings)
     own_tls = tls.configured(settings)
+    descriptors = descriptors_for_clients()
+    handshakes = 0 if own_tls is None else min(tls.MOST_HANDSHAKES, max(1, descriptors // 4))
     bounds = Bounds(
         reader_timeout_s=settings.slow_reader_timeout_s,
         sender_timeout_s=settings.slow_sender_timeout_s,
         body_timeout_s=settings.request_body_timeout_s,
         idle_timeout_s=settings.idle_connection_timeout_s,
-        most_connections=descriptors_for_clients(),
+        most_connections=max(1, descriptors - handshakes),
         most_message_bytes=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         in_flight=app.state.in_flight,
     )
     protocol: type[asyncio.Protocol] = http_connection.bound(bounds, app.state.stopping)
     if own_tls is not None:
-        protocol = tls.gated(protocol, tls.Handshakes(own_tls))
+        protocol = tls.gated(protocol, tls.Handshakes(own_tls, most=handshakes))
     config = uvicorn.Config(
         app,
         loop="uvloop",
