@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         self._is_writable.set()
-        self._full_since = math.inf
+        self._full_since = self.loop.time() if self.transport.is_closing() else math.inf
 
     # Reading
 
