@@ -388,9 +388,10 @@ class HttpConnection(Connection):
         """Answers without the application. Only closes if another response is due, or the request
         has been answered already.
         """
-        is_answered = self._last is not None and self._last.is_complete and self._last.more_body
-        if self._is_answering or is_answered or self.is_over:
+        if self._is_answering or self.is_over:
             self.close()
+        elif self._last is not None and self._last.is_complete and self._last.more_body:
+            self.linger()
         else:
             self.send_error(code, message)
 
