@@ -36,6 +36,10 @@ DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 logger = structlog.get_logger(__name__)
 
 
+class ClientDisconnected(OSError):
+    """Raised in the application, as ASGI has it for messages that cannot be sent any more."""
+
+
 class WebSocketConnection(Connection):
     """Reading is paused until the application accepts, and while a message waits for it."""
 
@@ -97,7 +101,7 @@ class WebSocketConnection(Connection):
         code = CloseCode.NORMAL_CLOSURE
         try:
             await self.config.loaded_app(scope, self.receive, self.send)
-        except (asyncio.CancelledError, ConnectionResetError):
+        except (asyncio.CancelledError, ClientDisconnected):
             pass
         except Exception:
             self.report_exception()
@@ -121,12 +125,12 @@ class WebSocketConnection(Connection):
     async def send(self, message: Message) -> None:
         """
         Raises:
-            ConnectionResetError: the client has disconnected.
+            ClientDisconnected: the client has disconnected.
         """
         if self.is_full:
             await self.drained()
         if self._has_ended:
-            raise ConnectionResetError("the client has disconnected")
+            raise ClientDisconnected
         kind, is_open = message["type"], self._protocol.state is not State.CONNECTING
         try:
             if kind == "websocket.send" and is_open:
@@ -157,7 +161,7 @@ class WebSocketConnection(Connection):
             else:
                 raise RuntimeError(f"ASGI message {kind!r} does not belong here")
         except InvalidState:
-            raise ConnectionResetError("the socket is closed") from None
+            raise ClientDisconnected from None
         self._send()
 
     def _accept(self, message: Message) -> None:
