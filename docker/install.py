@@ -5,8 +5,7 @@
                                         the dependencies of pyproject.toml and of these extras
 
 `beside` takes what NVIDIA's container has, and installs the rest into the venv. A package of the
-container that does not fit is a conflict: pip reports it, and the image's build fails. Only the
-packages in OWN may differ.
+container that does not fit is a conflict: pip reports it, and the image's build fails.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CONTINUED = re.compile(r"\s*\\\n\s*")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
-# The venv may have its own versions of these: the proxy relies on private parts of both
-# (proxy/http_server/uvicorn_private.py). TensorRT-LLM needs uvicorn for trtllm-serve only.
-OWN = frozenset({"uvicorn", "websockets"})
 PARENT = "packages_of_the_image.pth"
 
 
@@ -63,9 +59,9 @@ def dependencies(pyproject: str, *extras: str) -> list[str]:
 
 
 def installed() -> list[str]:
-    """A pin for each package of this interpreter, except OWN."""
+    """A pin for each package of this interpreter."""
     found = {canonical(one.name): one.version for one in metadata.distributions()}
-    return sorted(f"{name}=={version}" for name, version in found.items() if name not in OWN)
+    return sorted(f"{name}=={version}" for name, version in found.items())
 
 
 def canonical(name: str) -> str:
@@ -103,10 +99,10 @@ def make_venv(folder: Path) -> str:
 
 
 def shadowed(folder: Path) -> set[str]:
-    """Packages that the image and the venv have in different versions, except OWN."""
+    """Packages that the image and the venv have in different versions."""
     inside = [str(path) for path in folder.glob("lib/python*/site-packages")]
     own = {canonical(one.name) for one in metadata.distributions(path=inside)}
-    return own & {canonical(one.name) for one in metadata.distributions()} - OWN
+    return own & {canonical(one.name) for one in metadata.distributions()}
 
 
 def _file(lines: Iterable[str]) -> str:

@@ -163,7 +163,7 @@ async def _refuse_handshake(
 
 
 def _peer(connection: Connection) -> str:
-    """The address at the other end of the connection; http_server keeps it where uvicorn puts a
+    """The address at the other end of the connection; `server` keeps it where uvicorn puts a
     forwarded one into `client`.
     """
     peer = connection.get("peer") or connection.get("client")

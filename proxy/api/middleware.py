@@ -36,7 +36,7 @@ USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 class HeadAsGet:
     """Handles HEAD, which monitoring systems send, like GET.
 
-    uvicorn drops the body, because the scope that it made still says HEAD.
+    The server drops the body, because the scope that it made still says HEAD.
     """
 
     def __init__(self, app: ASGIApp) -> None:

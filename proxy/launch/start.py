@@ -9,11 +9,11 @@ from ipaddress import ip_address
 
 from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
-from triton_openai.proxy.http_server import tls
 from triton_openai.proxy.launch.packages import on_demand
 from triton_openai.proxy.launch.triton_server import container, ports, shipped_demo
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
+from triton_openai.proxy.server import tls
 from triton_openai.proxy.settings import Settings, environment
 
 

@@ -1,7 +1,4 @@
-"""Names with an underscore belong to whoever defines them: exceptions are listed with the reason.
-
-What we need of uvicorn and websockets stands in proxy/http_server/uvicorn_private.py instead.
-"""
+"""Names with an underscore belong to whoever defines them. Exceptions have a reason here."""
 
 from __future__ import annotations
 
@@ -33,9 +30,6 @@ ALLOWED = {
     f"{ENGINE}/trtllm/sampling_params.py": {"_bad_word_ids"},
     # of its own class, which a base class of ours gives it
     "proxy/syntax/reasoning/parser.py": {"_reader"},
-    # see proxy/http_server/uvicorn_private.py
-    "proxy/http_server/websocket_limits.py": {"_types"},
-    "proxy/http_server/upgrades.py": {"_get_upgrade"},
 }
 
 

@@ -137,16 +137,15 @@ def wheel(folder: Path, name: str, version: str) -> None:
 
 
 class Image:
-    """An image as NVIDIA's: its Python is a venv, here with two packages of its own."""
+    """An image as NVIDIA's: its Python is a venv, here with a package of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.venv, self.index = folder / "venv", folder / "index"
         venv.create(self.venv, with_pip=True, symlinks=True)
         self.index.mkdir()
-        for name, version in (("pydantic", "2.12.0"), ("uvicorn", "0.42.0")):
-            wheel(self.index, name, version)
-        self._run(self.venv, "-m", "pip", "install", "pydantic", "uvicorn")
-        for name, version in (("pydantic", "2.99.0"), ("uvicorn", "0.54.0"), ("newone", "1.0")):
+        wheel(self.index, "pydantic", "2.12.0")
+        self._run(self.venv, "-m", "pip", "install", "pydantic")
+        for name, version in (("pydantic", "2.99.0"), ("newone", "1.0")):
             wheel(self.index, name, version)
         (folder / "docker").mkdir()
         self.script = folder / "docker" / "install.py"
@@ -180,17 +179,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 def test_our_packages_are_in_a_venv_that_sees_the_images_and_replaces_none(image):
-    result = image.install("pydantic>=2.9", "uvicorn~=0.54.0", "newone>=1")
+    result = image.install("pydantic>=2.9", "newone>=1")
     assert result.returncode == 0, result.stdout + result.stderr
-    names = ("pydantic", "uvicorn", "newone")
-    assert image.versions(image.ours, *names) == ["2.12.0", "0.54.0", "1.0"]
-    assert image.versions(image.venv, *names[:2]) == ["2.12.0", "0.42.0"], "the image's own stay"
+    assert image.versions(image.ours, "pydantic", "newone") == ["2.12.0", "1.0"]
+    assert image.versions(image.venv, "pydantic") == ["2.12.0"], "the image's own stays"
     assert image.versions(image.venv, "newone") == []
 
 
 def test_a_package_of_the_image_in_the_venv_is_found(tmp_path):
     packages = tmp_path / "lib" / "python3.12" / "site-packages"
-    for name in ("Pydantic", "uvicorn", "newone"):
+    for name in ("Pydantic", "newone"):
         (packages / f"{name}-9.9.dist-info").mkdir(parents=True)
         (packages / f"{name}-9.9.dist-info" / "METADATA").write_text(
             f"Name: {name}\nVersion: 9.9\n"

@@ -10,7 +10,6 @@ from triton_openai.proxy.api.authentication import Authentication
 from triton_openai.proxy.api.route_scopes import RouteScopes
 from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from triton_openai.proxy.domain.identity import ANYONE, Caller, Scope, current_caller
-from triton_openai.proxy.http_server.forwarded import KeepsPeer
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 CHATTER = Caller(tenant="acme", key_id="k1ey", scopes=frozenset({Scope.CHAT}))
@@ -60,16 +59,11 @@ def test_the_caller_is_known_inside_and_forgotten_after():
     assert inner.callers == [CHATTER]
 
 
-def test_the_address_of_the_socket_counts_and_not_a_forwarded_one(monkeypatch):
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+def test_the_address_of_the_socket_counts_and_not_a_forwarded_one():
     inner, gate = Inner(), Gate()
-    app = KeepsPeer(layer(inner, gate))
-    scope = connection(
-        "/v1/chat/completions", (b"x-api-key", b"k"), (b"x-forwarded-for", b"192.0.2.7")
-    )
-    asyncio.run(app(scope, None, None))
-    assert gate.peers == ["10.0.0.1"]
-    assert scope["client"][0] == "192.0.2.7"
+    scope = connection("/v1/chat/completions", (b"x-api-key", b"k"), peer=("10.0.0.9", 1))
+    asyncio.run(layer(inner, gate)(scope, None, None))
+    assert gate.peers == ["10.0.0.9"]
 
 
 def test_denied_calls_of_administrators_are_reported_with_their_caller():

@@ -13,9 +13,9 @@ import pytest
 
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.http_server.tls import ReloadingTls
 from triton_openai.proxy.launch import health
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.server.tls import ReloadingTls
 from triton_openai.proxy.settings import Settings
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.http_server.slow_senders import MOST_HEAD_BYTES
+from triton_openai.proxy.server.http_connection import MOST_HEAD_BYTES
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import uvloop
-from websockets.frames import OP_BINARY, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
+from websockets.frames import OP_BINARY, OP_CLOSE, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
 
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.http_server.websocket_limits import FREE_FRAMES
+from triton_openai.proxy.server.websocket_connection import FREE_FRAMES
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -156,6 +156,72 @@ def test_a_message_gives_its_room_back_once_the_application_has_it():
         return b""
 
     uvloop.run(talked(talk, in_flight=flight))
+
+
+@pytest.mark.parametrize(
+    "handshake",
+    [
+        UPGRADE.replace(b"GET", b"POST"),
+        UPGRADE.replace(b"Version: 13", b"Version: 12"),
+        UPGRADE.replace(b"Host: a", b"Host: a\r\nX: " + b"x" * 10_000),
+    ],
+    ids=["method", "version", "long field"],
+)
+def test_a_handshake_that_is_malformed_is_refused(handshake):
+    async def talk() -> bytes:
+        async with served(app) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(handshake)
+            raw = await asyncio.wait_for(reader.read(), HANG_S)
+            writer.close()
+            return raw
+
+    assert uvloop.run(talk()).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_frame_that_comes_with_the_handshake_waits_for_it():
+    async def talk() -> bytes:
+        async with served(app) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(UPGRADE + frame(OP_TEXT, b"abc"))
+            raw = await asyncio.wait_for(reader.readuntil(b"\x81\x013"), HANG_S)
+            writer.close()
+            return raw
+
+    assert uvloop.run(talk()).startswith(b"HTTP/1.1 101 ")
+
+
+def test_an_application_may_deny_and_close():
+    async def denies(scope, receive, send) -> None:
+        if scope["path"] == "/status":
+            headers = [(b"content-type", b"application/json"), (b"x-a", b"b")]
+            await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": b"{}"})
+        elif scope["path"] == "/fails":
+            raise RuntimeError("secret")
+        else:
+            if scope["path"] == "/closes":
+                await send({"type": "websocket.accept", "subprotocol": "a"})
+            await send({"type": "websocket.close", "code": 1012, "reason": "bye"})
+
+    async def talk(path: bytes) -> bytes:
+        async with served(denies) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(UPGRADE.replace(b"/", path, 1))
+            if path == b"/closes":
+                await reader.readuntil(b"bye")
+                writer.write(frame(OP_CLOSE, struct.pack("!H", 1012)))
+            raw = await asyncio.wait_for(reader.read(), HANG_S)
+            writer.close()
+            return raw
+
+    denied = uvloop.run(talk(b"/status"))
+    assert denied.startswith(b"HTTP/1.1 401 ")
+    assert b"\r\nx-a: b\r\n" in denied
+    assert denied.endswith(b"\r\n\r\n{}")
+    assert uvloop.run(talk(b"/")).startswith(b"HTTP/1.1 403 ")
+    assert uvloop.run(talk(b"/fails")).startswith(b"HTTP/1.1 500 ")
+    assert uvloop.run(talk(b"/closes")) == b""
 
 
 async def until(condition: Callable[[], bool]) -> None:

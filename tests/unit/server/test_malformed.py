@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 import uvloop
 
-from tests.unit.http_server.talks import (
+from tests.unit.server.talks import (
     CHUNKED,
     GET,
     HEAD,
@@ -17,7 +17,7 @@ from tests.unit.http_server.talks import (
     says,
     talked,
 )
-from triton_openai.proxy.http_server.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
+from triton_openai.proxy.server.http_connection import MOST_FIELDS, MOST_URL_BYTES
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from tests.unit.http_server.talks import (
+from tests.unit.server.talks import (
     CHUNKED,
     GET,
     H2C,

@@ -1,16 +1,19 @@
 """TLS of the proxy's own port; certificates and client authorities can be replaced as it runs.
 
-Every process of the proxy follows the files by itself. Connections keep the certificate of their
-handshake.
+Connections keep the certificate of their handshake. uvicorn's own setting would keep its client
+authorities, and wait 60 seconds for each handshake, and for any number of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import structlog
 
@@ -19,6 +22,8 @@ from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
 POLL_S = 1.0
+HANDSHAKE_TIMEOUT_S = 10.0
+MOST_HANDSHAKES = 1_000  # OpenSSL keeps some 50 KB for each
 
 logger = structlog.get_logger(__name__)
 
@@ -104,6 +109,87 @@ def configured(settings: Settings) -> ReloadingTls | None:
     if settings.tls_cert_file is None or settings.tls_key_file is None:
         return None
     return ReloadingTls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+
+
+class Handshakes:
+    """Connections whose TLS handshake is not complete.
+
+    Args:
+        most: at once; one more ends the oldest, which has had the most time.
+    """
+
+    def __init__(
+        self,
+        tls: ReloadingTls,
+        *,
+        timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        most: int,
+    ) -> None:
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._most = most
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
+
+    def begin(self, connection: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
+        if len(self._tasks) >= self._most:
+            oldest = next(iter(self._tasks))
+            del self._tasks[oldest]
+            oldest.cancel()
+            logger.warning(
+                "handshake cut off",
+                reason="too many at once",
+                most=self._most,
+                advice="clients begin TLS and do not finish: a scan, or a load balancer's check "
+                "that should use http",
+            )
+        task = asyncio.ensure_future(self._shake(connection, protocol))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _shake(
+        self, connection: socket.socket, protocol: Callable[[], asyncio.Protocol]
+    ) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol,
+                connection,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=self._timeout_s,
+            )
+        except OSError:  # the client has disconnected, or its handshake has failed or is late
+            connection.close()
+
+
+class TlsGate(asyncio.Protocol):
+    """What uvicorn makes for a plain connection, which begins with a handshake.
+
+    The event loop cannot change a transport to TLS before it has read from it (uvloop reads right
+    after `connection_made`), so the socket gets a transport of its own.
+    """
+
+    handshakes: ClassVar[Handshakes]
+    protocol: ClassVar[type[asyncio.Protocol]]
+
+    def __init__(self, **arguments: Any) -> None:
+        self._make = partial(self.protocol, **arguments)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        try:
+            connection = transport.get_extra_info("socket").dup()
+        except OSError as error:
+            logger.warning(
+                "connection lost",
+                reason=str(error),
+                advice="raise the limit of open files (ulimit -n, LimitNOFILE)",
+            )
+        else:
+            self.handshakes.begin(connection, self._make)
+        transport.abort()  # closes one of two descriptors, not the connection
+
+
+def gated(protocol: type[asyncio.Protocol], handshakes: Handshakes) -> type[asyncio.Protocol]:
+    """The same protocol behind TLS, for uvicorn's setting `http`."""
+    return type("Gate", (TlsGate,), {"handshakes": handshakes, "protocol": protocol})
 
 
 def _context() -> ssl.SSLContext:

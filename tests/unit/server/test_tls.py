@@ -13,8 +13,8 @@ from websockets.asyncio.client import connect
 
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
-from triton_openai.proxy.http_server.tls import ReloadingTls
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.server.tls import ReloadingTls
 
 pytestmark = needs_openssl
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -80,7 +80,7 @@ async def refusing(scope, receive, send) -> None:
 @pytest.mark.anyio
 async def test_a_stream_over_tls(files):
     tls = ReloadingTls(*files, None)
-    async with served(streaming, tls=tls) as address:
+    async with served(streaming, own_tls=tls) as address:
         reader, writer = await connected(address)
         writer.write(GET)
         answer = await reader.readuntil(b"\r\n0\r\n\r\n")
@@ -100,7 +100,7 @@ async def test_a_socket_over_tls(files):
 
     tls = ReloadingTls(*files, None)
     async with (
-        served(echo, tls=tls) as (host, port),
+        served(echo, own_tls=tls) as (host, port),
         connect(f"wss://{host}:{port}/", ssl=client_context()) as socket,
     ):
         for text in ("a", "b" * 100_000):
@@ -111,7 +111,7 @@ async def test_a_socket_over_tls(files):
 @pytest.mark.anyio
 async def test_a_refusal_reaches_a_client_that_is_still_sending(files):
     tls = ReloadingTls(*files, None)
-    async with served(refusing, tls=tls) as address:
+    async with served(refusing, own_tls=tls) as address:
         reader, writer = await connected(address)
         writer.write(ENDLESS + b"x" * 1_000_000)
         assert (await reader.readuntil(b"too much")).startswith(b"HTTP/1.1 413 ")
@@ -128,7 +128,7 @@ async def test_a_client_that_disconnects_ends_its_request(files):
         ended.set()
 
     tls = ReloadingTls(*files, None)
-    async with served(waiting, tls=tls) as address:
+    async with served(waiting, own_tls=tls) as address:
         _, writer = await connected(address)
         writer.write(GET)
         await asyncio.sleep(0.05)
@@ -139,7 +139,7 @@ async def test_a_client_that_disconnects_ends_its_request(files):
 @pytest.mark.anyio
 async def test_new_files_serve_new_connections_and_old_ones_stay(files, tmp_path):
     tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
-    async with served(streaming, tls=tls) as address:
+    async with served(streaming, own_tls=tls) as address:
         reader, before = await connected(address)
         replace(files, second)
         assert tls.reload()
@@ -156,7 +156,7 @@ async def test_new_files_serve_new_connections_and_old_ones_stay(files, tmp_path
 @pytest.mark.anyio
 async def test_files_are_followed(files, tmp_path):
     tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
-    async with tls.followed(), served(streaming, tls=tls) as address:
+    async with tls.followed(), served(streaming, own_tls=tls) as address:
         replace(files, second)
         for _ in range(100):
             _, writer = await connected(address)
@@ -173,7 +173,7 @@ async def test_half_of_a_replacement_changes_nothing(files, tmp_path):
     tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
     shutil.copy(second[0], files[0])
     assert not tls.reload()
-    async with served(streaming, tls=tls) as address:
+    async with served(streaming, own_tls=tls) as address:
         _, writer = await connected(address)
         assert shown(writer) == der(tmp_path / "first.crt")
         writer.close()
@@ -191,7 +191,7 @@ async def test_with_client_authorities_a_client_needs_a_certificate_of_theirs(fi
     authority = certificate(tmp_path, "authority")
     own, other = certificate(tmp_path, "own", issuer="authority"), certificate(tmp_path, "other")
     tls = ReloadingTls(*files, authority[0])
-    async with served(streaming, tls=tls) as address:
+    async with served(streaming, own_tls=tls) as address:
         for chain, is_served in ((own, True), (other, False), ((), False)):
             try:
                 reader, writer = await connected(address, *chain)
@@ -211,7 +211,7 @@ async def test_new_client_authorities_replace_the_old_ones(files, tmp_path):
     authority = tmp_path / "authority.crt"
     shutil.copy(tmp_path / "old.crt", authority)
     tls = ReloadingTls(*files, authority)
-    async with served(streaming, tls=tls) as address:
+    async with served(streaming, own_tls=tls) as address:
         for expected in ("old", "new"):
             for name in ("old", "new"):
                 chain = tmp_path / f"of-{name}.crt", tmp_path / f"of-{name}.key"
@@ -234,7 +234,7 @@ async def is_served(address, *chain: Path) -> bool:
 @pytest.mark.anyio
 async def test_silent_clients_are_cut_off_in_time(files):
     async with served(
-        streaming, tls=ReloadingTls(*files, None), handshake_timeout_s=0.2
+        streaming, own_tls=ReloadingTls(*files, None), handshake_timeout_s=0.2
     ) as address:
         silent = [await asyncio.open_connection(*address[:2]) for _ in range(20)]
         assert await is_served(address)
@@ -247,7 +247,9 @@ async def test_silent_clients_are_cut_off_in_time(files):
 async def test_more_silent_clients_than_handshakes_do_not_keep_others_out(files):
     """The oldest handshakes end, long before their time is over; the latest stay."""
     tls = ReloadingTls(*files, None)
-    async with served(streaming, tls=tls, handshake_timeout_s=3600, most_handshakes=5) as address:
+    async with served(
+        streaming, own_tls=tls, handshake_timeout_s=3600, most_handshakes=5
+    ) as address:
         silent = [await asyncio.open_connection(*address[:2]) for _ in range(50)]
         assert await is_served(address)
         for reader, writer in silent[:45]:

@@ -1,1 +1,0 @@
-"""Our HTTP server: uvicorn with limits on slow and greedy clients, draining."""
