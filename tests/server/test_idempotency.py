@@ -50,7 +50,7 @@ def test_the_claims_of_a_killed_proxy_are_taken_over(start, scripted_stack, tmp_
             body = {**asked("killed", True), "max_tokens": 2_000}
             before = scripted_stack.begun(MODEL)
             async with httpx.AsyncClient(timeout=HANG_S, verify=False) as client:
-                key = {"idempotency-key": "killed"}
+                key = {**NAME, "idempotency-key": "killed"}
                 async with client.stream(
                     "POST", f"{victim.url}{PATH}", json=body, headers=key
                 ) as response:
