@@ -15,7 +15,13 @@ from starlette.types import Scope as Connection
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.route_scopes import Need, Open, RouteScopes
 from triton_openai.proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
-from triton_openai.proxy.domain.identity import ANYONE_BUT_ADMINS, Caller, Scope, current_caller
+from triton_openai.proxy.domain.identity import (
+    ANYONE,
+    ANYONE_BUT_ADMINS,
+    Caller,
+    Scope,
+    current_caller,
+)
 from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -130,6 +136,9 @@ class WithoutKeys:
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._scopes.of(scope["path"]) is Scope.ADMIN:
             raise Forbidden(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE, param=None)
+        if current_caller.get() is not ANYONE:  # an application around this one knows who calls
+            await self._app(scope, receive, send)
+            return
         token = current_caller.set(ANYONE_BUT_ADMINS)
         try:
             await self._app(scope, receive, send)

@@ -215,8 +215,7 @@ def test_pages_of_other_origins_may_read_the_headers(keyed: Serve):
 
 
 def limited(engine: ScriptedEngine, who) -> AsCaller:
-    settings = Settings(admin="on")  # without keys, a layer replaces the caller otherwise
-    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
     return AsCaller(app, who)
 
 

@@ -22,7 +22,8 @@ from triton_openai.proxy.triton.target import Target
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = EngineRequest(id="r", model=CARD, text="x", timeout_s=0.5, sampling=Sampling())
+PLAIN = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
+REQUEST = EngineRequest(id="r", model=PLAIN, text="x", timeout_s=0.5, sampling=Sampling())
 TOKEN = b"\x01\0\0\0a"  # as Triton writes a tensor of strings
 
 
