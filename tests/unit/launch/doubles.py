@@ -50,7 +50,7 @@ class ScriptedServer:
 PROGRAM = '''
 import http.server, os, signal, subprocess, sys, time
 mode, port = sys.argv[1], int(sys.argv[2])
-stub = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+stub = subprocess.Popen([sys.executable, "-cimport time; time.sleep(300)  # a tokenizer's"])
 # As MPI's workers are: in a session of its own, and an orphan once what started it has ended.
 worker = """
 import subprocess, sys

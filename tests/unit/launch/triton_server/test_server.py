@@ -162,6 +162,20 @@ def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
     assert how.startswith(f"its process {stub_pid(tmp_path)} died: ")
 
 
+def test_a_tokenizer_that_stands_still_is_a_dead_server(tmp_path, port):
+    """Triton gives its later answers to other requests."""
+
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        ended = asyncio.create_task(server.wait())
+        await asyncio.sleep(0.1)
+        os.kill(stub_pid(tmp_path), signal.SIGSTOP)
+        return await asyncio.wait_for(ended, HANG_S)
+
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} stands still: ")
+
+
 LAUNCHER = """
 import asyncio, sys
 from pathlib import Path
