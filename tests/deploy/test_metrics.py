@@ -150,6 +150,7 @@ def test_the_walk_sees_a_metric_in_a_range_in_a_function():
 def test_outcomes_are_codes_of_the_code():
     codes = {code.value for code in errors.ErrorCode}
     outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned"}
+    outcomes |= {outcome.value for outcome in Outcome}  # of an endpoint's streams
     asked = [
         value
         for rule in ALERTS

@@ -51,7 +51,7 @@ def test_short_requests_get_their_rows_while_longer_answers_hold_all_of_them_and
     large = LoadedTenant(name="large", streams=12, lengths=(900,))
     shared(small, large, SPARE_STREAMS="2")
     share = small.tokens / (small.tokens + large.tokens)
-    assert share > 0.15, (small.tokens, large.tokens)
+    assert share > 0.05, (small.tokens, large.tokens)  # 0.016 where only three takeovers happen
 
 
 def test_weights_of_one_and_three_share_the_tokens_so():

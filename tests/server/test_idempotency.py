@@ -118,12 +118,12 @@ def test_openais_sdk_retries_with_the_key_and_notices_nothing(
     before = scripted_stack.begun(MODEL)
     with openai.OpenAI(
         base_url=f"{named.url}/v1",
-        api_key="",
+        api_key="none",
         max_retries=2,
-        default_headers={**NAME, "Authorization": openai.Omit()},
+        default_headers=NAME,
         http_client=httpx.Client(transport=BreaksOnce(), timeout=HANG_S),
     ) as client:
-        key = {"Idempotency-Key": f"sdk-{stream}"}
+        key = {"Idempotency-Key": f"sdk-{stream}", "Authorization": openai.Omit()}
         answer = client.chat.completions.create(
             **{**asked("sdk", stream), "stream": stream}, extra_headers=key
         )
@@ -141,12 +141,12 @@ def test_openais_sdk_sees_a_conflict_at_once(named: Stack):
     transport = httpx.Client(event_hooks={"request": [sent.append]}, timeout=HANG_S)
     with openai.OpenAI(
         base_url=f"{named.url}/v1",
-        api_key="",
+        api_key="none",
         max_retries=2,
-        default_headers={**NAME, "Authorization": openai.Omit()},
+        default_headers=NAME,
         http_client=transport,
     ) as client:
-        key = {"Idempotency-Key": "conflict"}
+        key = {"Idempotency-Key": "conflict", "Authorization": openai.Omit()}
         client.chat.completions.create(**asked("one", False), extra_headers=key)
         with pytest.raises(openai.ConflictError) as refused:
             client.chat.completions.create(**asked("two", False), extra_headers=key)

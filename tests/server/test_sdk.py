@@ -157,5 +157,5 @@ def test_a_prompt_of_two_megabytes_is_refused_quickly_and_one_of_spaces_is_count
 
 
 def test_a_prompt_token_outside_the_vocabulary_is_named(client):
-    with pytest.raises(openai.BadRequestError, match="token id 99999 at position 1"):
+    with pytest.raises(openai.BadRequestError, match="prompt names token 99999, which"):
         client.completions.create(model="endless", prompt=[5, 99999])
