@@ -65,7 +65,7 @@ def test_a_prompt_may_be_logged_in_lines_of_log_content_only_and_a_key_nowhere()
     assert not list(LOGGED.leaks())
     send(prompt=PROMPT)
     logger.debug(CONTENT, given="the key of this test")
-    assert any("the key of this test" in leak for leak in LOGGED.leaks())
+    assert any("the key of this test" in leak for leak in list(LOGGED.leaks()))
     for secret in (whole_key("abc"), f"eyJ{'a' * 9}.eyJ{'b' * 9}.c"):
         send(prompt=PROMPT)
         logger.debug(CONTENT, given=secret)
