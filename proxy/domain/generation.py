@@ -53,9 +53,10 @@ class Report:
     fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
     because Triton was lost before it answered. continued: how often another engine stream continued
     one that had its first token; preempted: how many of these gave their row to a higher class.
-    waits: the streams that wait in the fair queue now, by their reader. queue_s: the longest wait
-    that is over, None if no stream waited. capped_priority: the caller's ceiling, where it asked
-    for more. notes: comments for a streamed answer; whoever sends them removes them.
+    waits: the streams that wait in the fair queue now, by their reader. queue_s: what the
+    stream that waited longest has waited in all, None if none waited. capped_priority: the caller's
+    ceiling, where it asked for more. notes: comments for a streamed answer; whoever sends them
+    removes them.
     """
 
     unenforced: tuple[str, ...] = ()

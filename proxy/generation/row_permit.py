@@ -38,6 +38,7 @@ class RowPermit:
         self._preempted = preempted
         self._permit: Permit = FREE_PERMIT
         self._has_row = False
+        self._waited_s = 0.0  # in all: a stream that yields waits again
 
     def acquire(self) -> Awaitable[None]:
         """Raises as Scheduler.acquire."""
@@ -59,7 +60,8 @@ class RowPermit:
         finally:
             has_waited = report.waits.pop(self, None) is not None
         if has_waited:
-            report.queue_s = max(report.queue_s or 0.0, loop.time() - began)
+            self._waited_s += loop.time() - began
+            report.queue_s = max(report.queue_s or 0.0, self._waited_s)
         self._has_row = False
         before = self._tokens()
         self._permit.meter(lambda: self._tokens() - before)

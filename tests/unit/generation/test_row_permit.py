@@ -14,11 +14,12 @@ from tests.fixtures.lost_triton import Stand
 from tests.unit.generation.test_failover import TEXT, Held
 from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
-from triton_openai.proxy.domain.generation import Delivery
+from triton_openai.proxy.domain.generation import Delivery, Report
 from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from triton_openai.proxy.domain.interrupt import Cause
 from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.domain.scheduling import Standing
+from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.generation.row_permit import RowPermit
 
 ASKED = GenerationRequest(id="r1", model="demo", prompt=TextPrompt(text="x" * 40))
 
@@ -91,6 +92,28 @@ def test_a_client_that_disconnects_gives_it_back(after):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (len(scheduler.permits), scheduler.held, engine.running) == (1, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_waits_again_has_waited_both_times():
+    async def waits(scheduler: GivenScheduler, acquire) -> float:
+        scheduler.is_open.clear()
+        acquired = asyncio.ensure_future(acquire())
+        await turns()
+        scheduler.waiting[0](Standing(1, None))
+        await asyncio.sleep(0.01)
+        scheduler.is_open.set()
+        await acquired
+        return report.queue_s
+
+    report = Report()
+
+    async def run() -> None:
+        scheduler, ticket = GivenScheduler(), Ticket(queue="q", tenant="t")
+        row = RowPermit(scheduler, ticket, report, tokens=lambda: 0, preempted=lambda: None)
+        first_s = await waits(scheduler, row.acquire)
+        assert await waits(scheduler, row.acquire_again) > first_s
 
     asyncio.run(run())
 
