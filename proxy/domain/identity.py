@@ -98,7 +98,7 @@ class Caller:
 
 
 SHARED_TENANT = "default"
-"""Of callers that only their addresses tell apart."""
+"""The answer to callers that only their addresses tell apart."""
 
 
 def is_reserved(tenant: str) -> bool:

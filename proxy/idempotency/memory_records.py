@@ -211,7 +211,7 @@ class ReplayedAnswer:
 
 
 def _pages(parts: Sequence[bytes]) -> Iterator[Page]:
-    """Of about PAGE_BYTES each."""
+    """Pieces of about PAGE_BYTES each."""
     page: list[bytes] = []
     first = size = 0
     for at, part in enumerate(parts):

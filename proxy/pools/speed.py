@@ -48,7 +48,7 @@ class Measure:
 
 
 class Speed:
-    """Of one endpoint, for one build. slow_streams: outliers, one after another."""
+    """How fast one endpoint answers, for one build. slow_streams: outliers, one after another."""
 
     __slots__ = ("each_token", "first_token", "slow_streams")
 

@@ -97,7 +97,7 @@ class PriorityClass:
         self.holders[share] = None
 
     def let_go(self, stream: Stream, now: float) -> None:
-        """It has ended, or was told to stop."""
+        """The stream has ended, or has to stop."""
         share = self.shares[stream.ticket.tenant]
         share.holding.pop(stream, None)
         share.rate.running(len(share.holding), now)

@@ -16,7 +16,7 @@ class Running:
 
     def __init__(self) -> None:
         self.count = 0
-        self.yielding = 0  # those of them that were told to stop
+        self.yielding = 0  # those of them that have to stop
         self.holding = 0  # those that have a row, and keep it
         self.spares: OrderedDict[Stream, None] = OrderedDict()
         self._priorities: list[int] = []  # with streams that may yield, ascending

@@ -45,7 +45,7 @@ class Share:
 
     @property
     def newest(self) -> Stream:
-        """Of those that have rows."""
+        """The newest stream that has a row."""
         return next(reversed(self.holding))
 
     @property

@@ -35,7 +35,7 @@ class Stream:
         self.charged_at = 0.0
         self.prompt_charged: int | None = None  # tokens; None while nobody waited: it is free then
         self.start_tokens = ticket.prompt_tokens  # that the engine computed before its first token
-        self.is_yielding = False  # it was told to make room
+        self.is_yielding = False  # it has to make room
         self.took_over = False  # another stream made room for it
         self.position = 0  # the last that it was told
 
