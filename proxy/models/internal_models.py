@@ -21,7 +21,9 @@ def internal_models(registry: Registry) -> frozenset[str]:
         name
         for model in registry.loaded
         for name in (
-            *(model.name, model.facts.engine_model),
-            *(model.facts.tokenizer_model, model.facts.detokenizer_model),
+            model.name,
+            model.facts.engine_model,
+            model.facts.tokenizer_model,
+            model.facts.detokenizer_model,
         )
     )

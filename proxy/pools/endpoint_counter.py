@@ -13,7 +13,7 @@ class Outcome(str, Enum):
     """ENDED: with a finish reason. LEFT: closed from our side. LOST: the endpoint went away.
 
     REFUSED: it answered with an error, such as a prompt that is too long. FOREIGN: it handed us
-    another request's answer, of which we used nothing.
+    another request's answer, which was discarded.
     """
 
     ENDED = "ended"

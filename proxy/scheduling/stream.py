@@ -37,7 +37,7 @@ class Stream:
         self.start_tokens = ticket.prompt_tokens  # that the engine computed before its first token
         self.is_yielding = False  # it has to make room
         self.took_over = False  # another stream made room for it
-        self.position = 0  # the last that it was told
+        self.position = 0  # the last one that was reported
 
     @property
     def can_yield(self) -> bool:

@@ -188,7 +188,7 @@ class TlsGate(asyncio.Protocol):
 
 
 def gated(protocol: type[asyncio.Protocol], handshakes: Handshakes) -> type[asyncio.Protocol]:
-    """The same protocol behind TLS, for uvicorn's setting `http`."""
+    """HttpConnection behind TLS, for uvicorn's setting `http`."""
     return type("Gate", (TlsGate,), {"handshakes": handshakes, "protocol": protocol})
 
 

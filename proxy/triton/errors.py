@@ -21,9 +21,9 @@ from triton_openai.proxy.domain.errors import (
 )
 
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-# Triton no longer waits for the stub's answer, which the next request will receive (see the
-# detokenizer); it says the same of a stub that has died.
-STUB_LATE = re.compile(r"Stub process .*is not healthy")
+# Triton no longer waits for the answer of a tokenizer or detokenizer, which the next request will
+# receive (see the detokenizer); it says the same of one that has died. Engines are decoupled.
+STUB_LATE = re.compile(r"Stub process '[^']*tokenizer[^']*' is not healthy")
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )

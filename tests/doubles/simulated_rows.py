@@ -178,7 +178,7 @@ class SimulatedRows:
             self._at(end_s, self._end, request, request.since_s)
 
     def _take_row(self, request: _Request) -> None:
-        """The engine preempts it itself: it goes on with the next row."""
+        """The engine preempts it itself: it continues in the next row."""
         request.part_tokens = self.generated(request)
         del self._running[request]
         self._waiting.insert(0, request)

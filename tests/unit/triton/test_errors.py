@@ -15,7 +15,7 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.triton.errors import error_of_message, error_of_status
+from triton_openai.proxy.triton.errors import STUB_LATE, error_of_message, error_of_status
 
 REFUSAL = {"code": "context_length_exceeded", "param": "max_tokens", "message": "too long {x}"}
 
@@ -97,3 +97,13 @@ def test_a_full_queue_is_a_rate_limit_of_its_own_code(message):
     error = error_of_message(message)
     assert isinstance(error, RateLimited)
     assert error.code == "queue_full"
+
+
+@pytest.mark.parametrize(
+    ("stub", "is_late"),
+    [("demo_tokenizer_0_0", True), ("demo_detokenizer_0_0", True), ("demo_engine_0_0", False)],
+)
+def test_only_the_answers_of_tokenizers_and_detokenizers_go_to_other_requests(stub, is_late):
+    message = f"in ensemble 'demo', Stub process '{stub}' is not healthy."
+    assert isinstance(error_of_message(message), ModelUnavailable)
+    assert bool(STUB_LATE.search(message)) is is_late
