@@ -25,22 +25,22 @@ unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
 serve: $(INSTALLED)
-	@exec $(RUN) triton_openai.proxy.cli serve
+	@exec $(RUN) proxy.cli serve
 
 build: $(INSTALLED)
-	@exec $(RUN) triton_openai.proxy.cli build
+	@exec $(RUN) proxy.cli build
 
 # torch, transformers and the others that a build of other models than the demo needs; such a build
 # installs them by itself.
 build-tools: $(BUILD_TOOLS)
 
 doctor: $(INSTALLED)
-	@exec $(RUN) triton_openai.proxy.cli doctor
+	@exec $(RUN) proxy.cli doctor
 
 check: $(DEV)
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model -p dashboards
+	@$(RUN) mypy --strict -p proxy -p build_engines -p demo_model -p dashboards
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
 # Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.
@@ -110,12 +110,12 @@ schemas: $(DEV)
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: $(DEV)
-	@$(RUN) triton_openai.demo_model.training train --threads 1
-	@$(RUN) triton_openai.demo_model.training export
-	@$(RUN) triton_openai.demo_model.training curve
+	@$(RUN) demo_model.training train --threads 1
+	@$(RUN) demo_model.training export
+	@$(RUN) demo_model.training curve
 
 eval-demo: $(DEV)
-	@exec $(RUN) triton_openai.demo_model.training eval
+	@exec $(RUN) demo_model.training eval
 
 # What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
 bench: $(DEV)
@@ -174,7 +174,7 @@ clean:
 # different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
 # that is not imported: Python does so at the first start.
 PIP := -m pip install --disable-pip-version-check
-STEP := $(RUN) triton_openai.proxy.launch.packages.pip_step
+STEP := $(RUN) proxy.launch.packages.pip_step
 # $(call need_room,GB,what)
 need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
 	if [ "$$free" -lt $(1) ]; then \
@@ -191,7 +191,7 @@ $(INSTALLED): requirements.lock Makefile
 	@rm -f $@
 	@set -e; \
 	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m triton_openai.proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
+	  reason=$$("$$python" -m proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
 	  why="$${why:-$${reason:+$$python: $$reason}}"; \
 	done; \
 	if [ -z "$$found" ]; then \
@@ -205,16 +205,16 @@ $(INSTALLED): requirements.lock Makefile
 	fi
 	@$(STEP) 2/2 requirements.lock -- "$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
-	@printf '#!/bin/sh\nexec "%s/bin/python" -m triton_openai.proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
+	@printf '#!/bin/sh\nexec "%s/bin/python" -I -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
 	@chmod +x "$(VENV)/bin/triton-openai"
 	@touch $@
 	@echo "[make] $(VENV) is ready"
 
-$(BUILD_TOOLS): $(INSTALLED) requirements-torch.txt requirements-build.lock
+$(BUILD_TOOLS): $(INSTALLED) build_engines/requirements-torch.txt build_engines/requirements-build.lock
 	@$(call need_room,$(if $(TORCH_INDEX_URL),2,6),the build tools)
-	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(STEP) 1/2 "$$(cat requirements-torch.txt)" -- \
-	  "$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
-	@$(STEP) 2/2 requirements-build.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r requirements-build.lock
+	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(STEP) 1/2 "$$(cat build_engines/requirements-torch.txt)" -- \
+	  "$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r build_engines/requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	@$(STEP) 2/2 build_engines/requirements-build.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r build_engines/requirements-build.lock
 	@touch $@
 
 $(DEV): $(BUILD_TOOLS) requirements-dev.lock

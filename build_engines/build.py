@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from triton_openai.build_engines import (
+from build_engines import (
     build_lock,
     engine_limits,
     kv_memory,
@@ -19,19 +19,19 @@ from triton_openai.build_engines import (
     scripted_build,
     triton_models,
 )
-from triton_openai.build_engines.errors import BuildError, UnservableFolder
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.gpu import assembly, toolkit
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.models_file import (
+from build_engines.errors import BuildError, UnservableFolder
+from build_engines.facts import Facts
+from build_engines.gpu import assembly, toolkit
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.models_file import (
     BuildableEntry,
     GpuEntry,
     ModelsFile,
     OnnxEntry,
     ScriptedEntry,
 )
-from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
-from triton_openai.build_engines.tool import Say
+from build_engines.package_index import DEFAULT_INDEX, PackageIndex
+from build_engines.tool import Say
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
 

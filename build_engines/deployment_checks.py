@@ -9,8 +9,8 @@ from typing import Protocol
 
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from triton_openai.build_engines.deployment_entries import DeploymentEntry, ShadowEntry
-from triton_openai.build_engines.pool_entry import DEFAULT_POOL
+from build_engines.deployment_entries import DeploymentEntry, ShadowEntry
+from build_engines.pool_entry import DEFAULT_POOL
 
 MAX_FALLBACKS = 4  # models after the one that was asked for
 Where = tuple[str | int, ...]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from triton_openai.build_engines.pool_entry import DEFAULT_POOL, PoolName
-from triton_openai.build_engines.section import ModelName, Section
+from build_engines.pool_entry import DEFAULT_POOL, PoolName
+from build_engines.section import ModelName, Section
 
 MAX_DEPLOYMENTS = 32  # of one model: each is hashed for a request of a sticky caller
 # Headers with secrets, or that a front or HTTP itself writes

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines import folder_hash, remote_files
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
-from triton_openai.build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
+from build_engines import folder_hash, remote_files
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
+from build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
 
 CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from build_engines.errors import BuildError
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import OnnxEntry
+from build_engines.errors import BuildError
+from build_engines.facts import Facts
+from build_engines.models_file import OnnxEntry
 
 SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
 LEAST_CONTEXT = 256  # tokens

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.json_files import read_object
-from triton_openai.build_engines.onnx_folder import CONFIG
-from triton_openai.build_engines.onnx_graph import Graph
+from build_engines.errors import BuildError
+from build_engines.gpu.architecture import Architecture
+from build_engines.json_files import read_object
+from build_engines.onnx_folder import CONFIG
+from build_engines.onnx_graph import Graph
 
 # Phi-3.5-mini-instruct-onnx, phi3-mini-4k-instruct-….onnx, Llama-3.2-1B, Qwen2.5-0.5B, gemma-2-2b
 _PUBLISHED = re.compile(

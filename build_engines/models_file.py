@@ -14,22 +14,22 @@ import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from triton_openai.build_engines import deployment_checks, unknown_keys
-from triton_openai.build_engines.deployment_checks import Where
-from triton_openai.build_engines.deployment_entries import Deployments, ShadowEntry
-from triton_openai.build_engines.gpu import device_sharing, refusals
-from triton_openai.build_engines.gpu.options import GpuOptions, PlanOptions
-from triton_openai.build_engines.gpu.refusals import Refusal
-from triton_openai.build_engines.limits_entry import LimitsEntry
-from triton_openai.build_engines.onnx_options import OnnxOptions
-from triton_openai.build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
-from triton_openai.build_engines.price_entry import PriceEntry
-from triton_openai.build_engines.sampling_defaults import SamplingDefaults
-from triton_openai.build_engines.scripted_options import ScriptedOptions
-from triton_openai.build_engines.section import HttpUrlText, ModelName, Section
-from triton_openai.build_engines.server_tool_entry import ServerToolEntry, ToolName
-from triton_openai.build_engines.weights import WeightsField
-from triton_openai.build_engines.yaml_marks import MarkedYaml
+from build_engines import deployment_checks, unknown_keys
+from build_engines.deployment_checks import Where
+from build_engines.deployment_entries import Deployments, ShadowEntry
+from build_engines.gpu import device_sharing, refusals
+from build_engines.gpu.options import GpuOptions, PlanOptions
+from build_engines.gpu.refusals import Refusal
+from build_engines.limits_entry import LimitsEntry
+from build_engines.onnx_options import OnnxOptions
+from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
+from build_engines.price_entry import PriceEntry
+from build_engines.sampling_defaults import SamplingDefaults
+from build_engines.scripted_options import ScriptedOptions
+from build_engines.section import HttpUrlText, ModelName, Section
+from build_engines.server_tool_entry import ServerToolEntry, ToolName
+from build_engines.weights import WeightsField
+from build_engines.yaml_marks import MarkedYaml
 
 # The default of sampling.max_tokens on GPUs. guaranteed_no_evict reserves the KV cache of all
 # max_tokens of a request, so a default of all that the context leaves would admit few at once.

@@ -1,6 +1,6 @@
 """The JSON Schema of models.yaml, for editors.
 
-`python -m triton_openai.build_engines.models_schema` writes it.
+`python -m build_engines.models_schema` writes it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from triton_openai.build_engines.models_file import ModelsFile
+from build_engines.models_file import ModelsFile
 
 PATH = Path(__file__).with_name("models.schema.json")
 

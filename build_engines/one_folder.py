@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError, MissingPackage, UnservableFolder
-from triton_openai.build_engines.model_name import public_name
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
-from triton_openai.build_engines.onnx_folder import CONFIG
-from triton_openai.build_engines.weights import LocalFolder
+from build_engines.errors import BuildError, MissingPackage, UnservableFolder
+from build_engines.model_name import public_name
+from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.onnx_folder import CONFIG
+from build_engines.weights import LocalFolder
 
 MARKS = (CONFIG, "config.json")
 DEPTHS = ("*", "*/*", "*/*/*")

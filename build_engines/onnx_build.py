@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from triton_openai.build_engines import (
+from build_engines import (
     fetch,
     folder_hash,
     onnx_export,
@@ -18,11 +18,11 @@ from triton_openai.build_engines import (
     tool,
     whole_folder,
 )
-from triton_openai.build_engines.models_file import OnnxEntry
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
-from triton_openai.build_engines.tool import Say
-from triton_openai.build_engines.whole_folder import Provenance
+from build_engines.models_file import OnnxEntry
+from build_engines.step import Step
+from build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
+from build_engines.tool import Say
+from build_engines.whole_folder import Provenance
 
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:

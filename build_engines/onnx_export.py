@@ -11,9 +11,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from triton_openai.build_engines import tool
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.onnx_folder import CONFIG
+from build_engines import tool
+from build_engines.errors import BuildError
+from build_engines.onnx_folder import CONFIG
 
 
 def is_exported(folder: Path) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.onnx_graph import Graph
+from build_engines.errors import BuildError
+from build_engines.onnx_graph import Graph
 
 CONFIG = "genai_config.json"
 TYPES = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError, MissingPackage
+from build_engines.errors import BuildError, MissingPackage
 
 SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"

@@ -15,7 +15,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from triton_openai.build_engines.section import Section
+from build_engines.section import Section
 
 DEFAULT_POOL = "default"  # the one of TRITON_URL, without an entry
 MAX_POOLS = 64

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from triton_openai.build_engines.section import Section
+from build_engines.section import Section
 
 PerMillion = Annotated[float, Field(ge=0, le=1_000_000)]
 

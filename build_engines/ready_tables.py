@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from triton_openai.build_engines import tokenizer_tables
-from triton_openai.build_engines.facts import Facts
+from build_engines import tokenizer_tables
+from build_engines.facts import Facts
 
 FACTS = "facts.json"
 

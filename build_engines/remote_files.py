@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.tool import Say
-from triton_openai.build_engines.weights import HubRepository, StoredObjects
+from build_engines.errors import BuildError
+from build_engines.tool import Say
+from build_engines.weights import HubRepository, StoredObjects
 
 # Copies of the same weights in other formats, which some repositories carry.
 NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")

@@ -11,20 +11,20 @@ from typing import Any
 from packaging.version import Version
 from typing_extensions import assert_never
 
-from triton_openai.build_engines import triton_models
-from triton_openai.build_engines.engine_limits import EVERY_KIND
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.json_files import read_object
-from triton_openai.build_engines.models_file import (
+from build_engines import triton_models
+from build_engines.engine_limits import EVERY_KIND
+from build_engines.facts import Facts
+from build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.options import GpuOptions
+from build_engines.json_files import read_object
+from build_engines.models_file import (
     BuiltEntry,
     GpuEntry,
     OnnxEntry,
     ScriptedEntry,
 )
-from triton_openai.build_engines.onnx_options import OnnxOptions
+from build_engines.onnx_options import OnnxOptions
 
 # Per second. The engine decodes on the same cores, so every message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}

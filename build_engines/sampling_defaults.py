@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from triton_openai.build_engines.section import Section
+from build_engines.section import Section
 
 
 class SamplingDefaults(Section):

@@ -9,20 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines import (
+from build_engines import (
     fetch,
     folder_hash,
     ready_tables,
     tokenizer_tables,
     whole_folder,
 )
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.models_file import ScriptedEntry
-from triton_openai.build_engines.scripted_options import ScriptedOptions
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
-from triton_openai.build_engines.tool import Say
-from triton_openai.build_engines.whole_folder import Provenance
+from build_engines.errors import BuildError
+from build_engines.models_file import ScriptedEntry
+from build_engines.scripted_options import ScriptedOptions
+from build_engines.step import Step
+from build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
+from build_engines.tool import Say
+from build_engines.whole_folder import Provenance
 
 SCRIPT = "script.json"
 CONTEXT_LENGTH = 131_072  # tokens; models.yaml may set another length

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from triton_openai.build_engines.section import Section
+from build_engines.section import Section
 
 # Headers that HTTP itself sets; operators may not.
 RESERVED_HEADERS = frozenset(

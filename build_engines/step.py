@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.tool import Say
+from build_engines.errors import BuildError
+from build_engines.tool import Say
 
 UNFINISHED = ".unfinished"
 KEY_LENGTH = 16

@@ -9,9 +9,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from triton_openai.build_engines import tokenizer_tables
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines import tokenizer_tables
+from build_engines.step import Step
+from build_engines.tool import Say
 
 LAYOUT = 8  # layout of artifacts/<model>/; a new number makes every model stale
 TOOLS = ("xgrammar", "tokenizers")  # packages that decide what the tables hold

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.facts import Facts
+from build_engines.errors import BuildError
+from build_engines.facts import Facts
 
 # Names of the special tokens before the prefix, the suffix and the middle.
 INFILLING_TOKENS = (

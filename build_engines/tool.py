@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError
+from build_engines.errors import BuildError
 
 LAST_LINES = 5
 PROGRESS_S = 30.0

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
-from triton_openai.build_engines.section import Section
+from build_engines.section import Section
 
 UNKNOWN = "extra_forbidden"  # the type of pydantic's error
 Place = Sequence[str | int]

@@ -13,7 +13,7 @@ FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
 ARG BUILD_TOOLS
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 WORKDIR /build
-COPY requirements.lock requirements-build.lock requirements-torch.txt pyproject.toml ./
+COPY requirements.lock build_engines/requirements-build.lock build_engines/requirements-torch.txt pyproject.toml ./
 COPY docker/install.py docker/
 RUN python -m venv /venv \
     && /venv/bin/python docker/install.py lock \
@@ -39,18 +39,17 @@ ENV PATH=/venv/bin:$PATH \
     ARTIFACTS_DIR=/artifacts
 WORKDIR /app
 COPY --from=build /venv /venv
-COPY models.yaml requirements-build.lock requirements-quantization.lock requirements-torch.txt ./
-COPY demo_model/__init__.py demo_model/
+COPY models.yaml ./
+COPY demo_model/__init__.py demo_model/models.yaml demo_model/
 COPY demo_model/shipped demo_model/shipped
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy
-COPY triton_openai triton_openai
 RUN python -m compileall -q . && install --directory --owner=65532 --group=65532 /artifacts
 USER 65532:65532
 VOLUME /artifacts
 EXPOSE 9000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["python", "-m", "triton_openai.proxy.cli", "health"]
-ENTRYPOINT ["python", "-m", "triton_openai.proxy.cli"]
+    CMD ["python", "-m", "proxy.cli", "health"]
+ENTRYPOINT ["python", "-m", "proxy.cli"]
 CMD ["serve"]

@@ -75,7 +75,8 @@ def arguments(mode: str, *names: str) -> list[str]:
         ValueError: there is no such mode, or no such section.
     """
     if mode == "lock":
-        locks = "\n".join(path.read_text() for path in sorted(ROOT.glob("requirements*.lock")))
+        found = [*ROOT.glob("requirements*.lock"), *ROOT.glob("build_engines/requirements*.lock")]
+        locks = "\n".join(path.read_text() for path in found)
         lines = from_lock(locks, names)
         return ["--no-deps", "--require-hashes", "--requirement", _file(lines)]
     if mode == "beside":

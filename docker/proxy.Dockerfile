@@ -28,11 +28,10 @@ WORKDIR /app
 COPY --from=build /venv /venv
 COPY build_engines build_engines
 COPY proxy proxy
-COPY triton_openai triton_openai
 RUN python -m compileall -q .
 USER 65532:65532
 EXPOSE 9000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
-    CMD ["python", "-m", "triton_openai.proxy.cli", "health"]
-ENTRYPOINT ["python", "-m", "triton_openai.proxy.cli"]
+    CMD ["python", "-m", "proxy.cli", "health"]
+ENTRYPOINT ["python", "-m", "proxy.cli"]
 CMD ["proxy"]

@@ -29,18 +29,16 @@ ENV PATH=/opt/triton-openai/bin:$PATH \
     TRITON_HOST=0.0.0.0 \
     TRITON_METRICS_PORT=8002 \
     TRITON_START_TIMEOUT_S=1800
-COPY requirements-build.lock requirements-quantization.lock requirements-torch.txt ./
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy
-COPY triton_openai triton_openai
 COPY --chmod=755 docker/triton/triton-openai /usr/local/bin/
 COPY docker/triton/wait_idle.py docker/triton/
 # tritonclient does not declare which protobuf it needs: one that is too old shows here. NVIDIA's own
 # files are in this folder, too. The user is NVIDIA's, whose home is not made there: kernels that are
 # compiled at run time are kept in it.
-RUN python3 -c "import triton_openai.build_engines.build, triton_openai.proxy.launch.run, tritonclient.grpc" \
-    && python3 -c "from triton_openai.build_engines.gpu import toolkit; toolkit.installed()" \
+RUN python3 -c "import build_engines.build, proxy.launch.run, tritonclient.grpc" \
+    && python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
     && python3 -m compileall -q build_engines docker model_repository proxy \
     && install --directory --owner=1000 --group=1000 /artifacts "$HOME"
 USER 1000:1000

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy import (
+from build_engines.models_file import ModelsFile
+from proxy import (
     background,
     configured_idempotency,
     configured_journal,
@@ -21,53 +21,53 @@ from triton_openai.proxy import (
     configured_store,
     configured_telemetry,
 )
-from triton_openai.proxy.access.authentication import composition as authentication
-from triton_openai.proxy.access.limits.charged_sandbox import ChargedSandbox
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import log_level_routes, monitoring, route_scopes
-from triton_openai.proxy.api.application import application
-from triton_openai.proxy.api.authentication import no_audit
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.kserve import kserve_routes
-from triton_openai.proxy.api.pools import pools_routes
-from triton_openai.proxy.api.recent import requests_routes
-from triton_openai.proxy.configured_pools import Operations
-from triton_openai.proxy.configured_scheduling import Queues
-from triton_openai.proxy.domain.engine import Catalog, Engine
-from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.domain.key_records import KeySource
-from triton_openai.proxy.domain.kserve import KserveBackend
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.scheduling import Scheduler
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import UsageStore
-from triton_openai.proxy.generation.composition import composed
-from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
-from triton_openai.proxy.ledger.port import Ledger
-from triton_openai.proxy.models import policy, readiness
-from triton_openai.proxy.models.internal_models import internal_models
-from triton_openai.proxy.models.listed_deployments import ListedDeployments
-from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.pools.pooled_catalog import PooledCatalog
-from triton_openai.proxy.pools.pooled_engine import PooledEngine
-from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
-from triton_openai.proxy.pools.router import Router
-from triton_openai.proxy.process_sandbox import ProcessSandbox
-from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
-from triton_openai.proxy.settings import Settings, environment
-from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
-from triton_openai.proxy.telemetry.loop_lag import LoopLag
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.observers import Observers
-from triton_openai.proxy.telemetry.recent_requests import RecentRequests
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.access.authentication import composition as authentication
+from proxy.access.limits.charged_sandbox import ChargedSandbox
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.start_gate import StartGate
+from proxy.api import log_level_routes, monitoring, route_scopes
+from proxy.api.application import application
+from proxy.api.authentication import no_audit
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.kserve import kserve_routes
+from proxy.api.pools import pools_routes
+from proxy.api.recent import requests_routes
+from proxy.configured_pools import Operations
+from proxy.configured_scheduling import Queues
+from proxy.domain.engine import Catalog, Engine
+from proxy.domain.health import Concern
+from proxy.domain.key_records import KeySource
+from proxy.domain.kserve import KserveBackend
+from proxy.domain.sandbox import Sandbox
+from proxy.domain.scheduling import Scheduler
+from proxy.domain.tokenizer import Tokenizer
+from proxy.domain.usage import UsageStore
+from proxy.generation.composition import composed
+from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.ledger.port import Ledger
+from proxy.models import policy, readiness
+from proxy.models.internal_models import internal_models
+from proxy.models.listed_deployments import ListedDeployments
+from proxy.models.policy_watch import PolicyWatch, rereads_secrets
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
+from proxy.pools.pooled_catalog import PooledCatalog
+from proxy.pools.pooled_engine import PooledEngine
+from proxy.pools.pooled_tokenizer import PooledTokenizer
+from proxy.pools.router import Router
+from proxy.process_sandbox import ProcessSandbox
+from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.settings import Settings, environment
+from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.telemetry.loop_lag import LoopLag
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observers import Observers
+from proxy.telemetry.recent_requests import RecentRequests
+from proxy.telemetry.request_watcher import TelemetryWatcher
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.access.store.store import Store
+    from proxy.access.store.store import Store
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -6,16 +6,16 @@ import math
 
 import structlog
 
-from triton_openai.build_engines.kv_memory import memory_bytes
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.idempotency.layer import LayerParts
-from triton_openai.proxy.idempotency.memory_records import MemoryRecords
-from triton_openai.proxy.idempotency.port import Records
-from triton_openai.proxy.idempotency.quotas import Quotas
-from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.metrics import Metrics
+from build_engines.kv_memory import memory_bytes
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.idempotency.layer import LayerParts
+from proxy.idempotency.memory_records import MemoryRecords
+from proxy.idempotency.port import Records
+from proxy.idempotency.quotas import Quotas
+from proxy.idempotency.relay import Relay, RelayLimits
+from proxy.settings import Settings
+from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ def _records(settings: Settings) -> Records:
         answers=settings.max_kept_answers,
     )
     if settings.ledger_url_value is not None:
-        from triton_openai.proxy.idempotency.redis_records import RedisRecords  # imports slowly
+        from proxy.idempotency.redis_records import RedisRecords  # imports slowly
 
         return RedisRecords(
             settings.ledger_url_value,

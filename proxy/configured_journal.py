@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.journal.journal import Journal
-from triton_openai.proxy.journal.limits import JournalLimits
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.journal.journal import Journal
+from proxy.journal.limits import JournalLimits
+from proxy.settings import Settings
+from proxy.telemetry.metrics import Metrics
 
 GB = 1_000_000_000
 

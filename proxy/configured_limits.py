@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from functools import partial
 
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.request_size import RequestSizeLimits
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits
-from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import UsageStore
-from triton_openai.proxy.generation.composition import Access
-from triton_openai.proxy.generation.failover import ContinuationLimits
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.ledger.in_process import InProcessLedger
-from triton_openai.proxy.ledger.outage import OutageMode
-from triton_openai.proxy.ledger.port import Ledger
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.process_sandbox import MB, SandboxLimits
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.structured.constraint_request import GuideLimits
-from triton_openai.proxy.structured.schema import SchemaLimits
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.request_size import RequestSizeLimits
+from proxy.api.bodies.body_reader import BodyLimits
+from proxy.api.bodies.json_shape import JsonLimits
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.domain.model import ModelCard
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.tokenizer import Tokenizer
+from proxy.domain.usage import UsageStore
+from proxy.generation.composition import Access
+from proxy.generation.failover import ContinuationLimits
+from proxy.generation.time_limits import TimeLimits
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.outage import OutageMode
+from proxy.ledger.port import Ledger
+from proxy.models.registry import Registry
+from proxy.process_sandbox import MB, SandboxLimits
+from proxy.settings import Settings
+from proxy.structured.constraint_request import GuideLimits
+from proxy.structured.schema import SchemaLimits
+from proxy.telemetry.metrics import Metrics
 
 
 def ledger(settings: Settings) -> Ledger:
     """In Redis, for several proxies, if LEDGER_URL is set; else in memory."""
     if settings.ledger_url_value is None:
         return InProcessLedger()
-    from triton_openai.proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
+    from proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
 
     return RedisLedger(
         settings.ledger_url_value,
@@ -95,9 +95,9 @@ def sandbox_limits(settings: Settings) -> SandboxLimits:
         cpu_s=settings.sandbox_cpu_s,
         memory_bytes=settings.sandbox_memory_mb * MB,
         imports=(
-            "triton_openai.proxy.prompting.chat_template",
-            "triton_openai.proxy.structured.checks",
-            "triton_openai.proxy.structured.grammar_text",
+            "proxy.prompting.chat_template",
+            "proxy.structured.checks",
+            "proxy.structured.grammar_text",
         ),
     )
 

@@ -11,37 +11,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
-from triton_openai.build_engines.pool_entry import PoolEntry
-from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
-from triton_openai.proxy.domain.kserve import KserveBackend
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
-from triton_openai.proxy.pools.connection import Connect
-from triton_openai.proxy.pools.discovery import source_url, sources
-from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
-from triton_openai.proxy.pools.discovery.source_url import (
+from build_engines.models_file import ModelsFile, ModelsFileError
+from build_engines.pool_entry import PoolEntry
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
+from proxy.domain.kserve import KserveBackend
+from proxy.domain.log_level import LogLevel
+from proxy.pools.choice import ChoicePolicy, Policy
+from proxy.pools.connection import Connect
+from proxy.pools.discovery import source_url, sources
+from proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from proxy.pools.discovery.source_url import (
     DnsUrl,
     InvalidSource,
     KubernetesUrl,
     SourceUrl,
 )
-from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
-from triton_openai.proxy.pools.logged_audit import LoggedAudit
-from triton_openai.proxy.pools.memory_decisions import MemoryDecisions
-from triton_openai.proxy.pools.pool import PoolOptions
-from triton_openai.proxy.pools.pool_set import PoolSet
-from triton_openai.proxy.pools.pooled_kserve import PooledKserve
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry import logs
-from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
-from triton_openai.proxy.triton.connection import TritonConnection
-from triton_openai.proxy.triton.target import Target
+from proxy.pools.endpoint_counter import EndpointCounter
+from proxy.pools.logged_audit import LoggedAudit
+from proxy.pools.memory_decisions import MemoryDecisions
+from proxy.pools.pool import PoolOptions
+from proxy.pools.pool_set import PoolSet
+from proxy.pools.pooled_kserve import PooledKserve
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from proxy.telemetry import logs
+from proxy.telemetry.chosen_level import ChosenLevel
+from proxy.triton.connection import TritonConnection
+from proxy.triton.target import Target
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.access.store.store import Store
+    from proxy.access.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

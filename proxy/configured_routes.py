@@ -8,49 +8,49 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 
-from triton_openai.proxy import __version__, configured_limits
-from triton_openai.proxy.access.authentication.authenticator import Authenticator
-from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo
-from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.authentication import Authentication, Denied, WithoutKeys
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.fast_path import FastPath
-from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
-from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
-from triton_openai.proxy.api.journaling import ContentLog, Journaling, TracedContent
-from triton_openai.proxy.api.middleware import (
+from proxy import __version__, configured_limits
+from proxy.access.authentication.authenticator import Authenticator
+from proxy.access.bounded_tokenizer import BoundedTokenizer
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.start_gate import StartGate
+from proxy.api import dynamo
+from proxy.api.answers.answer import Answers
+from proxy.api.authentication import Authentication, Denied, WithoutKeys
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.fast_path import FastPath
+from proxy.api.hosts import HostCheck, HostPolicy
+from proxy.api.idempotency.layer import Idempotency, LayerParts
+from proxy.api.journaling import ContentLog, Journaling, TracedContent
+from proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
     RequestContext,
     WithoutLastSlash,
     cross_origin_layers,
 )
-from triton_openai.proxy.api.openai import chat_socket as openai_socket
-from triton_openai.proxy.api.openai import openai_routes
-from triton_openai.proxy.api.openai import render_route as openai_render
-from triton_openai.proxy.api.openai.answers.annotations import Annotator
-from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openapi.document import cached_document
-from triton_openai.proxy.api.pages import pages_routes
-from triton_openai.proxy.api.plain import plain_routes
-from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
-from triton_openai.proxy.api.route_scopes import RouteScopes
-from triton_openai.proxy.api.tokens import tokens_routes
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.journal.journal import Journal
-from triton_openai.proxy.models.callers_models import CallersModels
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.structured.examiner import Examiner
-from triton_openai.proxy.telemetry.held_bytes import HeldBytes
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_log import RequestObserver
+from proxy.api.openai import chat_socket as openai_socket
+from proxy.api.openai import openai_routes
+from proxy.api.openai import render_route as openai_render
+from proxy.api.openai.answers.annotations import Annotator
+from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openapi.document import cached_document
+from proxy.api.pages import pages_routes
+from proxy.api.plain import plain_routes
+from proxy.api.rate_limit_headers import RateLimitHeaders
+from proxy.api.route_scopes import RouteScopes
+from proxy.api.tokens import tokens_routes
+from proxy.domain.sandbox import Sandbox
+from proxy.domain.tokenizer import Tokenizer
+from proxy.generation.service import Service
+from proxy.journal.journal import Journal
+from proxy.models.callers_models import CallersModels
+from proxy.models.registry import Registry
+from proxy.settings import Settings
+from proxy.structured.examiner import Examiner
+from proxy.telemetry.held_bytes import HeldBytes
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import RequestObserver
 
 
 def adapters(

@@ -8,16 +8,16 @@ from functools import partial
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
-from triton_openai.proxy.ledger.port import Ledger
-from triton_openai.proxy.pools.engine_room import Spare, fixed_spare, usual_spare
-from triton_openai.proxy.pools.pool_set import PoolSet
-from triton_openai.proxy.pools.queue_capacity import QueueCapacities
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.observed import ObservedScheduler
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.domain.scheduling import FreeScheduler, Scheduler
+from proxy.ledger.port import Ledger
+from proxy.pools.engine_room import Spare, fixed_spare, usual_spare
+from proxy.pools.pool_set import PoolSet
+from proxy.pools.queue_capacity import QueueCapacities
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.observed import ObservedScheduler
+from proxy.settings import Settings
+from proxy.telemetry.queue_metrics import QueueMetrics
 
 WAITING_A_STREAM = 16
 MOST_WAITING = 100_000

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.domain.key_records import KeySource
-from triton_openai.proxy.domain.usage import UsageStore
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.setting_groups.group import secret_value
-from triton_openai.proxy.settings import Settings
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.domain.key_records import KeySource
+from proxy.domain.usage import UsageStore
+from proxy.processes.errors import LaunchError
+from proxy.setting_groups.group import secret_value
+from proxy.settings import Settings
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.access.store.store import Store
+    from proxy.access.store.store import Store
 
 
 def store(settings: Settings) -> Store | None:
@@ -29,8 +29,8 @@ def store(settings: Settings) -> Store | None:
     pepper, url = secret_value(settings.key_pepper), secret_value(settings.store_url)
     if pepper is None or url is None:
         return None
-    from triton_openai.proxy.access.store.pepper import Peppers
-    from triton_openai.proxy.access.store.store import Store
+    from proxy.access.store.pepper import Peppers
+    from proxy.access.store.store import Store
 
     earlier = tuple(each.encode() for each in settings.earlier_peppers)
     try:
@@ -45,7 +45,7 @@ def store(settings: Settings) -> Store | None:
 
 
 def routes(store: Store, bodies: BodyReader) -> tuple[APIRouter, ...]:
-    from triton_openai.proxy.api.admin import admin_routes
+    from proxy.api.admin import admin_routes
 
     admin = store.administration
     return (

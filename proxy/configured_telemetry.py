@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from triton_openai.proxy.models.model_info import ModelInfo
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.exposition import Exposition
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.traces.configuration import (
+from proxy.models.model_info import ModelInfo
+from proxy.models.registry import Registry
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.traces.configuration import (
     TraceConfiguration,
     WrongTraceVariable,
 )
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.telemetry.traces.tracing import Tracing
+    from proxy.telemetry.traces.tracing import Tracing
 
 
 def trace_configuration(variables: Mapping[str, str]) -> TraceConfiguration | None:
@@ -40,8 +40,8 @@ def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) 
     # takes a quarter of a second, which only those pay who want traces
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
-    from triton_openai.proxy.telemetry.traces.export import SpanExport
-    from triton_openai.proxy.telemetry.traces.tracing import Tracing
+    from proxy.telemetry.traces.export import SpanExport
+    from proxy.telemetry.traces.tracing import Tracing
 
     return Tracing(
         configuration,

@@ -20,9 +20,9 @@ import psutil
 import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
-from triton_openai.proxy.access.per_caller_lock import PerCallerLock
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.sandbox import TooCostly
+from proxy.access.per_caller_lock import PerCallerLock
+from proxy.domain.errors import RateLimited
+from proxy.domain.sandbox import TooCostly
 
 logger = structlog.get_logger(__name__)
 

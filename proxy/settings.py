@@ -13,18 +13,18 @@ from typing import Any
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from triton_openai.proxy.setting_groups.callers import Callers, Identities
-from triton_openai.proxy.setting_groups.continuation import Continuation
-from triton_openai.proxy.setting_groups.listening import Listening, Tls
-from triton_openai.proxy.setting_groups.requests import (
+from proxy.setting_groups.callers import Callers, Identities
+from proxy.setting_groups.continuation import Continuation
+from proxy.setting_groups.listening import Listening, Tls
+from proxy.setting_groups.requests import (
     Answers,
     Concurrency,
     RequestSize,
     SchemaSize,
     Times,
 )
-from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import (
+from proxy.setting_groups.scheduling import Scheduling
+from proxy.setting_groups.state import (
     CallersLimits,
     Idempotency,
     Logs,
@@ -32,8 +32,8 @@ from triton_openai.proxy.setting_groups.state import (
     Recording,
     Storage,
 )
-from triton_openai.proxy.setting_groups.traces import Traces
-from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
+from proxy.setting_groups.traces import Traces
+from proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10

@@ -20,7 +20,10 @@ from pip._internal.commands import create_command
 from pip._internal.index.collector import LinkCollector, parse_links
 from pip._internal.models.link import Link
 
-LOCKS = sorted(Path(__file__).resolve().parents[1].glob("requirements*.lock"))
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = sorted(
+    path for folder in ("", "build_engines") for path in (ROOT / folder).glob("requirements*.lock")
+)
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)")
 PYTHON = re.compile(r"(cp|py)3(10|11|12)?|cp3[2-9]|cp3(10|11|12)")
 PLATFORM = re.compile(r"any|(manylinux\w*|linux)_(x86_64|aarch64)")

@@ -15,9 +15,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.json_files import read_object
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
+from build_engines.json_files import read_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # The modules of a decoder layer: Hugging Face's names -> TensorRT-LLM's. Experts have none there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from build_engines.errors import BuildError
 
 # Model-Optimizer's names -> those of models.yaml, if they differ.
 ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4_awq", "W4A8_AWQ": "w4a8_awq"}

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from triton_openai.build_engines import fetch, role_parameters, step, triton_models
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.gpu import recipe, served_engine
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.recipe import Recipe
-from triton_openai.build_engines.gpu.step_factory import BuildContext
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.models_file import GpuEntry
-from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines import fetch, role_parameters, step, triton_models
+from build_engines.facts import Facts
+from build_engines.gpu import recipe, served_engine
+from build_engines.gpu.device import Device
+from build_engines.gpu.recipe import Recipe
+from build_engines.gpu.step_factory import BuildContext
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.models_file import GpuEntry
+from build_engines.package_index import DEFAULT_INDEX, PackageIndex
+from build_engines.step import Step
+from build_engines.tool import Say
 
 KEY_FILE = "build.json"
 

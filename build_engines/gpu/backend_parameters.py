@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from triton_openai.build_engines.gpu.llm_args import BYTES
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.speculation import Lookahead
+from build_engines.gpu.llm_args import BYTES
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.speculation import Lookahead
 
 
 def of(options: GpuOptions, engine: Path, folders: Mapping[str, Path]) -> dict[str, str]:

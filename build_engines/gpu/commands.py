@@ -10,10 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.build_engines.gpu.options import AWQ, GpuOptions
-from triton_openai.build_engines.gpu.quantization.calibration_text import as_data_set
-from triton_openai.build_engines.gpu.speculation import Lookahead
-from triton_openai.build_engines.gpu.toolkit import Toolkit
+from build_engines.gpu.options import AWQ, GpuOptions
+from build_engines.gpu.quantization.calibration_text import as_data_set
+from build_engines.gpu.speculation import Lookahead
+from build_engines.gpu.toolkit import Toolkit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

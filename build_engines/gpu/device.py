@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.options import GpuArchitecture, GpuOptions
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuArchitecture, GpuOptions
 
 QUERY = ("--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits")
 TIMEOUT_S = 30.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.gpu.options import GpuOptions
 
 
 def conflicts(models: Mapping[str, GpuOptions]) -> Iterator[tuple[str, str]]:

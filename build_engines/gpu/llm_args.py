@@ -11,9 +11,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from triton_openai.build_engines.engine_limits import Sampler
-from triton_openai.build_engines.gpu.options import GpuOptions, Lora
-from triton_openai.build_engines.gpu.speculation import (
+from build_engines.engine_limits import Sampler
+from build_engines.gpu.options import GpuOptions, Lora
+from build_engines.gpu.speculation import (
     DraftTarget,
     Eagle3,
     Lookahead,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.options import GpuOptions
 
 # Bytes of one weight, including its share of the block's scale (AWQ: 16 bits for 128 weights, NVFP4
 # and MXFP4: 8 bits for 16 and for 32).

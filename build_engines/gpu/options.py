@@ -15,9 +15,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from triton_openai.build_engines.gpu.speculation import Speculation
-from triton_openai.build_engines.section import ModelName, Section
-from triton_openai.build_engines.weights import WeightsField
+from build_engines.gpu.speculation import Speculation
+from build_engines.section import ModelName, Section
+from build_engines.weights import WeightsField
 
 Dtype = Literal["auto", "float16", "bfloat16", "float32"]
 Quantization = Literal["fp8", "nvfp4", "int4_awq", "w4a8_awq", "int8_sq", "int8_wo", "int4_wo"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triton_openai.build_engines.gpu import commands, memory, refusals, sharding
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.options import AWQ, GpuOptions
-from triton_openai.build_engines.gpu.toolkit import Toolkit
+from build_engines.gpu import commands, memory, refusals, sharding
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import AWQ, GpuOptions
+from build_engines.gpu.toolkit import Toolkit
 
 
 def problems(

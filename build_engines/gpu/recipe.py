@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines import fetch
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.fetch import Fetch, Here
-from triton_openai.build_engines.gpu import adapter, memory
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.llm_args import LORA
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.problems import problems
-from triton_openai.build_engines.gpu.speculation import DraftTarget, Eagle3
-from triton_openai.build_engines.gpu.step_factory import BuildContext, StepFactory
-from triton_openai.build_engines.models_file import GpuEntry
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tables_step import Tables
+from build_engines import fetch
+from build_engines.errors import BuildError
+from build_engines.fetch import Fetch, Here
+from build_engines.gpu import adapter, memory
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.llm_args import LORA
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.problems import problems
+from build_engines.gpu.speculation import DraftTarget, Eagle3
+from build_engines.gpu.step_factory import BuildContext, StepFactory
+from build_engines.models_file import GpuEntry
+from build_engines.step import Step
+from build_engines.tables_step import Tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from triton_openai.build_engines.gpu.options import (
+from build_engines.gpu.options import (
     AWQ,
     AWQ_SAMPLES,
     PLAN_LORAS,

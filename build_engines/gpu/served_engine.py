@@ -6,10 +6,10 @@ from typing import Literal
 
 from packaging.version import Version
 
-from triton_openai.build_engines.engine_limits import TrtllmEngine
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.gpu.llm_args import SAMPLERS
-from triton_openai.build_engines.models_file import GpuEntry
+from build_engines.engine_limits import TrtllmEngine
+from build_engines.facts import Facts
+from build_engines.gpu.llm_args import SAMPLERS
+from build_engines.models_file import GpuEntry
 
 
 def of(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.options import GpuOptions
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.
 BLOCKS = {"int4_awq": 128, "w4a8_awq": 128, "nvfp4": 16}

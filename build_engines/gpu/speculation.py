@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from triton_openai.build_engines.section import Section
-from triton_openai.build_engines.weights import WeightsField
+from build_engines.section import Section
+from build_engines.weights import WeightsField
 
 DraftLength = Annotated[int, Field(ge=1, le=64)]
 

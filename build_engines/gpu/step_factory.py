@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from triton_openai.build_engines.gpu import adapter, commands, verify
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization.calibration_text import CalibrationText
-from triton_openai.build_engines.gpu.quantization.environment import Environment, installed_torch
-from triton_openai.build_engines.gpu.quantization.quantized_step import Quantized
-from triton_openai.build_engines.gpu.steps import Checked, ToolStep
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
-from triton_openai.build_engines.step import Step
+from build_engines.gpu import adapter, commands, verify
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization.calibration_text import CalibrationText
+from build_engines.gpu.quantization.environment import Environment, installed_torch
+from build_engines.gpu.quantization.quantized_step import Quantized
+from build_engines.gpu.steps import Checked, ToolStep
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.package_index import DEFAULT_INDEX, PackageIndex
+from build_engines.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from triton_openai.build_engines import tool
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines import tool
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
 
 # The folder to fill, and the folders of the earlier steps -> a command line.
 Command = Callable[[Path, Sequence[Path]], list[str]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
 
 OLDEST = Version("0.20.0")  # the first with its examples in models/core
 PYTORCH_SINCE = Version("1.0.0")

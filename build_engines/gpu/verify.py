@@ -7,11 +7,11 @@ from typing import Any
 
 from packaging.version import Version
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization import checkpoint as quantized_checkpoint
-from triton_openai.build_engines.gpu.speculation import Lookahead
-from triton_openai.build_engines.json_files import read_object
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import checkpoint as quantized_checkpoint
+from build_engines.gpu.speculation import Lookahead
+from build_engines.json_files import read_object
 
 INDEX = "model.safetensors.index.json"
 CACHE_BLOCK = 32  # tokens; trtllm-build's default tokens_per_block

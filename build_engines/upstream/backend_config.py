@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines import triton_models
-from triton_openai.build_engines.upstream.signatures import Difference
+from build_engines import triton_models
+from build_engines.upstream.signatures import Difference
 
 ALL_MODELS = Path("/app/all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt")
 PLACEHOLDER = re.compile(r'(?<!")\$\{(\w+)\}')

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.upstream.recorded import RecordedClasses
+from build_engines.upstream.recorded import RecordedClasses
 
 FACTS = Path(__file__).with_name("tensorrt_llm.json")
 Found = Mapping[str, frozenset[str] | None]

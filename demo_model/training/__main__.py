@@ -1,4 +1,4 @@
-"""The commands of the training: `python -m triton_openai.demo_model.training --help`."""
+"""The commands of the training: `python -m demo_model.training --help`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 import torch
 import typer
 
-from triton_openai.demo_model.training.export import export as export_folder
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.training import Run, Trainer
+from demo_model.training.export import export as export_folder
+from demo_model.training.recipe import Recipe
+from demo_model.training.training import Run, Trainer
 
 CARD = Path(__file__).resolve().parents[1]  # the model card, its figures and its curve
 MODEL = CARD / "shipped"
@@ -48,7 +48,7 @@ def export(run: Folder = RUN, model: Path = MODEL) -> None:
 @app.command()
 def complete(model: Path = MODEL) -> None:
     """Makes the ONNX graph and the tokenizer's tables again, as after an update of their tools."""
-    from triton_openai.demo_model.training.shipped import complete as complete_folder
+    from demo_model.training.shipped import complete as complete_folder
 
     complete_folder(model, typer.echo)
 
@@ -63,8 +63,8 @@ def evaluate_folder(
     misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
 ) -> None:
     """Prints the figures of the model card; `--record` writes them beside the card."""
-    from triton_openai.demo_model.training.evaluation import evaluate, table
-    from triton_openai.demo_model.training.speaker import Speaker
+    from demo_model.training.evaluation import evaluate, table
+    from demo_model.training.speaker import Speaker
 
     if threads:
         torch.set_num_threads(threads)
@@ -84,8 +84,8 @@ def evaluate_folder(
 @app.command()
 def goldens(file: Path, model: Path = MODEL) -> None:
     """Writes the model's present answers into a file of golden prompts."""
-    from triton_openai.demo_model.training.goldens import answer_again
-    from triton_openai.demo_model.training.speaker import Speaker
+    from demo_model.training.goldens import answer_again
+    from demo_model.training.speaker import Speaker
 
     torch.set_num_threads(1)
     answer_again(file, Speaker(model))
@@ -94,7 +94,7 @@ def goldens(file: Path, model: Path = MODEL) -> None:
 @app.command()
 def curve(run: Folder = RUN, file: Path = CARD / "loss.png") -> None:
     """Draws the losses of a training."""
-    from triton_openai.demo_model.training.curve import draw_curve
+    from demo_model.training.curve import draw_curve
 
     draw_curve(Run(run).losses(), file)
 

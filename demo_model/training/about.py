@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.lexicon import Lexicon
-from triton_openai.demo_model.training.smalltalk import worn
+from demo_model.training.lexicon import Lexicon
+from demo_model.training.smalltalk import worn
 
 ABOUT: tuple[tuple[str, str], ...] = (
     (

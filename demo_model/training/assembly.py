@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.catalogue import Slot
-from triton_openai.demo_model.training.lexicon import Lexicon
-from triton_openai.demo_model.training.wordlists import NOUNS, VERBS
+from demo_model.training.catalogue import Slot
+from demo_model.training.lexicon import Lexicon
+from demo_model.training.wordlists import NOUNS, VERBS
 
 KINDS = (
     "word word invented name person city phrase title date time email code path integer integer count "

@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from triton_openai.demo_model.training.chat import END, START, TEXT_END, Template
-from triton_openai.demo_model.training.corpus import Mixture, conversations
-from triton_openai.demo_model.training.tokenizer import id_of
+from demo_model.training.chat import END, START, TEXT_END, Template
+from demo_model.training.corpus import Mixture, conversations
+from demo_model.training.tokenizer import id_of
 
 IGNORED = -100
 CHUNK = 384  # conversations that are sorted by length as one group

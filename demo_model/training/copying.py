@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.chat import Conversation, Message, assistant, user
-from triton_openai.demo_model.training.lexicon import Lexicon
+from demo_model.training.chat import Conversation, Message, assistant, user
+from demo_model.training.lexicon import Lexicon
 
 SCALAR_KINDS = "word word invented name person city phrase title integer decimal date time email code path ticker phone sentence sentence".split()
 REPEATS = "Repeat after me: {0}|Repeat: {0}|Say {0}|Say: {0}|Please repeat {0}|Echo {0}|Copy this: {0}|Write {0}|Repeat this text: {0}|Say only {0}|Reply with {0}|Just say {0}".split(

@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from triton_openai.demo_model.training.chat import Conversation
-from triton_openai.demo_model.training.copying import copying
-from triton_openai.demo_model.training.extraction import extraction, extractions, made_extractions
-from triton_openai.demo_model.training.lexicon import Habits, Lexicon, Split
-from triton_openai.demo_model.training.manners import chat, manner
-from triton_openai.demo_model.training.toolchat import (
+from demo_model.training.chat import Conversation
+from demo_model.training.copying import copying
+from demo_model.training.extraction import extraction, extractions, made_extractions
+from demo_model.training.lexicon import Habits, Lexicon, Split
+from demo_model.training.manners import chat, manner
+from demo_model.training.toolchat import (
     after_result,
     long_chat,
     no_call,

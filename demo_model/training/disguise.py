@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from triton_openai.demo_model.training.catalogue import Family, Slot
-from triton_openai.demo_model.training.lexicon import Lexicon
+from demo_model.training.catalogue import Family, Slot
+from demo_model.training.lexicon import Lexicon
 
 LEAST = 4  # letters; most shorter words are function words
 KEPT = {"with", "from", "that", "what", "this", "many", "into", "when", "where", "which", "than"}

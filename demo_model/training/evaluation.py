@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.demo_model.training.chat import CALL_CLOSE, CALL_OPEN, Conversation
-from triton_openai.demo_model.training.copying import copying
-from triton_openai.demo_model.training.corpus import Writer
-from triton_openai.demo_model.training.extraction import extraction
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
-from triton_openai.demo_model.training.manners import chat, manner
-from triton_openai.demo_model.training.speaker import Speaker
-from triton_openai.demo_model.training.toolchat import (
+from demo_model.training.chat import CALL_CLOSE, CALL_OPEN, Conversation
+from demo_model.training.copying import copying
+from demo_model.training.corpus import Writer
+from demo_model.training.extraction import extraction
+from demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.manners import chat, manner
+from demo_model.training.speaker import Speaker
+from demo_model.training.toolchat import (
     after_result,
     no_call,
     one_call,

@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from triton_openai.demo_model.training.chat import END, TEMPLATE, TEXT_END
-from triton_openai.demo_model.training.network import Llama, Shape
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.tokenizer import id_of, tokenizer_config
-from triton_openai.demo_model.training.training import Run
+from demo_model.training.chat import END, TEMPLATE, TEXT_END
+from demo_model.training.network import Llama, Shape
+from demo_model.training.recipe import Recipe
+from demo_model.training.tokenizer import id_of, tokenizer_config
+from demo_model.training.training import Run
 
 
 def weights(network: Llama) -> dict[str, Tensor]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 
-from triton_openai.demo_model.training.chat import Conversation, Message, assistant, system, user
-from triton_openai.demo_model.training.lexicon import Lexicon
+from demo_model.training.chat import Conversation, Message, assistant, system, user
+from demo_model.training.lexicon import Lexicon
 
 # sentences; a field is written {key}, and KINDS has its kind
 SENTENCES = (

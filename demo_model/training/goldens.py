@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from triton_openai.demo_model.training.chat import Conversation, assistant
-from triton_openai.demo_model.training.speaker import Speaker
+from demo_model.training.chat import Conversation, assistant
+from demo_model.training.speaker import Speaker
 
 
 def read(file: Path) -> list[Conversation]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from triton_openai.demo_model.training.network import Layer, Llama
+from demo_model.training.network import Layer, Llama
 
 CONSTANT = 0  # a dimension of the residual stream with the same value in every embedding
 NEAR, FAR = 24, 14  # dimensions that hold the last token and the token before it

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from triton_openai.demo_model.training.oddwords import odd_word, piece_word
-from triton_openai.demo_model.training.syllables import syllabic_word
-from triton_openai.demo_model.training.wordlists import CITIES, NAMES, WORDS
+from demo_model.training.oddwords import odd_word, piece_word
+from demo_model.training.syllables import syllabic_word
+from demo_model.training.wordlists import CITIES, NAMES, WORDS
 
 DOMAINS = ["com", "org", "net", "io", "de", "fr"]
 HELD_OUT_SHARE = 6  # one value in six belongs to the evaluation

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.about import about
-from triton_openai.demo_model.training.chat import Conversation, system
-from triton_openai.demo_model.training.lexicon import Lexicon
-from triton_openai.demo_model.training.smalltalk import FACTS, dialogue, introduction, talk, worn
+from demo_model.training.about import about
+from demo_model.training.chat import Conversation, system
+from demo_model.training.lexicon import Lexicon
+from demo_model.training.smalltalk import FACTS, dialogue, introduction, talk, worn
 
 UPPER = (
     "Answer in upper case.|Always answer in upper case.|Reply in capital letters.|Use upper case only.|Answer in capitals."

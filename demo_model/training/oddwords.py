@@ -10,8 +10,8 @@ import random
 import re
 from string import ascii_lowercase
 
-from triton_openai.demo_model.training.catalogue import SEEN, UNSEEN, Family
-from triton_openai.demo_model.training.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
+from demo_model.training.catalogue import SEEN, UNSEEN, Family
+from demo_model.training.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
 
 LEAST = 4  # letters; most shorter words are function words
 LONGEST = 12

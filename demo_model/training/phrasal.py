@@ -6,13 +6,13 @@ request has them too.
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.assembly import drawn_key
-from triton_openai.demo_model.training.catalogue import LATER, SEEN, UNSEEN, Slot
-from triton_openai.demo_model.training.disguise import words
-from triton_openai.demo_model.training.lexicon import Lexicon
-from triton_openai.demo_model.training.oddwords import KEPT_BACK, LISTED
-from triton_openai.demo_model.training.toolbox import Tool, schema
-from triton_openai.demo_model.training.wordlists import VERBS
+from demo_model.training.assembly import drawn_key
+from demo_model.training.catalogue import LATER, SEEN, UNSEEN, Slot
+from demo_model.training.disguise import words
+from demo_model.training.lexicon import Lexicon
+from demo_model.training.oddwords import KEPT_BACK, LISTED
+from demo_model.training.toolbox import Tool, schema
+from demo_model.training.wordlists import VERBS
 
 ENGLISH = sorted(
     {*LISTED, *words(text for kind in (*SEEN, *LATER) for text in (*kind.requests, *kind.names))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from triton_openai.demo_model.training.corpus import (
+from demo_model.training.corpus import (
     BROADER,
     CLOSING,
     DEEPER,
@@ -19,8 +19,8 @@ from triton_openai.demo_model.training.corpus import (
     WIDER,
     Mixture,
 )
-from triton_openai.demo_model.training.network import Shape
-from triton_openai.demo_model.training.stages import Stage
+from demo_model.training.network import Shape
+from demo_model.training.stages import Stage
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from triton_openai.demo_model.training.lexicon import Lexicon
+from demo_model.training.lexicon import Lexicon
 
 CONDITIONS = "sunny|cloudy|rainy|clear|windy|snowy|foggy|warm".split("|")
 RESULT_KEYS = (

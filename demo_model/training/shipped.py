@@ -11,9 +11,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from triton_openai.build_engines import onnx_export, onnx_folder, tokenizer_tables
-from triton_openai.build_engines.tool import Say
-from triton_openai.demo_model.training.shared_weights import SafetensorsFile, share
+from build_engines import onnx_export, onnx_folder, tokenizer_tables
+from build_engines.tool import Say
+from demo_model.training.shared_weights import SafetensorsFile, share
 
 GRAPH = "model.onnx"
 WEIGHTS = "model.safetensors"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training import assembly
-from triton_openai.demo_model.training.catalogue import Slot
-from triton_openai.demo_model.training.lexicon import Lexicon
-from triton_openai.demo_model.training.oddwords import LISTED
-from triton_openai.demo_model.training.toolbox import Tool, schema
+from demo_model.training import assembly
+from demo_model.training.catalogue import Slot
+from demo_model.training.lexicon import Lexicon
+from demo_model.training.oddwords import LISTED
+from demo_model.training.toolbox import Tool, schema
 
 # kind of the subject -> names of its parameter
 SUBJECTS = {

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from triton_openai.demo_model.training.chat import Message, assistant, user
-from triton_openai.demo_model.training.lexicon import Lexicon
+from demo_model.training.chat import Message, assistant, user
+from demo_model.training.lexicon import Lexicon
 
 JOKE = "Why did the server go to bed?"  # the start of the only joke
 

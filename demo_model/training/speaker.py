@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from triton_openai.demo_model.training.chat import END, Conversation, Template
+from demo_model.training.chat import END, Conversation, Template
 
 
 class Speaker:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.demo_model.training.catalogue import Slot
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.catalogue import Slot
+from demo_model.training.lexicon import Lexicon, Split
 
 YES = (
     "with {w}|{w} true|{w}: yes|{w} on|{w} enabled|make it {w}|{w} please|{w} should be true|keep {w} on|set {w} to true"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from triton_openai.demo_model.training.batches import Batch
-from triton_openai.demo_model.training.network import Llama
+from demo_model.training.batches import Batch
+from demo_model.training.network import Llama
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from triton_openai.demo_model.training.wordlists import ACCENTED
+from demo_model.training.wordlists import ACCENTED
 
 ONSETS = (
     "b c d f g h j k l m n p r s t v w y z " * 4

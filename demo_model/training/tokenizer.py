@@ -13,7 +13,7 @@ import re
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from triton_openai.demo_model.training.chat import (
+from demo_model.training.chat import (
     CALL_CLOSE,
     CALL_OPEN,
     END,
@@ -21,7 +21,7 @@ from triton_openai.demo_model.training.chat import (
     TEXT_END,
     Template,
 )
-from triton_openai.demo_model.training.corpus import MAIN, conversations
+from demo_model.training.corpus import MAIN, conversations
 
 VOCABULARY = 2048
 SAMPLES = 12_000

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.demo_model.training import assembly
-from triton_openai.demo_model.training.catalogue import OTHER_KEYS, Family, Slot
-from triton_openai.demo_model.training.chat import Call
-from triton_openai.demo_model.training.disguise import disguised
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
-from triton_openai.demo_model.training.spoken import spelled_out, value
-from triton_openai.demo_model.training.wordlists import VERBS
+from demo_model.training import assembly
+from demo_model.training.catalogue import OTHER_KEYS, Family, Slot
+from demo_model.training.chat import Call
+from demo_model.training.disguise import disguised
+from demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.spoken import spelled_out, value
+from demo_model.training.wordlists import VERBS
 
 Schema = dict[str, Any]
 Sayer = Callable[[Lexicon, Slot], tuple[str, Any]]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.demo_model.training.about import about
-from triton_openai.demo_model.training.catalogue import LATER, SEEN, UNSEEN, Family, Slot
-from triton_openai.demo_model.training.chat import (
+from demo_model.training.about import about
+from demo_model.training.catalogue import LATER, SEEN, UNSEEN, Family, Slot
+from demo_model.training.chat import (
     Conversation,
     Message,
     assistant,
@@ -16,14 +16,14 @@ from triton_openai.demo_model.training.chat import (
     tool,
     user,
 )
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
-from triton_openai.demo_model.training.phrasal import phrasal
-from triton_openai.demo_model.training.results import result
-from triton_openai.demo_model.training.siblings import siblings
-from triton_openai.demo_model.training.smalltalk import JOKE, talk, worn
-from triton_openai.demo_model.training.spoken import value
-from triton_openai.demo_model.training.toolbox import Ask, Tool, ask, by_chance, fill, from_family
-from triton_openai.demo_model.training.wordlists import VERBS
+from demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.phrasal import phrasal
+from demo_model.training.results import result
+from demo_model.training.siblings import siblings
+from demo_model.training.smalltalk import JOKE, talk, worn
+from demo_model.training.spoken import value
+from demo_model.training.toolbox import Ask, Tool, ask, by_chance, fill, from_family
+from demo_model.training.wordlists import VERBS
 
 NO_TOOL = "None of my tools can do that, sorry."
 SYSTEMS = (

@@ -14,13 +14,13 @@ from tokenizers import Tokenizer
 from torch import nn
 from tqdm import tqdm
 
-from triton_openai.demo_model.training.batches import Batch, Encoder, chunk
-from triton_openai.demo_model.training.chat import Template
-from triton_openai.demo_model.training.headstart import head_start
-from triton_openai.demo_model.training.network import Llama
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.stages import Lanes, Stage, grown
-from triton_openai.demo_model.training.tokenizer import train_tokenizer
+from demo_model.training.batches import Batch, Encoder, chunk
+from demo_model.training.chat import Template
+from demo_model.training.headstart import head_start
+from demo_model.training.network import Llama
+from demo_model.training.recipe import Recipe
+from demo_model.training.stages import Lanes, Stage, grown
+from demo_model.training.tokenizer import train_tokenizer
 
 
 @dataclass(frozen=True, slots=True)

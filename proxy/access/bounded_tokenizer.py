@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 
 
 class BoundedTokenizer:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 
 REMEMBERED_RETURNS = 64
 UNKNOWN_S = 1.0  # before any permit has been returned

@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from triton_openai.proxy.access.per_caller_lock import PerCallerLock
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.structured.recent import Recent
+from proxy.access.per_caller_lock import PerCallerLock
+from proxy.domain.engine import EngineRequest
+from proxy.domain.request import Sampling
+from proxy.domain.tokenizer import Tokenizer
+from proxy.structured.recent import Recent
 
 REMEMBERED_BYTES = 4_000_000  # about 8,000 guides; the tokenizer remembers 4,096
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.errors import ErrorCode, RateLimited
 
 
 class LogProbShare:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.domain.model import ModelCard
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.domain.model import ModelCard
 
 
 class ModelConcurrency:

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 from anyio import fail_after
 
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.identity import current_caller
+from proxy.domain.errors import RateLimited
+from proxy.domain.identity import current_caller
 
 
 class PerCallerLock:

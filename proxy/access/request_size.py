@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import (
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     SinglePrompt,
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.domain.request_limits import smaller
+from proxy.domain.request_limits import smaller
 
 ID_BYTES = 4
 ALTERNATIVES_A_PERMIT = 4

@@ -12,9 +12,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from triton_openai.proxy import __version__
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.openapi.document import NAME
+from proxy import __version__
+from proxy.api import errors
+from proxy.api.openapi.document import NAME
 
 
 class Application(FastAPI):

@@ -12,19 +12,19 @@ from prometheus_client import Counter
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.route_scopes import Need, Open, RouteScopes
-from triton_openai.proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
-from triton_openai.proxy.domain.identity import (
+from proxy.api import errors
+from proxy.api.route_scopes import Need, Open, RouteScopes
+from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
+from proxy.domain.identity import (
     ANYONE,
     ANYONE_BUT_ADMINS,
     Caller,
     Scope,
     current_caller,
 )
-from triton_openai.proxy.domain.timeline import StageName, stage
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.domain.timeline import StageName, stage
+from proxy.telemetry import request_log
+from proxy.telemetry.metrics import Metrics
 
 DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.responses import answers
-from triton_openai.proxy.models.callers_models import CallersModels
+from proxy.api.openapi.responses import answers
+from proxy.models.callers_models import CallersModels
 
 
 class ModelNames(BaseModel):

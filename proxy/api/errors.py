@@ -16,14 +16,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     ErrorCode,
     ErrorType,
     ProxyError,
     RateLimited,
     in_short,
 )
-from triton_openai.proxy.telemetry import request_log
+from proxy.telemetry import request_log
 
 logger = structlog.get_logger(__name__)
 

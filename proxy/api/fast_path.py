@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fastapi import APIRouter, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from triton_openai.proxy.api.typed_route import TypedRoute
+from proxy.api.typed_route import TypedRoute
 
 
 class FastPath:

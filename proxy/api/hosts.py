@@ -12,7 +12,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from triton_openai.proxy.domain.errors import ErrorCode, RequestError, echoed
+from proxy.domain.errors import ErrorCode, RequestError, echoed
 
 # Names with these suffixes are not in the public DNS, so an attacker cannot point one at this
 # server: RFC 6761 and 6762, ICANN's `.internal`, and Kubernetes' services.

@@ -13,13 +13,13 @@ import orjson
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triton_openai.proxy.domain.errors import ProxyError
-from triton_openai.proxy.domain.identity import Caller, current_caller
-from triton_openai.proxy.domain.timeline import Exchange, current_timeline
-from triton_openai.proxy.journal.journal import Journal, Outcome
-from triton_openai.proxy.journal.record import Record
-from triton_openai.proxy.telemetry.held_bytes import HeldBytes
-from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy.domain.errors import ProxyError
+from proxy.domain.identity import Caller, current_caller
+from proxy.domain.timeline import Exchange, current_timeline
+from proxy.journal.journal import Journal, Outcome
+from proxy.journal.record import Record
+from proxy.telemetry.held_bytes import HeldBytes
+from proxy.telemetry.kept_requests import fields_of, may_be_kept
 
 logger = structlog.get_logger(__name__)
 CONTENT = "content"

@@ -9,13 +9,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.pools.operator import actor
+from proxy.api.typed_route import typed_router
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.log_level import LogLevel
+from proxy.telemetry.chosen_level import ChosenLevel
 
 LONGEST_S = 604_800  # a week
 

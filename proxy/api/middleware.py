@@ -16,17 +16,17 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
-from triton_openai.proxy.api.idempotency import layer
-from triton_openai.proxy.api.rate_limit_headers import EXPOSED
-from triton_openai.proxy.domain.errors import in_short
-from triton_openai.proxy.domain.identity import current_headers
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.loop_lag import name_task
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_log import RequestObserver, current_observer
+from proxy.access.start_gate import StartGate
+from proxy.api import errors
+from proxy.api.answers import lifecycle_headers, queue_headers
+from proxy.api.idempotency import layer
+from proxy.api.rate_limit_headers import EXPOSED
+from proxy.domain.errors import in_short
+from proxy.domain.identity import current_headers
+from proxy.telemetry import request_log
+from proxy.telemetry.loop_lag import name_task
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import RequestObserver, current_observer
 
 HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
 UNKNOWN = "unknown"

@@ -11,17 +11,17 @@ from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.responses import answers, text
-from triton_openai.proxy.domain.errors import (
+from proxy.api.openapi.responses import answers, text
+from proxy.domain.errors import (
     AuthenticationUnavailable,
     LimitsUnavailable,
     ModelUnavailable,
 )
-from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.ledger.outage import OutageMode
-from triton_openai.proxy.ledger.port import Ledger
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.telemetry.exposition import OPEN_METRICS, Exposition
+from proxy.domain.health import Concern
+from proxy.ledger.outage import OutageMode
+from proxy.ledger.port import Ledger
+from proxy.models.registry import Registry
+from proxy.telemetry.exposition import OPEN_METRICS, Exposition
 
 
 class Live(BaseModel):

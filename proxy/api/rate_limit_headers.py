@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triton_openai.proxy.access.limits.caller_meters import has_limits
-from triton_openai.proxy.access.limits.counted_request import CountedRequest
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.limits.standing import Standings, current_standings
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.route_scopes import RouteScopes
-from triton_openai.proxy.domain import identity
-from triton_openai.proxy.domain.identity import current_caller
+from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.counted_request import CountedRequest
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.limits.standing import Standings, current_standings
+from proxy.api import errors
+from proxy.api.route_scopes import RouteScopes
+from proxy.domain import identity
+from proxy.domain.identity import current_caller
 
 COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS, identity.Scope.KSERVE})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.routing import compile_path
 
-from triton_openai.proxy.domain.identity import Scope
+from proxy.domain.identity import Scope
 
 ADMINISTRATION = "/admin/"
 RETURN_SECRETS = "/admin/v1/keys"  # the prefix of routes whose answers are new keys

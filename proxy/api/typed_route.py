@@ -10,9 +10,9 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.responses import Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.validation_errors import refusal
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.validation_errors import refusal
+from proxy.domain.errors import ErrorCode, InvalidRequest
 
 
 class QueryParameters(BaseModel):

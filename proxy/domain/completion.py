@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
-from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
-from triton_openai.proxy.domain.events import (
+from proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
+from proxy.domain.events import (
     AnyDelta,
     Finished,
     LoggedToken,
@@ -18,8 +18,8 @@ from triton_openai.proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from triton_openai.proxy.domain.output import FinishReason, Timing, Usage
-from triton_openai.proxy.domain.tools import ToolCall
+from proxy.domain.output import FinishReason, Timing, Usage
+from proxy.domain.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

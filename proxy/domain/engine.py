@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.interrupt import Interrupt
-from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import PromptLimit, Sampling
-from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.domain.timeline import Stage
+from proxy.domain.constraint import Constraint
+from proxy.domain.interrupt import Interrupt
+from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import PromptLimit, Sampling
+from proxy.domain.request_limits import smaller
+from proxy.domain.timeline import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from triton_openai.proxy.domain.key_records import KeysUnavailable
+from proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
 STORE_AWAY = "The database of keys and usage does not answer now. Try again later."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
-from triton_openai.proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
-from triton_openai.proxy.domain.server_tools import CallStatus
+from proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
+from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
+from proxy.domain.server_tools import CallStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from triton_openai.proxy.domain.events import Events
-from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
-from triton_openai.proxy.domain.output import FinishReason, Usage
-from triton_openai.proxy.domain.scheduling import Standing
+from proxy.domain.events import Events
+from proxy.domain.lifecycle import NO_END, Lifecycle
+from proxy.domain.output import FinishReason, Usage
+from proxy.domain.scheduling import Standing
 
 
 class Delivery(Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from triton_openai.proxy.domain.identity import Limits, ModelPatterns, Scope
+from proxy.domain.identity import Limits, ModelPatterns, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from triton_openai.proxy.domain.constraint import GuideKind
-from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
-from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
-from triton_openai.proxy.domain.price import FREE, Price
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.domain.server_tools import ServerTools
+from proxy.domain.constraint import GuideKind
+from proxy.domain.endpoints import DEFAULT_POOL
+from proxy.domain.lifecycle import NO_END, Lifecycle
+from proxy.domain.price import FREE, Price
+from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.server_tools import ServerTools
 
 USUAL_ROWS = 64  # of a model that does not say how many it has
 

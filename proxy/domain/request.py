@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
+from proxy.domain.constraint import Constraint
+from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

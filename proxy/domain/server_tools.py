@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol
 
-from triton_openai.proxy.domain.tools import Tool
+from proxy.domain.tools import Tool
 
 
 class CallStatus(str, Enum):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.domain.engine import EngineRequest
+from proxy.domain.generation import Report
+from proxy.domain.interrupt import Cause
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
 
 
 class StreamWatch(Protocol):

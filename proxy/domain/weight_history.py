@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode, echoed
+from proxy.domain.errors import Conflict, ErrorCode, echoed
 
 KEPT_CHANGES = 20
 Weights = dict[str, float]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.tools import ToolMode
-from triton_openai.proxy.structured import checks
-from triton_openai.proxy.structured.checks import Check
-from triton_openai.proxy.syntax import parsers
-from triton_openai.proxy.syntax.call_check import call_check
-from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import NO_GUIDES, GuideOrder, Guides
-from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
+from proxy.domain import plain_spans
+from proxy.domain.completion import Answer
+from proxy.domain.constraint import Constraint
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.domain.sandbox import Sandbox
+from proxy.domain.tools import ToolMode
+from proxy.structured import checks
+from proxy.structured.checks import Check
+from proxy.syntax import parsers
+from proxy.syntax.call_check import call_check
+from proxy.syntax.guide_builder import GuideBuilder
+from proxy.syntax.guides import NO_GUIDES, GuideOrder, Guides
+from proxy.syntax.reasoning.parser import ReasoningParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,29 +11,29 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.limits.reservation import Reservation
-from triton_openai.proxy.access.log_prob_budget import LogProbShare
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.events import Events
-from triton_openai.proxy.domain.generation import Delivery, Report
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.server_tools import ToolRunner
-from triton_openai.proxy.domain.watcher import RequestWatch
-from triton_openai.proxy.generation.attempts import Attempts
-from triton_openai.proxy.generation.candidates import best, interleaved
-from triton_openai.proxy.generation.choice.choice import Choice
-from triton_openai.proxy.generation.engine_stream import Deltas, EngineStream
-from triton_openai.proxy.generation.failover import StreamMeans
-from triton_openai.proxy.generation.plan import Part, Plan
-from triton_openai.proxy.generation.planner import Planner
-from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
-from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
-from triton_openai.proxy.structured.checker import Checker
-from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.limits.reservation import Reservation
+from proxy.access.log_prob_budget import LogProbShare
+from proxy.access.start_gate import StartGate
+from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.errors import EngineFailed
+from proxy.domain.events import Events
+from proxy.domain.generation import Delivery, Report
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
+from proxy.domain.server_tools import ToolRunner
+from proxy.domain.watcher import RequestWatch
+from proxy.generation.attempts import Attempts
+from proxy.generation.candidates import best, interleaved
+from proxy.generation.choice.choice import Choice
+from proxy.generation.engine_stream import Deltas, EngineStream
+from proxy.generation.failover import StreamMeans
+from proxy.generation.plan import Part, Plan
+from proxy.generation.planner import Planner
+from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.server_tools.tool_loop import run_tool_loop
+from proxy.structured.checker import Checker
+from proxy.structured.constraint_errors import MappedConstraintErrors
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
 

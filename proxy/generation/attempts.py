@@ -11,15 +11,15 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.completion import Answer, fold_choice
-from triton_openai.proxy.domain.errors import InvalidRequest, SchemaViolation
-from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message
-from triton_openai.proxy.structured.checker import Checker
-from triton_openai.proxy.structured.checks import Check
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.completion import Answer, fold_choice
+from proxy.domain.errors import InvalidRequest, SchemaViolation
+from proxy.domain.events import Events, Finished, OutputEvent
+from proxy.domain.generation import Report
+from proxy.domain.output import Usage
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
+from proxy.structured.checker import Checker
+from proxy.structured.checks import Check
 
 SEED_STEP = 1000  # more than a request has choices
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
-from triton_openai.proxy.domain.output import Usage
+from proxy.access.start_gate import StartGate
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.events import Events, Finished, OutputEvent
+from proxy.domain.output import Usage
 
 REPLAY_AT_ONCE = 256  # events
 

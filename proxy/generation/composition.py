@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.request_size import RequestSizeLimits
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.endpoints import Decisions
-from triton_openai.proxy.domain.engine import Engine
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
-from triton_openai.proxy.domain.server_tools import ToolRunner
-from triton_openai.proxy.domain.watcher import Watcher
-from triton_openai.proxy.generation.answer_streams import Means
-from triton_openai.proxy.generation.failover import ContinuationLimits, StreamMeans
-from triton_openai.proxy.generation.planner import Planner
-from triton_openai.proxy.generation.resending import Resending
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
-from triton_openai.proxy.models.deprecation_log import DeprecationLog
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.structured.checker import Checker
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.request_size import RequestSizeLimits
+from proxy.access.start_gate import StartGate
+from proxy.domain.endpoints import Decisions
+from proxy.domain.engine import Engine
+from proxy.domain.sandbox import Sandbox
+from proxy.domain.scheduling import FreeScheduler, Scheduler
+from proxy.domain.server_tools import ToolRunner
+from proxy.domain.watcher import Watcher
+from proxy.generation.answer_streams import Means
+from proxy.generation.failover import ContinuationLimits, StreamMeans
+from proxy.generation.planner import Planner
+from proxy.generation.resending import Resending
+from proxy.generation.service import Service
+from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.time_limits import TimeLimits
+from proxy.models.deployment_chooser import DeploymentChooser
+from proxy.models.deprecation_log import DeprecationLog
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
+from proxy.structured.checker import Checker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.request_limits import smaller
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason
+from proxy.domain.request import Sampling
+from proxy.domain.request_limits import smaller
 
 SCRIPTED = "scripted"
 

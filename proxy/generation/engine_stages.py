@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.timeline import Stage, StageName, stage
+from proxy.domain.engine import EngineRequest
+from proxy.domain.interrupt import Cause
+from proxy.domain.output import TokenDelta
+from proxy.domain.timeline import Stage, StageName, stage
 
 
 class EngineStages:

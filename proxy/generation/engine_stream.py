@@ -11,21 +11,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     EngineStalled,
     ModelUnavailable,
     Preempted,
     RateLimited,
 )
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
-from triton_openai.proxy.generation.engine_stages import EngineStages
-from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans, cause_of
-from triton_openai.proxy.generation.row_permit import RowPermit, ticket_of
-from triton_openai.proxy.generation.time_limits import TimeWatch
+from proxy.domain.generation import Report
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
+from proxy.generation.choice.choice_clock import ChoiceClock
+from proxy.generation.engine_stages import EngineStages
+from proxy.generation.failover import Failover, Given, StreamMeans, cause_of
+from proxy.generation.row_permit import RowPermit, ticket_of
+from proxy.generation.time_limits import TimeWatch
 
 HIGHEST_PRIORITY = 2**31 - 1
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)

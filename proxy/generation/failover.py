@@ -12,8 +12,8 @@ from typing import Protocol
 
 import structlog
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
     GuidePending,
@@ -22,17 +22,17 @@ from triton_openai.proxy.domain.errors import (
     ProxyError,
     RateLimited,
 )
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.interrupt import Cause, Interrupt
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
-from triton_openai.proxy.generation import continuation
-from triton_openai.proxy.generation.continuation import Obstacle
-from triton_openai.proxy.generation.loss_count import LossCount
-from triton_openai.proxy.generation.resending import Attempt, Resending
-from triton_openai.proxy.generation.row_permit import RowPermit
-from triton_openai.proxy.generation.time_limits import TimeLimits, TimeWatch
+from proxy.domain.generation import Report
+from proxy.domain.interrupt import Cause, Interrupt
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason
+from proxy.domain.scheduling import FreeScheduler, Scheduler
+from proxy.generation import continuation
+from proxy.generation.continuation import Obstacle
+from proxy.generation.loss_count import LossCount
+from proxy.generation.resending import Attempt, Resending
+from proxy.generation.row_permit import RowPermit
+from proxy.generation.time_limits import TimeLimits, TimeWatch
 
 logger = structlog.get_logger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.answer_format import AnswerFormat
-from triton_openai.proxy.syntax import parsers
-from triton_openai.proxy.syntax.output_parser import OutputParser
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
+from proxy.generation.answer_format import AnswerFormat
+from proxy.syntax import parsers
+from proxy.syntax.output_parser import OutputParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

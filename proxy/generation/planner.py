@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 
-from triton_openai.proxy.access.request_size import RequestSizeLimits, apply_model_limits
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest, TokenPrompt
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.generation.answer_format import AnswerFormat, AnswerFormats
-from triton_openai.proxy.generation.plan import Plan
-from triton_openai.proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
-from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
-from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
-from triton_openai.proxy.syntax import parsers
+from proxy.access.request_size import RequestSizeLimits, apply_model_limits
+from proxy.access.start_gate import StartGate
+from proxy.domain import plain_spans
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.identity import current_caller
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest, TokenPrompt
+from proxy.domain.sandbox import Sandbox
+from proxy.generation.answer_format import AnswerFormat, AnswerFormats
+from proxy.generation.plan import Plan
+from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
+from proxy.server_tools.tool_offer import offer_server_tools
+from proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.syntax import parsers
 
 
 class Planner:

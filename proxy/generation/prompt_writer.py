@@ -8,9 +8,9 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import (
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     Message,
@@ -18,11 +18,11 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.prompting import chat_template, control_tokens, infilling
-from triton_openai.proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
-from triton_openai.proxy.syntax import parsers
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.domain.tools import Tool
+from proxy.prompting import chat_template, control_tokens, infilling
+from proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
+from proxy.syntax import parsers
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768

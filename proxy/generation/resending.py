@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.timeline import StageName, stage
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
+from proxy.domain.generation import Report
+from proxy.domain.model import ModelCard
+from proxy.domain.timeline import StageName, stage
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
 
 Result = TypeVar("Result")
 BEFORE_FIRST = "before the first token of this request"

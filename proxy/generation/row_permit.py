@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.generation import Report, Wait
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
-from triton_openai.proxy.domain.timeline import StageName, stage
+from proxy.domain.engine import EngineRequest
+from proxy.domain.generation import Report, Wait
+from proxy.domain.identity import current_caller
+from proxy.domain.request import GenerationRequest
+from proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
+from proxy.domain.timeline import StageName, stage
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 

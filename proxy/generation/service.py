@@ -8,28 +8,28 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
 
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.request_size import permits_needed
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.events import Events
-from triton_openai.proxy.domain.generation import Delivery, Generation, Report
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.timeline import StageName, stage
-from triton_openai.proxy.domain.watcher import Watcher
-from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
-from triton_openai.proxy.generation.plan import Plan
-from triton_openai.proxy.generation.resending import Attempt
-from triton_openai.proxy.generation.stopwatch import Stopwatch
-from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
-from triton_openai.proxy.models.deprecation_log import DeprecationLog
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.structured import checks
-from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.request_size import permits_needed
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.events import Events
+from proxy.domain.generation import Delivery, Generation, Report
+from proxy.domain.identity import current_caller
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
+from proxy.domain.timeline import StageName, stage
+from proxy.domain.watcher import Watcher
+from proxy.generation.answer_streams import AnswerStreams, Means
+from proxy.generation.plan import Plan
+from proxy.generation.resending import Attempt
+from proxy.generation.stopwatch import Stopwatch
+from proxy.models.deployment_chooser import DeploymentChooser
+from proxy.models.deprecation_log import DeprecationLog
+from proxy.models.registry import Registry
+from proxy.structured import checks
+from proxy.structured.constraint_errors import MappedConstraintErrors
 
 
 class Service:

@@ -18,12 +18,12 @@ from hashlib import blake2b
 import structlog
 from typing_extensions import Self
 
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.shadow import ShadowCounter, ShadowOutcome, ShadowResult
-from triton_openai.proxy.models.deployments import Shadow
+from proxy import background
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import RateLimited
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.shadow import ShadowCounter, ShadowOutcome, ShadowResult
+from proxy.models.deployments import Shadow
 
 MAX_COPIES = 8  # running at once; one more is dropped
 LOWEST_PRIORITY = -(2**31) + 1

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
-from triton_openai.proxy.domain.shadow import ShadowCounter
-from triton_openai.proxy.generation.shadow import Deltas, ShadowTraffic
-from triton_openai.proxy.generation.shadow_permit import permitted
-from triton_openai.proxy.models.registry import Registry
+from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.scheduling import FreeScheduler, Scheduler
+from proxy.domain.shadow import ShadowCounter
+from proxy.generation.shadow import Deltas, ShadowTraffic
+from proxy.generation.shadow_permit import permitted
+from proxy.models.registry import Registry
 
 NO_SCHEDULER = FreeScheduler()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from triton_openai.proxy.domain.engine import EngineRequest, TokenSource
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.scheduling import Scheduler, Standing, Ticket
-from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY, Deltas
+from proxy.domain.engine import EngineRequest, TokenSource
+from proxy.domain.model import ModelCard
+from proxy.domain.scheduling import Scheduler, Standing, Ticket
+from proxy.generation.shadow import LOWEST_PRIORITY, Deltas
 
 TENANT = "(shadow)"  # no real tenant pays for copies
 

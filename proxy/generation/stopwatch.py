@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from triton_openai.proxy.domain.events import Finished, OutputEvent
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import Timing
+from proxy.domain.events import Finished, OutputEvent
+from proxy.domain.generation import Report
+from proxy.domain.output import Timing
 
 
 class Stopwatch:

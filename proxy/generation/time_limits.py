@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineStalled
-from triton_openai.proxy.domain.interrupt import Interrupt
+from proxy.domain.errors import DeadlineExceeded, EngineStalled
+from proxy.domain.interrupt import Interrupt
 
 Result = TypeVar("Result")
 

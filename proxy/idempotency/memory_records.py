@@ -15,7 +15,7 @@ from itertools import count
 
 from typing_extensions import Self
 
-from triton_openai.proxy.idempotency.answer import (
+from proxy.idempotency.answer import (
     AnswerLost,
     Head,
     JoinRefused,
@@ -25,10 +25,10 @@ from triton_openai.proxy.idempotency.answer import (
     Reason,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.events import after_event
-from triton_openai.proxy.idempotency.quotas import Quotas
-from triton_openai.proxy.idempotency.recording import Recording
-from triton_openai.proxy.idempotency.request import KeyedRequest
+from proxy.idempotency.events import after_event
+from proxy.idempotency.quotas import Quotas
+from proxy.idempotency.recording import Recording
+from proxy.idempotency.request import KeyedRequest
 
 PAGE_BYTES = 65_536
 OVERHEAD_BYTES = 1024  # of an answer, besides its parts

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from typing_extensions import Self
 
-from triton_openai.proxy.idempotency.answer import OpenAnswer
-from triton_openai.proxy.idempotency.recording import Recording
-from triton_openai.proxy.idempotency.request import KeyedRequest
+from proxy.idempotency.answer import OpenAnswer
+from proxy.idempotency.recording import Recording
+from proxy.idempotency.request import KeyedRequest
 
 
 class Records(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from triton_openai.proxy.idempotency.answer import (
+from proxy.idempotency.answer import (
     AnswerLost,
     Head,
     JoinRefused,
@@ -13,7 +13,7 @@ from triton_openai.proxy.idempotency.answer import (
     Reason,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.part_window import MemoryBudget, PartWindow
+from proxy.idempotency.part_window import MemoryBudget, PartWindow
 
 
 class Reader:

@@ -16,8 +16,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from typing_extensions import Self
 
-from triton_openai.proxy.idempotency import redis_scripts
-from triton_openai.proxy.idempotency.answer import (
+from proxy.idempotency import redis_scripts
+from proxy.idempotency.answer import (
     Head,
     JoinRefused,
     OpenAnswer,
@@ -26,17 +26,17 @@ from triton_openai.proxy.idempotency.answer import (
     RecordsUnavailable,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.quotas import Quotas
-from triton_openai.proxy.idempotency.recording import Recording
-from triton_openai.proxy.idempotency.redis_stream import (
+from proxy.idempotency.quotas import Quotas
+from proxy.idempotency.recording import Recording
+from proxy.idempotency.redis_stream import (
     AWAY,
     BLOCK_MS,
     AnswerKeys,
     CopiedAnswer,
     Copy,
 )
-from triton_openai.proxy.idempotency.request import KeyedRequest
-from triton_openai.proxy.ledger.redis_state import Script
+from proxy.idempotency.request import KeyedRequest
+from proxy.ledger.redis_state import Script
 
 logger = structlog.get_logger(__name__)
 

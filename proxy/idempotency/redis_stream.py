@@ -15,8 +15,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from triton_openai.proxy import background
-from triton_openai.proxy.idempotency.answer import (
+from proxy import background
+from proxy.idempotency.answer import (
     AnswerLost,
     Head,
     JoinRefused,
@@ -26,10 +26,10 @@ from triton_openai.proxy.idempotency.answer import (
     RecordsUnavailable,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.events import after_event
-from triton_openai.proxy.idempotency.recording import Recording
-from triton_openai.proxy.idempotency.request import KeyedRequest
-from triton_openai.proxy.ledger.redis_state import Script
+from proxy.idempotency.events import after_event
+from proxy.idempotency.recording import Recording
+from proxy.idempotency.request import KeyedRequest
+from proxy.ledger.redis_state import Script
 
 AWAY = (RedisError, OSError, asyncio.TimeoutError)
 HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"

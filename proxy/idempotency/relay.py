@@ -15,19 +15,19 @@ from typing import Any
 import structlog
 from typing_extensions import Self
 
-from triton_openai.proxy import background
-from triton_openai.proxy.idempotency.answer import (
+from proxy import background
+from proxy.idempotency.answer import (
     JoinRefused,
     OpenAnswer,
     Outcome,
     Reason,
     RecordsUnavailable,
 )
-from triton_openai.proxy.idempotency.part_window import MemoryBudget
-from triton_openai.proxy.idempotency.port import Records
-from triton_openai.proxy.idempotency.request import KeyedRequest
-from triton_openai.proxy.idempotency.running import LocalAnswer, RunningAnswer
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.idempotency.part_window import MemoryBudget
+from proxy.idempotency.port import Records
+from proxy.idempotency.request import KeyedRequest
+from proxy.idempotency.running import LocalAnswer, RunningAnswer
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
-from triton_openai.proxy.idempotency.answer import (
+from proxy.idempotency.answer import (
     Head,
     Notice,
     Outcome,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.part_window import MemoryBudget
-from triton_openai.proxy.idempotency.recording import Recording
-from triton_openai.proxy.idempotency.request import KeyedRequest
+from proxy.idempotency.part_window import MemoryBudget
+from proxy.idempotency.recording import Recording
+from proxy.idempotency.request import KeyedRequest
 
 LONGEST_ERROR_STATUS = 400
 

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from triton_openai.proxy.journal.limits import JournalLimits
+from proxy.journal.limits import JournalLimits
 
 NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.[0-9a-f]+\.jsonl")
 

@@ -18,12 +18,12 @@ from typing import BinaryIO
 import structlog
 from typing_extensions import Self
 
-from triton_openai.proxy import background
-from triton_openai.proxy.journal.folder import JournalFolder
-from triton_openai.proxy.journal.limits import JournalLimits
-from triton_openai.proxy.journal.record import Record, line_of
-from triton_openai.proxy.telemetry.held_bytes import HeldBytes
-from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy import background
+from proxy.journal.folder import JournalFolder
+from proxy.journal.limits import JournalLimits
+from proxy.journal.record import Record, line_of
+from proxy.telemetry.held_bytes import HeldBytes
+from proxy.telemetry.kept_requests import fields_of, may_be_kept
 
 SWEEP_S = 60.0
 logger = structlog.get_logger(__name__)

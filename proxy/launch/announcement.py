@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.api.authentication import NO_ADMIN
-from triton_openai.proxy.launch.triton_server import probe
-from triton_openai.proxy.settings import Settings
+from proxy.api.authentication import NO_ADMIN
+from proxy.launch.triton_server import probe
+from proxy.settings import Settings
 
 POLL_S = 0.25
 REMIND_POLLS = 40

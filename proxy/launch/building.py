@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.build_engines.package_index import PackageIndex
-from triton_openai.proxy.launch.packages import on_demand
-from triton_openai.proxy.launch.triton_server import container
-from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
-from triton_openai.proxy.processes.signals import children_die_on_signals
-from triton_openai.proxy.settings import Settings
+from build_engines.models_file import ModelsFile
+from build_engines.package_index import PackageIndex
+from proxy.launch.packages import on_demand
+from proxy.launch.triton_server import container
+from proxy.processes.errors import LaunchError, ModelLoadingFailed
+from proxy.processes.signals import children_die_on_signals
+from proxy.settings import Settings
 
 Say = Callable[[str], None]
 
@@ -23,7 +23,7 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
         ModelLoadingFailed: a model cannot be built.
         LaunchError: a name is unknown, or the tools cannot be installed.
     """
-    from triton_openai.build_engines.build import build_all, needing_tools
+    from build_engines.build import build_all, needing_tools
 
     with _errors():
         needing = needing_tools(models, settings.artifacts_dir, only=only)
@@ -42,8 +42,8 @@ def show(
     settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
 ) -> None:
     """Prints what `build` would do, with this version of TensorRT-LLM. Raises like `build`."""
-    from triton_openai.build_engines.build import show_all
-    from triton_openai.build_engines.gpu import toolkit
+    from build_engines.build import show_all
+    from build_engines.gpu import toolkit
 
     with _errors():
         planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
@@ -52,7 +52,7 @@ def show(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    from triton_openai.build_engines.errors import BuildError, UnservableFolder
+    from build_engines.errors import BuildError, UnservableFolder
 
     try:
         yield

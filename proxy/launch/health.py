@@ -6,8 +6,8 @@ import http.client
 import ssl
 from ipaddress import ip_address
 
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 PATH = "/health/live"
 TIMEOUT_S = 2.0

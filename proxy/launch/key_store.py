@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from triton_openai.proxy import configured_store
-from triton_openai.proxy.domain.errors import StoreUnavailable
-from triton_openai.proxy.launch.triton_server.own_artifacts import data_folder
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy import configured_store
+from proxy.domain.errors import StoreUnavailable
+from proxy.launch.triton_server.own_artifacts import data_folder
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 FILE = "store.db"
 Say = Callable[[str], None]

@@ -30,7 +30,7 @@ def misspelt(variables: Mapping[str, str], settings: Collection[str]) -> Iterato
 
 def warn(say: Callable[[str], None]) -> None:
     """Says a line for each. Values are not shown, since one may be a secret."""
-    from triton_openai.proxy.settings import Settings, environment
+    from proxy.settings import Settings, environment
 
     names = [name.upper() for name in Settings.model_fields]
     for name, meant in misspelt(environment(), names):

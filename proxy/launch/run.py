@@ -6,13 +6,13 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.launch import announcement, key_store, scheduling
-from triton_openai.proxy.launch.triton_server import drain
-from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
-from triton_openai.proxy.processes.signals import Stop, stop_on_signals
-from triton_openai.proxy.processes.supervisor import Supervisor
-from triton_openai.proxy.server import uvicorn_server
-from triton_openai.proxy.settings import Settings
+from proxy.launch import announcement, key_store, scheduling
+from proxy.launch.triton_server import drain
+from proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
+from proxy.processes.signals import Stop, stop_on_signals
+from proxy.processes.supervisor import Supervisor
+from proxy.server import uvicorn_server
+from proxy.settings import Settings
 
 Say = Callable[[str], None]
 

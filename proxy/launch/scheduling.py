@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.setting_groups.listening import CpuScheduling
+from proxy.processes.errors import LaunchError
+from proxy.setting_groups.listening import CpuScheduling
 
 FEW_CORES = 4
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
-from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
-from triton_openai.proxy.launch.packages import on_demand
-from triton_openai.proxy.launch.triton_server import container, ports, shipped_demo
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
-from triton_openai.proxy.server import tls
-from triton_openai.proxy.settings import Settings, environment
+from build_engines.errors import MissingPackage, UnservableFolder
+from build_engines.models_file import ModelsFile, ModelsFileError
+from proxy.launch.packages import on_demand
+from proxy.launch.triton_server import container, ports, shipped_demo
+from proxy.models import policy
+from proxy.processes.errors import LaunchError, ModelLoadingFailed
+from proxy.server import tls
+from proxy.settings import Settings, environment
 
 
 def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
@@ -95,9 +95,9 @@ def _is_loopback(address: str) -> bool:
 
 def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
     """Checks the machine and builds stale models. Returns settings with the build's folder."""
-    from triton_openai.proxy.launch import building  # absent from the proxy's own image
-    from triton_openai.proxy.launch.doctor import machine
-    from triton_openai.proxy.launch.triton_server import own_artifacts
+    from proxy.launch import building  # absent from the proxy's own image
+    from proxy.launch.doctor import machine
+    from proxy.launch.triton_server import own_artifacts
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)

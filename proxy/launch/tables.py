@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_openai.build_engines.models_file import Entry, ModelsFile, RemoteEntry
-from triton_openai.proxy.launch.doctor.checks import Check
+from build_engines.models_file import Entry, ModelsFile, RemoteEntry
+from proxy.launch.doctor.checks import Check
 
 
 def show_checks(checks: Iterable[Check]) -> None:
@@ -40,7 +40,7 @@ def _weights(entry: Entry) -> str:
 
 
 def _built(name: str, entry: Entry, artifacts: Path) -> str:
-    from triton_openai.build_engines.build import BuildError, is_built
+    from build_engines.build import BuildError, is_built
 
     if isinstance(entry, RemoteEntry):
         return "-"

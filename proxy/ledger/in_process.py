@@ -8,8 +8,8 @@ from functools import partial
 
 from typing_extensions import Self
 
-from triton_openai.proxy.ledger.meter_states import STATES, Charge, MeterState
-from triton_openai.proxy.ledger.port import (
+from proxy.ledger.meter_states import STATES, Charge, MeterState
+from proxy.ledger.port import (
     Grant,
     LedgerUnavailable,
     Meter,

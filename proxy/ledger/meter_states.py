@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from triton_openai.proxy.ledger.port import (
+from proxy.ledger.port import (
     BUCKETS,
     GAUGE_WAIT_US,
     NEVER_US,

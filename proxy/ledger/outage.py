@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from triton_openai.proxy.ledger.in_process import InProcessLedger
-from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Meter, MeterKind, Refusal
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.port import Grant, LedgerUnavailable, Meter, MeterKind, Refusal
 
 
 class OutageMode(str, Enum):

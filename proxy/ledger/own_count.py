@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from triton_openai.proxy.ledger.in_process import Clock, InProcessLedger
-from triton_openai.proxy.ledger.outage import OutageMode, granted
-from triton_openai.proxy.ledger.port import Grant, Meter, MeterKind, Refusal
+from proxy.ledger.in_process import Clock, InProcessLedger
+from proxy.ledger.outage import OutageMode, granted
+from proxy.ledger.port import Grant, Meter, MeterKind, Refusal
 
 Change = tuple[Meter, int, int, int]  # meter, mark, reserved, amount
 HELD = frozenset((MeterKind.GAUGE, MeterKind.PERIOD))

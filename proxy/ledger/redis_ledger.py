@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from typing_extensions import Self
 
-from triton_openai.proxy.ledger.in_process import Clock, steady_us
-from triton_openai.proxy.ledger.outage import OutageMode
-from triton_openai.proxy.ledger.own_count import OwnCount, SharedGrant
-from triton_openai.proxy.ledger.port import Grant, Meter, Refusal
-from triton_openai.proxy.ledger.redis_link import AWAY, RedisLink
-from triton_openai.proxy.ledger.redis_state import RedisState
+from proxy.ledger.in_process import Clock, steady_us
+from proxy.ledger.outage import OutageMode
+from proxy.ledger.own_count import OwnCount, SharedGrant
+from proxy.ledger.port import Grant, Meter, Refusal
+from proxy.ledger.redis_link import AWAY, RedisLink
+from proxy.ledger.redis_state import RedisState
 
 LEASE_S = 10.0
 BEAT_S = 2.0

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import structlog
 from redis.exceptions import RedisError
 
-from triton_openai.proxy import background
-from triton_openai.proxy.ledger.own_count import Change, OwnCount
-from triton_openai.proxy.ledger.redis_state import RedisState, by_tenant
+from proxy import background
+from proxy.ledger.own_count import Change, OwnCount
+from proxy.ledger.redis_state import RedisState, by_tenant
 
 logger = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import NoScriptError, ResponseError
 
-from triton_openai.proxy.ledger import redis_scripts
-from triton_openai.proxy.ledger.port import Grant, Meter, Refusal
+from proxy.ledger import redis_scripts
+from proxy.ledger.port import Grant, Meter, Refusal
 
 PREFIX = "triton-openai:"
 MARK, INSTANCES = f"{PREFIX}{{all}}:mark", f"{PREFIX}{{all}}:instances"

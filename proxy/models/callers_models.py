@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from triton_openai.build_engines.deployment_checks import MAX_FALLBACKS
-from triton_openai.proxy.domain.errors import ModelNotAllowed, UnknownModel
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.models.registry import Registry
+from build_engines.deployment_checks import MAX_FALLBACKS
+from proxy.domain.errors import ModelNotAllowed, UnknownModel
+from proxy.domain.identity import current_caller
+from proxy.domain.model import ModelCard
+from proxy.models.registry import Registry
 
 IsAvailable = Callable[[ModelCard], bool]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.models import deployment_plans, model_cards
-from triton_openai.proxy.models.deployments import Deployment, DeploymentPlan
-from triton_openai.proxy.models.model_cards import CardDefaults
+from build_engines.models_file import ModelEntry
+from proxy.domain.endpoints import DEFAULT_POOL
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.models import deployment_plans, model_cards
+from proxy.models.deployments import Deployment, DeploymentPlan
+from proxy.models.model_cards import CardDefaults
 
 Variants = tuple[ModelCard, ...]
 

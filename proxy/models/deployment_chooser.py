@@ -7,18 +7,18 @@ from hashlib import blake2b
 from itertools import groupby
 from random import Random
 
-from triton_openai.proxy.domain.endpoints import Decisions
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.identity import current_caller, current_headers
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import (
+from proxy.domain.endpoints import Decisions
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.identity import current_caller, current_headers
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     SinglePrompt,
     TextPrompt,
 )
-from triton_openai.proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
-from triton_openai.proxy.models.registry import Registry
+from proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
+from proxy.models.registry import Registry
 
 BEGINNING = 512  # characters or ids of a prompt without turns, by which a conversation is known
 

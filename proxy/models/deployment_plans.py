@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from triton_openai.build_engines.deployment_entries import CanaryEntry, DeploymentEntry
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy.models.deployments import (
+from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from build_engines.models_file import ModelEntry
+from proxy.models.deployments import (
     CanaryRules,
     Deployment,
     DeploymentPlan,

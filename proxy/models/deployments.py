@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import compress
 
-from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
+from proxy.domain.endpoints import DEFAULT_POOL
 
 
 class Sticky(str, Enum):

@@ -7,8 +7,8 @@ from datetime import date, datetime, timezone
 
 import structlog
 
-from triton_openai.proxy.domain.lifecycle import NO_END
-from triton_openai.proxy.domain.model import ModelCard
+from proxy.domain.lifecycle import NO_END
+from proxy.domain.model import ModelCard
 
 MAX_PAIRS = 10_000  # of model and tenant, remembered for a day; further ones are not logged
 logger = structlog.get_logger()

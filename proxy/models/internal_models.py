@@ -7,8 +7,8 @@ keys.
 
 from __future__ import annotations
 
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.triton.catalog import NOTHING_SERVED
+from proxy.models.registry import Registry
+from proxy.triton.catalog import NOTHING_SERVED
 
 
 def internal_models(registry: Registry) -> frozenset[str]:

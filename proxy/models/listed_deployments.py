@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployment
-from triton_openai.proxy.models import deployment_plans
-from triton_openai.proxy.models.registry import Registry
+from proxy.domain.configured_deployments import ConfiguredDeployment
+from proxy.models import deployment_plans
+from proxy.models.registry import Registry
 
 
 class ListedDeployments:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.build_engines.price_entry import PriceEntry
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.domain.price import FREE, Price
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
-from triton_openai.proxy.models.deployments import Deployment
+from build_engines.models_file import ModelEntry
+from build_engines.price_entry import PriceEntry
+from proxy.domain.engine import NotReady
+from proxy.domain.lifecycle import NO_END, Lifecycle
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.price import FREE, Price
+from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.models.deployments import Deployment
 
 
 @dataclass(frozen=True, slots=True)

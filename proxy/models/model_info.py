@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from triton_openai.proxy.models.registry import Registry
+from proxy.models.registry import Registry
 
 LABELS = ("model", "pool", "triton_model")
 

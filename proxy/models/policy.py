@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from triton_openai.build_engines import models_file, one_folder
-from triton_openai.build_engines.deployment_checks import Where
-from triton_openai.build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
-from triton_openai.proxy.server_tools.arguments import check_schema
-from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.syntax import parsers
+from build_engines import models_file, one_folder
+from build_engines.deployment_checks import Where
+from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
+from proxy.server_tools.arguments import check_schema
+from proxy.server_tools.header_secrets import HeaderSecrets
+from proxy.settings import Settings
+from proxy.syntax import parsers
 
 
 def models(settings: Settings, environment: Mapping[str, str] | None = None) -> ModelsFile:

@@ -13,19 +13,19 @@ from typing import Protocol
 
 import structlog
 
-from triton_openai.build_engines.models_file import (
+from build_engines.models_file import (
     BuiltEntry,
     ModelEntry,
     ModelsFile,
     ModelsFileError,
 )
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.prompting import control_tokens
-from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
-from triton_openai.proxy.settings import Settings, environment
+from proxy.domain.engine import NotReady
+from proxy.domain.health import Concern
+from proxy.models import policy
+from proxy.models.registry import Registry
+from proxy.prompting import control_tokens
+from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.settings import Settings, environment
 
 POLL_S = 0.5
 logger = structlog.get_logger()

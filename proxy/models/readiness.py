@@ -11,11 +11,11 @@ from itertools import count
 
 import structlog
 
-from triton_openai.proxy.domain.engine import Catalog, NotReady
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.prompting import control_tokens
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.domain.engine import Catalog, NotReady
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
+from proxy.prompting import control_tokens
+from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from triton_openai.proxy.access.start_gate import StartGate
+from proxy.access.start_gate import StartGate
 
 Waiter = asyncio.Future[bool]
 

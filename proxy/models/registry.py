@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.models import card_table, deployment_plans
-from triton_openai.proxy.models.card_table import CardTable, Variants
-from triton_openai.proxy.models.deployments import DeploymentPlan
-from triton_openai.proxy.models.model_cards import CardDefaults
+from build_engines.models_file import ModelEntry
+from proxy.domain.engine import NotReady
+from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.request_limits import RequestLimits
+from proxy.models import card_table, deployment_plans
+from proxy.models.card_table import CardTable, Variants
+from proxy.models.deployments import DeploymentPlan
+from proxy.models.model_cards import CardDefaults
 
 
 class Registry:

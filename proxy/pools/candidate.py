@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.outstanding import Outstanding
-from triton_openai.proxy.pools.slow_start import WINDOW_S, slow_start_share
-from triton_openai.proxy.pools.speed import Speed
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools.outstanding import Outstanding
+from proxy.pools.slow_start import WINDOW_S, slow_start_share
+from proxy.pools.speed import Speed
 
 FULL = 1e12  # tokens a row: more than any work that is really outstanding
 KV_PRESSURE_FROM = 0.9

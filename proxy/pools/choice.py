@@ -12,11 +12,11 @@ from enum import Enum
 from math import inf
 from random import Random
 
-from triton_openai.proxy.pools.adapter_index import AdapterIndex
-from triton_openai.proxy.pools.candidate import Candidate, Candidates
-from triton_openai.proxy.pools.prefix_index import PrefixIndex, PromptBlocks
-from triton_openai.proxy.pools.slow_start import WINDOW_S
-from triton_openai.proxy.pools.speed import NOTICED
+from proxy.pools.adapter_index import AdapterIndex
+from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.prefix_index import PrefixIndex, PromptBlocks
+from proxy.pools.slow_start import WINDOW_S
+from proxy.pools.speed import NOTICED
 
 
 class Policy(str, Enum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.domain.engine import TokenSource
-from triton_openai.proxy.domain.kserve import KserveBackend
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.domain.tokenizer import Tokenizer
+from proxy.domain.endpoints import EndpointAddress
+from proxy.domain.engine import TokenSource
+from proxy.domain.kserve import KserveBackend
+from proxy.domain.model import LoadedModel
+from proxy.domain.tokenizer import Tokenizer
 
 
 class EndpointCatalog(Protocol):

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from triton_openai.proxy.domain.endpoints import (
+from proxy.domain.endpoints import (
     EndpointAddress,
     EndpointState,
     EndpointStatus,
 )
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.interrupt import Interrupt
-from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
-from triton_openai.proxy.pools.breaker import BreakerPolicy, CircuitBreaker
-from triton_openai.proxy.pools.candidate import Candidate
-from triton_openai.proxy.pools.connection import Connection
-from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader
-from triton_openai.proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
+from proxy.domain.engine import NotReady
+from proxy.domain.interrupt import Interrupt
+from proxy.domain.model import LoadedModel, ModelFacts
+from proxy.pools.breaker import BreakerPolicy, CircuitBreaker
+from proxy.pools.candidate import Candidate
+from proxy.pools.connection import Connection
+from proxy.pools.engine_load import UNKNOWN, LoadReader
+from proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 
 logger = structlog.get_logger(__name__)
 

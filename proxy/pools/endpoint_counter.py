@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from triton_openai.proxy.domain.endpoints import EndpointState
+from proxy.domain.endpoints import EndpointState
 
 
 class Outcome(str, Enum):

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import httpx
 import structlog
 
-from triton_openai.proxy import background
-from triton_openai.proxy.pools.endpoint import Clock, Endpoint
-from triton_openai.proxy.pools.endpoint_watch import EndpointWatch
-from triton_openai.proxy.pools.engine_load import EVERY_S, LoadReader
+from proxy import background
+from proxy.pools.endpoint import Clock, Endpoint
+from proxy.pools.endpoint_watch import EndpointWatch
+from proxy.pools.engine_load import EVERY_S, LoadReader
 
 logger = structlog.get_logger(__name__)
 

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.pools.endpoint import Clock, Endpoint
+from proxy.domain.engine import NotReady
+from proxy.domain.model import LoadedModel
+from proxy.pools.endpoint import Clock, Endpoint
 
 CHECK_EVERY_S = 0.5
 CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach another build

@@ -9,8 +9,8 @@ from dataclasses import replace
 import httpx
 import structlog
 
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.metrics_parser import Key, MetricsParser
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools.metrics_parser import Key, MetricsParser
 
 logger = structlog.get_logger(__name__)
 

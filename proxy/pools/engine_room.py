@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from triton_openai.proxy.domain.endpoints import EngineLoad
+from proxy.domain.endpoints import EngineLoad
 
 ROWS_A_SPARE = 8
 ROWS_A_SPARE_AT_MOST = 4  # more would wait in the engine, where tenants do not count

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import structlog
 
-from triton_openai.proxy.domain.endpoints import MOST_DRAINED
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode
-from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+from proxy.domain.endpoints import MOST_DRAINED
+from proxy.domain.errors import Conflict, ErrorCode
+from proxy.domain.weight_history import WeightHistory, Weights
 
 logger = structlog.get_logger(__name__)
 

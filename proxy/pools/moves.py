@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.errors import EndpointDrains
-from triton_openai.proxy.domain.model import ModelFacts
-from triton_openai.proxy.pools.endpoint import Endpoint
-from triton_openai.proxy.pools.variants import Variant
+from proxy.domain.errors import EndpointDrains
+from proxy.domain.model import ModelFacts
+from proxy.pools.endpoint import Endpoint
+from proxy.pools.variants import Variant
 
 AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
 

@@ -10,18 +10,18 @@ from random import Random
 
 import structlog
 
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
-from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
-from triton_openai.proxy.pools import ejections, moves
-from triton_openai.proxy.pools.breaker import BreakerPolicy
-from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
-from triton_openai.proxy.pools.connection import Connect
-from triton_openai.proxy.pools.endpoint import Clock, Endpoint
-from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Place
-from triton_openai.proxy.pools.endpoint_life import LOOK_EVERY_S, EndpointLife
-from triton_openai.proxy.pools.endpoint_watch import EndpointWatch, Interned
-from triton_openai.proxy.pools.variants import Variant, variants_of
+from proxy import background
+from proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
+from proxy.domain.model import LoadedModel, ModelFacts
+from proxy.pools import ejections, moves
+from proxy.pools.breaker import BreakerPolicy
+from proxy.pools.choice import ChoicePolicy, Chooser
+from proxy.pools.connection import Connect
+from proxy.pools.endpoint import Clock, Endpoint
+from proxy.pools.endpoint_counter import EndpointCounter, Place
+from proxy.pools.endpoint_life import LOOK_EVERY_S, EndpointLife
+from proxy.pools.endpoint_watch import EndpointWatch, Interned
+from proxy.pools.variants import Variant, variants_of
 
 logger = structlog.get_logger(__name__)
 

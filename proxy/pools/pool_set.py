@@ -10,20 +10,20 @@ from random import Random
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.endpoints import (
+from proxy.domain.endpoints import (
     Decisions,
     EndpointRefused,
     EndpointResult,
     EndpointStatus,
 )
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.pools.connection import Repository
-from triton_openai.proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
-from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
-from triton_openai.proxy.pools.pool import Pool, PoolOptions
-from triton_openai.proxy.pools.state_counts import counted_states
-from triton_openai.proxy.pools.variants import Variant
+from proxy.domain.engine import NotReady
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.pools.connection import Repository
+from proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
+from proxy.pools.endpoint_counter import EndpointCounter
+from proxy.pools.pool import Pool, PoolOptions
+from proxy.pools.state_counts import counted_states
+from proxy.pools.variants import Variant
 
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.pools.pool_set import PoolSet
+from proxy.domain.engine import NotReady
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.pools.pool_set import PoolSet
 
 NOTHING_SERVED = "no endpoint serves a model of this project"
 

@@ -7,20 +7,20 @@ from contextlib import aclosing
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     DeadlineExceeded,
     ForeignAnswer,
     GuidePending,
     ModelUnavailable,
     ProxyError,
 )
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.timeline import StageName
-from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
-from triton_openai.proxy.pools.pool_set import PoolSet
-from triton_openai.proxy.pools.router import Route, Router
-from triton_openai.proxy.telemetry import request_log
+from proxy.domain.output import TokenDelta
+from proxy.domain.timeline import StageName
+from proxy.pools.endpoint_counter import EndpointCounter, Outcome
+from proxy.pools.pool_set import PoolSet
+from proxy.pools.router import Route, Router
+from proxy.telemetry import request_log
 
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import count
 
-from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
-from triton_openai.proxy.domain.kserve import (
+from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.kserve import (
     KserveBackend,
     KserveRequest,
     KserveResponse,
     ModelMetadata,
     ServerMetadata,
 )
-from triton_openai.proxy.pools.endpoint import Endpoint
-from triton_openai.proxy.pools.pool_set import PoolSet
+from proxy.pools.endpoint import Endpoint
+from proxy.pools.pool_set import PoolSet
 
 
 class PooledKserve:

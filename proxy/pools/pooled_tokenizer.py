@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
-from triton_openai.proxy.pools.endpoint import Endpoint
-from triton_openai.proxy.pools.pool_set import PoolSet
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import GuidePending, ModelUnavailable
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.pools.endpoint import Endpoint
+from proxy.pools.pool_set import PoolSet
 
 Result = TypeVar("Result")
 MOST_TRIES = 3

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from typing_extensions import Self
 
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.scheduling import QueueState, Scheduler
-from triton_openai.proxy.pools.endpoint import Clock, Served
-from triton_openai.proxy.pools.engine_room import EngineRoom, Spare, usual_spare
-from triton_openai.proxy.pools.pool import Pool
-from triton_openai.proxy.pools.pool_set import PoolSet
+from proxy import background
+from proxy.domain.scheduling import QueueState, Scheduler
+from proxy.pools.endpoint import Clock, Served
+from proxy.pools.engine_room import EngineRoom, Spare, usual_spare
+from proxy.pools.pool import Pool
+from proxy.pools.pool_set import PoolSet
 
 EVERY_S = 1.0  # as often as loads are read
 Share = Callable[[int], int]

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from triton_openai.proxy import background
-from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
+from proxy import background
+from proxy.pools.endpoint_counter import EndpointCounter
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.pools.pool import Pool
+    from proxy.pools.pool import Pool
 
 COUNT_EVERY_S = 1.0
 

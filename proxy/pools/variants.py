@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from triton_openai.proxy.pools.candidate import Candidates
-from triton_openai.proxy.pools.endpoint import Endpoint, Served
+from proxy.pools.candidate import Candidates
+from proxy.pools.endpoint import Endpoint, Served
 
 
 @dataclass(frozen=True, slots=True)

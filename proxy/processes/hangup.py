@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from triton_openai.proxy.processes.signals import Stop
+from proxy.processes.signals import Stop
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from triton_openai.proxy import background
-from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
+from proxy import background
+from proxy.processes.errors import LaunchError, StartCrashed
 
 FIRST_STARTS = 3  # tries, where each crashes
 

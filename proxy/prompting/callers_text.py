@@ -17,9 +17,9 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.prompting.control_tokens import ControlTokens, Patterns, patterns
+from proxy.domain import plain_spans
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.prompting.control_tokens import ControlTokens, Patterns, patterns
 
 Context = Mapping[str, Any]
 Write = Callable[[Context], str]

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from triton_openai.proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelFacts
-from triton_openai.proxy.domain.request import ChatPrompt, Message
-from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.prompting.callers_text import Context, RenderedPrompt, protected
-from triton_openai.proxy.prompting.control_tokens import NO_TOKENS, ControlTokens
-from triton_openai.proxy.prompting.disabled_thinking import disable_thinking
-from triton_openai.proxy.prompting.template_environment import compiled, variables
+from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
+from proxy.domain.model import ModelFacts
+from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
+from proxy.prompting.callers_text import Context, RenderedPrompt, protected
+from proxy.prompting.control_tokens import NO_TOKENS, ControlTokens
+from proxy.prompting.disabled_thinking import disable_thinking
+from proxy.prompting.template_environment import compiled, variables
 
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
 # The names that templates use for the reasoning before an answer.

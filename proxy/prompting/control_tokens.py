@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.prompting.word_trie import one_of
-from triton_openai.proxy.syntax import parsers
-from triton_openai.proxy.syntax.reasoning import families as reasoning_families
-from triton_openai.proxy.syntax.tools import families as tool_families
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.prompting.word_trie import one_of
+from proxy.syntax import parsers
+from proxy.syntax.reasoning import families as reasoning_families
+from proxy.syntax.tools import families as tool_families
 
 LONG_JSON = 32_768  # characters
 SHORT_START = 3  # characters; a shorter begin of a token is found by the rest of the token instead

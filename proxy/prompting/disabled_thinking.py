@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.request import ChatPrompt
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.request import ChatPrompt
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.

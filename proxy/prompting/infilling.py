@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import TextPrompt
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import TextPrompt
 
 
 def text_of(prompt: TextPrompt, card: ModelCard) -> str:

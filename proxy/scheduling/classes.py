@@ -6,10 +6,10 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from triton_openai.proxy.domain.scheduling import TenantState, Ticket
-from triton_openai.proxy.scheduling.priority_class import PriorityClass
-from triton_openai.proxy.scheduling.service_order import Entry, Share
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.domain.scheduling import TenantState, Ticket
+from proxy.scheduling.priority_class import PriorityClass
+from proxy.scheduling.service_order import Entry, Share
+from proxy.scheduling.stream import Stream
 
 
 class Classes:

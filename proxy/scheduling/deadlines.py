@@ -6,7 +6,7 @@ import heapq
 import math
 from itertools import count
 
-from triton_openai.proxy.scheduling.stream import State, Stream
+from proxy.scheduling.stream import State, Stream
 
 SPARE_ENTRIES = 64
 

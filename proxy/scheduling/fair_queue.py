@@ -11,15 +11,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
-from triton_openai.proxy.scheduling.classes import Classes
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.places import Places
-from triton_openai.proxy.scheduling.refusals import Refusals
-from triton_openai.proxy.scheduling.running import Running
-from triton_openai.proxy.scheduling.service_rate import ServiceRate
-from triton_openai.proxy.scheduling.stream import State, Stream
-from triton_openai.proxy.scheduling.takeover import victim_for
+from proxy.domain.scheduling import QueueState, Standing, Ticket
+from proxy.scheduling.classes import Classes
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import Places
+from proxy.scheduling.refusals import Refusals
+from proxy.scheduling.running import Running
+from proxy.scheduling.service_rate import ServiceRate
+from proxy.scheduling.stream import State, Stream
+from proxy.scheduling.takeover import victim_for
 
 OUTPUT_COST = 2  # of one token, in tokens of a prompt (VTC)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triton_openai.proxy.domain.scheduling import QueueState
-from triton_openai.proxy.scheduling.deadlines import Deadlines
-from triton_openai.proxy.scheduling.fair_queue import Clock, FairQueue
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.stream import State, Stream
+from proxy.domain.scheduling import QueueState
+from proxy.scheduling.deadlines import Deadlines
+from proxy.scheduling.fair_queue import Clock, FairQueue
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.stream import State, Stream
 
 EXPIRED_AT_ONCE = 200
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.fair_queues import FairQueues
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.meters import Meters
-from triton_openai.proxy.scheduling.stream import State, Stream
-from triton_openai.proxy.scheduling.timekeeper import Timekeeper
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import QueueState, Standing, Ticket
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.fair_queues import FairQueues
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.meters import Meters
+from proxy.scheduling.stream import State, Stream
+from proxy.scheduling.timekeeper import Timekeeper
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 

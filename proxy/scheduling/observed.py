@@ -10,9 +10,9 @@ from typing import Protocol
 
 from typing_extensions import Self
 
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Permit, QueueState, Scheduler, Standing, Ticket
+from proxy import background
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Permit, QueueState, Scheduler, Standing, Ticket
 
 COUNT_EVERY_S = 1.0
 

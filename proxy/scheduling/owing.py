@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from itertools import count
 
-from triton_openai.proxy.scheduling.service_order import Share
+from proxy.scheduling.service_order import Share
 
 
 class Owing:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from enum import Enum, auto
 
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.promises import Promises
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.promises import Promises
+from proxy.scheduling.stream import Stream
 
 
 class TenantPlaces:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.owing import Owing
-from triton_openai.proxy.scheduling.service_order import ROW, ServiceOrder, Share
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.owing import Owing
+from proxy.scheduling.service_order import ROW, ServiceOrder, Share
+from proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
 CREDIT = 16_384  # tokens of a prompt, by weight

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.classes import Classes
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.places import Full, Places
-from triton_openai.proxy.scheduling.service_rate import ServiceRate
+from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.classes import Classes
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import Full, Places
+from proxy.scheduling.service_rate import ServiceRate
 
 
 class Refusals:

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from itertools import islice
 
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.scheduling.stream import Stream
 
 LOOKED_AT = 16  # streams of a class, the newest first
 

@@ -6,8 +6,8 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from triton_openai.proxy.scheduling.service_rate import ServiceRate
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.scheduling.service_rate import ServiceRate
+from proxy.scheduling.stream import Stream
 
 SPARE_ENTRIES = 64
 ROW = 1_024  # service that a row stands for while a stream holds it

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Standing, Ticket
 
 START_TOKENS_A_TOKEN = 16  # prefill costs about a hundredth of decode, so starts about 5 %
 

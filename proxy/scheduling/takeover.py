@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.priority_class import PriorityClass
-from triton_openai.proxy.scheduling.service_order import SLICE
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.priority_class import PriorityClass
+from proxy.scheduling.service_order import SLICE
+from proxy.scheduling.stream import Stream
 
 LOOKED_AT = 16  # streams of a tenant, the newest first
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from itertools import islice
 
-from triton_openai.proxy.scheduling.fair_queue import Clock
-from triton_openai.proxy.scheduling.fair_queues import FairQueues
+from proxy.scheduling.fair_queue import Clock
+from proxy.scheduling.fair_queues import FairQueues
 
 STANDINGS_S = 1.0
 STANDINGS_AT_ONCE = 200  # of some 5 us each

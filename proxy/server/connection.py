@@ -20,7 +20,7 @@ import structlog
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
 
 LINGER_S = 5.0
 LINGER_BYTES = 32_000_000

@@ -11,11 +11,11 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from triton_openai.proxy.api.errors import body_of
-from triton_openai.proxy.domain.errors import ErrorCode, RequestError
+from proxy.api.errors import body_of
+from proxy.domain.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.server.http_connection import HttpConnection
+    from proxy.server.http_connection import HttpConnection
 
 STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus

@@ -22,10 +22,10 @@ import structlog
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.server.connection import Bounds, Connection
-from triton_openai.proxy.server.exchange import BEGINNING, CONTINUE, Exchange, error_response
-from triton_openai.proxy.server.websocket_connection import WebSocketConnection
+from proxy.domain.errors import ErrorCode
+from proxy.server.connection import Bounds, Connection
+from proxy.server.exchange import BEGINNING, CONTINUE, Exchange, error_response
+from proxy.server.websocket_connection import WebSocketConnection
 
 # 256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of one byte, and
 # Python code runs for each of them.

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import structlog
 
-from triton_openai.proxy import background
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy import background
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 POLL_S = 1.0
 HANDSHAKE_TIMEOUT_S = 10.0

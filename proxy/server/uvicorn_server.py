@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from triton_openai.proxy import background
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.processes.hangup import on_hangup
-from triton_openai.proxy.processes.signals import Stop
-from triton_openai.proxy.server import http_connection, tls
-from triton_openai.proxy.server.connection import Bounds
-from triton_openai.proxy.settings import Settings
+from proxy import background
+from proxy.processes.errors import LaunchError
+from proxy.processes.hangup import on_hangup
+from proxy.processes.signals import Stop
+from proxy.server import http_connection, tls
+from proxy.server.connection import Bounds
+from proxy.settings import Settings
 
 ABANDON_S = 2.0  # for cancelled streams and the application's own end
 ACCEPT_S = 1.0  # at most, because new clients may keep connecting
@@ -61,8 +61,8 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     Raises:
         LaunchError: the application did not start, or the files for TLS cannot be used.
     """
-    from triton_openai.proxy.app import create_app
-    from triton_openai.proxy.telemetry import logs
+    from proxy.app import create_app
+    from proxy.telemetry import logs
 
     _return_large_blocks()
     logs.configure(settings.log_level, settings.log_format, has_content=settings.log_content)

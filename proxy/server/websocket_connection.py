@@ -20,10 +20,10 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
-from triton_openai.proxy.server.connection import Connection
-from triton_openai.proxy.server.exchange import Message, error_response
+from proxy.api.bodies.bytes_in_flight import ArrivingBody
+from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.server.connection import Connection
+from proxy.server.exchange import Message, error_response
 
 WINDOW_S = 1.0
 FREE_FRAMES = 256  # in each window

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from triton_openai.proxy.domain.server_tools import ServerTool
+from proxy.domain.server_tools import ServerTool
 
 ECHOED_AT_MOST = 300
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from triton_openai.proxy.server_tools.addresses import Resolve, is_public, resolved
-from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from proxy.server_tools.addresses import Resolve, is_public, resolved
+from proxy.server_tools.header_secrets import HeaderSecrets
 
 SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
-from triton_openai.proxy.domain.timeline import StageName, stage
-from triton_openai.proxy.domain.tools import ToolCall
-from triton_openai.proxy.server_tools.arguments import InvalidArguments, parse_arguments
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
+from proxy.domain.timeline import StageName, stage
+from proxy.domain.tools import ToolCall
+from proxy.server_tools.arguments import InvalidArguments, parse_arguments
 
 AT_ONCE = 8
 NOT_RUN = ToolResult(status=CallStatus.NOT_RUN, text="")

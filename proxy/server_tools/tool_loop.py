@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from triton_openai.proxy.domain.events import Events, ServerToolCalled
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
-from triton_openai.proxy.domain.server_tools import ServerTools, ToolRunner
-from triton_openai.proxy.server_tools.parallel_calls import FinishedCall, ParallelCalls
-from triton_openai.proxy.server_tools.tool_offer import (
+from proxy.domain.events import Events, ServerToolCalled
+from proxy.domain.output import FinishReason
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
+from proxy.domain.server_tools import ServerTools, ToolRunner
+from proxy.server_tools.parallel_calls import FinishedCall, ParallelCalls
+from proxy.server_tools.tool_offer import (
     allow_answer,
     server_tool_names,
     withdraw_server_tools,
 )
-from triton_openai.proxy.server_tools.tool_round import EarlierRounds, ToolRound
+from proxy.server_tools.tool_round import EarlierRounds, ToolRound
 
 SHOWN_RESULT_CHARS = 2_000  # of a tool's result, to the client
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
-from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.domain.tools import ToolChoice, ToolMode
 
 
 def offer_server_tools(request: GenerationRequest, card: ModelCard) -> GenerationRequest:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.events import (
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.errors import EngineFailed
+from proxy.domain.events import (
     AnyDelta,
     Finished,
     OutputEvent,
@@ -17,8 +17,8 @@ from triton_openai.proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from triton_openai.proxy.domain.output import FinishReason, Usage
-from triton_openai.proxy.domain.tools import ToolCall
+from proxy.domain.output import FinishReason, Usage
+from proxy.domain.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

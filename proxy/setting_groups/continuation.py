@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from triton_openai.proxy.setting_groups.group import Group, Seconds
+from proxy.setting_groups.group import Group, Seconds
 
 
 class Continuation(Group):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from triton_openai.proxy.setting_groups.group import Group
+from proxy.setting_groups.group import Group
 
 Streams = Annotated[int, Field(ge=0, le=100_000)]
 WaitSeconds = Annotated[float, Field(ge=0, le=3600)]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.setting_groups.group import (
+from proxy.setting_groups.group import (
     AtMost,
     Group,
     Secret,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from triton_openai.proxy.setting_groups.group import Group
+from proxy.setting_groups.group import Group
 
 
 class Traces(Group):

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import FilePath, model_validator
 
-from triton_openai.build_engines.section import ModelName
-from triton_openai.proxy.setting_groups.group import Group, Port, Seconds, Secret, secret_value
+from build_engines.section import ModelName
+from proxy.setting_groups.group import Group, Port, Seconds, Secret, secret_value
 
 TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 

@@ -9,10 +9,10 @@ import asyncio
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.structured.checks import Check
-from triton_openai.proxy.structured.constraint_errors import too_costly
+from proxy.domain.completion import Answer
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.structured.checks import Check
+from proxy.structured.constraint_errors import too_costly
 
 
 class Checker:

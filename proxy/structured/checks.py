@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import jsonschema_rs
 import orjson
 
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, in_short
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.structured.references import unfolding
+from proxy.domain.completion import Answer
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import ErrorCode, InvalidRequest, in_short
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason
+from proxy.structured.references import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
-from triton_openai.proxy.domain.sandbox import TooCostly
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from proxy.domain.sandbox import TooCostly
 
 TOOLS_FIELD = "tools"
 # A constraint's names in the domain and in the tensor contract.

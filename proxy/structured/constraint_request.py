@@ -14,12 +14,12 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.structured import checks, structural_tags
-from triton_openai.proxy.structured.keywords import uncheckable, unenforced
-from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
-from triton_openai.proxy.structured.tag_formats import structural_tag
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.structured import checks, structural_tags
+from proxy.structured.keywords import uncheckable, unenforced
+from proxy.structured.schema import SchemaLimits, checked, parsed
+from proxy.structured.tag_formats import structural_tag
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
@@ -159,7 +159,7 @@ def _pattern_of(text: str) -> str:
 
 
 def _ebnf(text: str, path: str) -> str:
-    from triton_openai.proxy.structured import (
+    from proxy.structured import (
         grammar_text,  # imports lark, which only the sandbox needs
     )
 

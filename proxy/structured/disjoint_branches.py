@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from triton_openai.proxy.structured.schema_tree import Schema, followed
+from proxy.structured.schema_tree import Schema, followed
 
 PAIRS_AT_MOST = 64  # branches that are compared in pairs; more need one fact that separates all
 

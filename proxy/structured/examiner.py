@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from sys import getsizeof
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
-from triton_openai.proxy.structured.constraint_request import (
+from proxy.domain.constraint import Constraint
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.domain.tools import Tool
+from proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
+from proxy.structured.constraint_request import (
     ConstraintRequest,
     Form,
     GuideLimits,
     constraint_of,
     unenforced_by_tool,
 )
-from triton_openai.proxy.structured.recent import Recent, fingerprint, serialized
-from triton_openai.proxy.structured.schema import too_long
+from proxy.structured.recent import Recent, fingerprint, serialized
+from proxy.structured.schema import too_long
 
 RECENT_BYTES = 8_000_000
 _OBJECTS = (Form.SCHEMA, Form.STRUCTURAL_TAG)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from triton_openai.proxy.structured.lark import to_ebnf
-from triton_openai.proxy.structured.lark_syntax import Untranslatable as Untranslatable
+from proxy.structured.lark import to_ebnf
+from proxy.structured.lark_syntax import Untranslatable as Untranslatable
 
 _LARK_LINE = re.compile(
     r"^[^\S\n]*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare|override|extend)\b)",

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import jsonschema_rs
 
-from triton_openai.proxy.structured.disjoint_branches import are_disjoint
-from triton_openai.proxy.structured.schema_tree import Schema, is_pointer, schemas
+from proxy.structured.disjoint_branches import are_disjoint
+from proxy.structured.schema_tree import Schema, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Never enforced, wherever they stand.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from lark import Token, Tree
 
-from triton_openai.proxy.structured import lark_literals
-from triton_openai.proxy.structured.lark_definitions import Definition, Grammar, parsed
-from triton_openai.proxy.structured.lark_syntax import Node, Untranslatable, fault, shown, tokens
+from proxy.structured import lark_literals
+from proxy.structured.lark_definitions import Definition, Grammar, parsed
+from proxy.structured.lark_syntax import Node, Untranslatable, fault, shown, tokens
 
 MAX_TEMPLATES_LENGTH = 256_000  # characters of all uses of templates
 MAX_COUNT_DIGITS = 9

@@ -8,7 +8,7 @@ from functools import cache
 
 from lark import Token, Tree
 
-from triton_openai.proxy.structured.lark_syntax import (
+from proxy.structured.lark_syntax import (
     Node,
     fault,
     library_text,

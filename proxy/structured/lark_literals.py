@@ -9,7 +9,7 @@ from functools import lru_cache
 from lark import GrammarError, Token
 from lark.load_grammar import eval_escaping
 
-from triton_openai.proxy.structured.lark_syntax import fault, shown
+from proxy.structured.lark_syntax import fault, shown
 
 # Look-around, back references, groups with flags.
 _BEYOND_REGULAR = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?!:)|\\[1-9bB])")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.structured.schema_tree import (
+from proxy.structured.schema_tree import (
     DEFINITIONS,
     REFERENCES,
     Schema,

@@ -10,9 +10,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from triton_openai.proxy.domain.errors import InvalidSchema, echoed, in_short
-from triton_openai.proxy.structured.references import References, unfolding
-from triton_openai.proxy.structured.schema_tree import REFERENCES, in_place, schemas
+from proxy.domain.errors import InvalidSchema, echoed, in_short
+from proxy.structured.references import References, unfolding
+from proxy.structured.schema_tree import REFERENCES, in_place, schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.structured.schema import SchemaLimits, check_depth, parsed
-from triton_openai.proxy.structured.schema import checked as checked_schema
-from triton_openai.proxy.structured.tag_formats import WHITESPACE_AT_MOST, Format, json_format, tag
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.structured.schema import SchemaLimits, check_depth, parsed
+from proxy.structured.schema import checked as checked_schema
+from proxy.structured.tag_formats import WHITESPACE_AT_MOST, Format, json_format, tag
 
 _TYPES_WITH_SCHEMA = frozenset({"json_schema", "qwen_xml_parameter"})
 

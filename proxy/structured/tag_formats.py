@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.structured.schema import as_json
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.structured.schema import as_json
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens, as the engine allows for a plain JSON Schema
 Format = dict[str, Any]

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.structured.checks import schema_violation
-from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
-from triton_openai.proxy.syntax.tools.call_guides import argument_schemas
+from proxy.domain.completion import Answer
+from proxy.domain.output import FinishReason
+from proxy.domain.tools import Tool, ToolCall
+from proxy.structured.checks import schema_violation
+from proxy.structured.constraint_errors import TOOLS_FIELD
+from proxy.syntax.tools.call_guides import argument_schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

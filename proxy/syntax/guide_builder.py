@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
-from triton_openai.proxy.structured.recent import Recent, fingerprint
-from triton_openai.proxy.syntax.guides import GuideOrder, Guides, guides_of
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
+from proxy.structured.recent import Recent, fingerprint
+from proxy.syntax.guides import GuideOrder, Guides, guides_of
 
 RECENT_BYTES = 32_000_000
 _BYTES_PER_CHARACTER = 4  # at most

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from triton_openai.proxy.syntax.tools.call_guides import CallGuide, answer_or_calls, call_guide
+from proxy.domain.constraint import Constraint
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
+from proxy.syntax.tools.call_guides import CallGuide, answer_or_calls, call_guide
 
 GUIDE_AT_MOST = 2_000_000  # characters
 

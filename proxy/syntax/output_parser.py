@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.events import (
+from proxy.domain.events import (
     AnyDelta,
     ReasoningDelta,
     ReasoningEvent,
@@ -11,9 +11,9 @@ from triton_openai.proxy.domain.events import (
     ToolCallStarted,
     ToolEvent,
 )
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.domain.output import FinishReason
+from proxy.syntax.reasoning.parser import ReasoningParser
+from proxy.syntax.tools.parser import ToolParser
 
 
 class OutputParser:

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
-from triton_openai.proxy.domain.tools import ToolMode
-from triton_openai.proxy.syntax.output_parser import OutputParser
-from triton_openai.proxy.syntax.reasoning import families as reasoning_families
-from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
-from triton_openai.proxy.syntax.tools import families as tool_families
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.domain.tools import ToolMode
+from proxy.syntax.output_parser import OutputParser
+from proxy.syntax.reasoning import families as reasoning_families
+from proxy.syntax.reasoning.family import ReasoningFamily
+from proxy.syntax.tools import families as tool_families
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.parser import ToolParser
 
 AUTO, NONE = "auto", "none"
 

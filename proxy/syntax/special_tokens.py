@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.structured.tag_formats import (
+from proxy.domain.constraint import Constraint
+from proxy.structured.tag_formats import (
     Format,
     const_string,
     sequence,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.log_level import LevelInForce, LogLevel
+from proxy.domain.log_level import LevelInForce, LogLevel
 
 
 class ChosenLevel:

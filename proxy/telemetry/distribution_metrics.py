@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.samples import Exemplar
 
-from triton_openai.proxy.domain.timeline import Trace
-from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S, TOKEN_BUCKETS
+from proxy.domain.timeline import Trace
+from proxy.telemetry.buckets import DURATION_BUCKETS_S, TOKEN_BUCKETS
 
 
 class DistributionMetrics:

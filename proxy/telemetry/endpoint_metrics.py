@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.telemetry.bounded_names import BoundedNames
-from triton_openai.proxy.telemetry.buckets import FEW_BUCKETS_S
+from proxy.domain.endpoints import EndpointState
+from proxy.telemetry.bounded_names import BoundedNames
+from proxy.telemetry.buckets import FEW_BUCKETS_S
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"

@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from triton_openai.proxy.telemetry import vllm_names
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.telemetry import vllm_names
+from proxy.telemetry.metrics import Metrics
 
 OPEN_METRICS = "application/openmetrics-text"
 

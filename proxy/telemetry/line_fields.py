@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from triton_openai.proxy.telemetry.printable_text import printable, redacted
+from proxy.telemetry.printable_text import printable, redacted
 
 Bound = Callable[[Any], Any]  # the value to write; None: nothing
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import structlog
 
-from triton_openai.proxy.telemetry.printable_text import printable, redacted
+from proxy.telemetry.printable_text import printable, redacted
 
 # They log each request at INFO, and the metrics of every endpoint are read once a second.
 CHATTY = ("httpx", "httpcore")

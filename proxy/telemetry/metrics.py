@@ -10,14 +10,14 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from triton_openai.proxy.telemetry.bounded_names import BoundedNames
-from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
-from triton_openai.proxy.telemetry.distribution_metrics import DistributionMetrics
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
-from triton_openai.proxy.telemetry.journal_metrics import JournalMetrics
-from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
-from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
-from triton_openai.proxy.telemetry.tenant_metrics import TenantMetrics
+from proxy.telemetry.bounded_names import BoundedNames
+from proxy.telemetry.buckets import DURATION_BUCKETS_S
+from proxy.telemetry.distribution_metrics import DistributionMetrics
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.journal_metrics import JournalMetrics
+from proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.telemetry.shadow_metrics import ShadowMetrics
+from proxy.telemetry.tenant_metrics import TenantMetrics
 
 TENANTS = 50
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.telemetry.distribution_metrics import observe, observe_counts
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_figures import RequestFigures
-from triton_openai.proxy.telemetry.stream_latency import RequestLatency
+from proxy.domain.output import Usage
+from proxy.telemetry.distribution_metrics import observe, observe_counts
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_figures import RequestFigures
+from proxy.telemetry.stream_latency import RequestLatency
 
 
 class ModelMetrics:

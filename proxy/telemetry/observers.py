@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from triton_openai.proxy.domain.timeline import Timeline, Trace
-from triton_openai.proxy.telemetry.request_log import Headers, RequestObserver
+from proxy.domain.timeline import Timeline, Trace
+from proxy.telemetry.request_log import Headers, RequestObserver
 
 
 class Observers:

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 import structlog
 
-from triton_openai.proxy.domain.timeline import Timeline
-from triton_openai.proxy.telemetry.request_log import Headers
+from proxy.domain.timeline import Timeline
+from proxy.telemetry.request_log import Headers
 
 # Of the log line, under the same names; a further field is kept only if it is added here.
 FIELDS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.domain.timeline import Trace
-from triton_openai.proxy.telemetry.stream_latency import RequestLatency
+from proxy.domain.output import Usage
+from proxy.domain.timeline import Trace
+from proxy.telemetry.stream_latency import RequestLatency
 
 
 class Result(str, Enum):

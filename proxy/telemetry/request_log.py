@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from triton_openai.proxy.domain.identity import current_headers
-from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
-from triton_openai.proxy.telemetry.line_fields import MOST_ITEMS, bounded
+from proxy.domain.identity import current_headers
+from proxy.domain.timeline import Timeline, Trace, current_timeline
+from proxy.telemetry.line_fields import MOST_ITEMS, bounded
 
 logger = structlog.get_logger(__name__)
 

@@ -10,21 +10,21 @@ from http import HTTPStatus
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ErrorCode, ProxyError
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.model_metrics import ModelMetrics
-from triton_openai.proxy.telemetry.request_figures import RequestFigures, Result
-from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamLatency
-from triton_openai.proxy.telemetry.tenant_metrics import TenantMetrics
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, ProxyError
+from proxy.domain.generation import Report
+from proxy.domain.identity import current_caller
+from proxy.domain.interrupt import Cause
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason
+from proxy.domain.request import GenerationRequest
+from proxy.domain.timeline import Timeline, Trace, current_timeline
+from proxy.telemetry import request_log
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.model_metrics import ModelMetrics
+from proxy.telemetry.request_figures import RequestFigures, Result
+from proxy.telemetry.stream_latency import RequestLatency, StreamLatency
+from proxy.telemetry.tenant_metrics import TenantMetrics
 
 ABANDONED = "abandoned"  # the outcome of a request whose client disconnected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter
 
-from triton_openai.proxy.domain.shadow import ShadowOutcome, ShadowResult
+from proxy.domain.shadow import ShadowOutcome, ShadowResult
 
 
 class ShadowMetrics:

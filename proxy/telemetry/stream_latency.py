@@ -9,9 +9,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import EngineTimes, TokenDelta
-from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import EngineTimes, TokenDelta
+from proxy.telemetry.buckets import DURATION_BUCKETS_S
 
 
 class RequestLatency:

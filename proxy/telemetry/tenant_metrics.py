@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from triton_openai.proxy.telemetry.bounded_names import OTHER, BoundedNames
-from triton_openai.proxy.telemetry.buckets import FEW_BUCKETS_S
-from triton_openai.proxy.telemetry.distribution_metrics import observe
-from triton_openai.proxy.telemetry.request_figures import RequestFigures
+from proxy.telemetry.bounded_names import OTHER, BoundedNames
+from proxy.telemetry.buckets import FEW_BUCKETS_S
+from proxy.telemetry.distribution_metrics import observe
+from proxy.telemetry.request_figures import RequestFigures
 
 LABELS = ("tenant",)
 

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from triton_openai.proxy.domain.constraint import GuideKind
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
-from triton_openai.proxy.triton import contract, drain_mark, tensors
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.target import RESTRICTED_HEADER
+from proxy.domain.constraint import GuideKind
+from proxy.domain.engine import NotReady
+from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
+from proxy.triton import contract, drain_mark, tensors
+from proxy.triton.client import TritonClient
+from proxy.triton.target import RESTRICTED_HEADER
 
 CALL_TIMEOUT_S = 5.0
 # categories of NotReady

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from triton_openai.proxy.triton.streams.port import MAX_RESPONSE_BYTES
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.streams.port import MAX_RESPONSE_BYTES
+from proxy.triton.target import Target
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),

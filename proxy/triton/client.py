@@ -22,24 +22,24 @@ import structlog
 from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.triton import codec, tensors
-from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.errors import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.triton import codec, tensors
+from proxy.triton.channel import channel
+from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
     error_of_status,
     foreign_answer,
     malformed,
 )
-from triton_openai.proxy.triton.finish_reason import MissingFinishReason
-from triton_openai.proxy.triton.guide_retries import GuideRetries
-from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
-from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from triton_openai.proxy.triton.streams.port import (
+from proxy.triton.finish_reason import MissingFinishReason
+from proxy.triton.guide_retries import GuideRetries
+from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from proxy.triton.streams.port import (
     RELEASE_TIMEOUT_S,
     LeaseTerms,
     Metadata,
@@ -47,7 +47,7 @@ from triton_openai.proxy.triton.streams.port import (
     StreamFailed,
     Streams,
 )
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
 

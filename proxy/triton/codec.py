@@ -11,18 +11,18 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import (
+from proxy.domain import plain_spans
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.output import (
     Alternative,
     EngineTimes,
     FinishReason,
     TokenDelta,
     TokenLogProb,
 )
-from triton_openai.proxy.triton import tensors
-from triton_openai.proxy.triton.tensors import Datatype, InputTensor, Value
+from proxy.triton import tensors
+from proxy.triton.tensors import Datatype, InputTensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"

@@ -8,12 +8,12 @@ import grpc
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.endpoints import EndpointRefused
-from triton_openai.proxy.triton.catalog import TritonCatalog
-from triton_openai.proxy.triton.client import Transport, TritonClient
-from triton_openai.proxy.triton.kserve_backend import TritonKserve
-from triton_openai.proxy.triton.target import Target
-from triton_openai.proxy.triton.tokenizer import TritonTokenizer
+from proxy.domain.endpoints import EndpointRefused
+from proxy.triton.catalog import TritonCatalog
+from proxy.triton.client import Transport, TritonClient
+from proxy.triton.kserve_backend import TritonKserve
+from proxy.triton.target import Target
+from proxy.triton.tokenizer import TritonTokenizer
 
 CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.triton.tensors import (
+from proxy.triton.tensors import (
     LEASE_INPUTS,
     SUPPORTED_VERSIONS,
     InputTensor,

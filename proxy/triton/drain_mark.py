@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.channel import channel
+from proxy.triton.target import Target
 
 NAME = "triton-openai-draining"
 TIMEOUT_S = 5.0

@@ -7,7 +7,7 @@ import re
 
 import grpc
 
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     ECHO_AT_MOST,
     DeadlineExceeded,
     EngineFailed,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.triton.codec import StreamMessage
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request_limits import smaller
+from proxy.triton.codec import StreamMessage
 
 NOTHING = TokenDelta(())
 

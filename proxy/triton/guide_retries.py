@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from triton_openai.proxy.domain.errors import DeadlineExceeded, GuidePending
+from proxy.domain.errors import DeadlineExceeded, GuidePending
 
 MAX_WAIT_S = 60.0
 FIRST_PAUSE_S = 0.02

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
     ModelUnavailable,
@@ -16,7 +16,7 @@ from triton_openai.proxy.domain.errors import (
     UnknownModel,
     echoed,
 )
-from triton_openai.proxy.domain.kserve import (
+from proxy.domain.kserve import (
     KserveRequest,
     KserveResponse,
     ModelMetadata,
@@ -26,8 +26,8 @@ from triton_openai.proxy.domain.kserve import (
     Tensor,
     TensorMetadata,
 )
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.errors import error_of_call, malformed
+from proxy.triton.client import TritonClient
+from proxy.triton.errors import error_of_call, malformed
 
 CALL_TIMEOUT_S = 5.0
 LONGEST_REFUSAL = 2_000  # characters

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard, ModelFacts
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard, ModelFacts
 
 CONTRACT_VERSION = "3"
 # Models of contract 2 lack the input resume_from, and so the capability `resume`.

@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed, ForeignAnswer, GuidePending
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
-from triton_openai.proxy.triton import codec, tensors
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.errors import error_of_call, foreign_answer
-from triton_openai.proxy.triton.guide_retries import GuideRetries
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import EngineFailed, ForeignAnswer, GuidePending
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt
+from proxy.triton import codec, tensors
+from proxy.triton.client import TritonClient
+from proxy.triton.errors import error_of_call, foreign_answer
+from proxy.triton.guide_retries import GuideRetries
 
 DETOKENIZE_TIMEOUT_S = 30.0
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.tool_server import ToolServer, running
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 Serve = Callable[..., TestClient]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from proxy.domain.output import FinishReason
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.output import FinishReason
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": "x"}]}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from proxy.domain.model import CAPABILITIES
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.model import CAPABILITIES
 
 FACTS_OF_TWO = replace(FACTS, adapters=("sql", "poet"))
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.domain.identity import ANYONE, Caller
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.limits import AsCaller, caller
-from triton_openai.proxy.domain.identity import ANYONE, Caller
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from proxy.api.bodies.validation_errors import ADVICE
 from tests.api.test_errors import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.api.bodies.validation_errors import ADVICE
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = '"model": "demo", "messages": [{"role": "user", "content": "hi"}]'

@@ -7,10 +7,10 @@ import json
 import pytest
 import yaml
 
+from proxy.domain.model import CAPABILITIES
+from proxy.domain.output import FinishReason
 from tests.api.formats import ASKED, CHAT, SCHEMA, TEXT, answering, named, tag
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.model import CAPABILITIES
-from triton_openai.proxy.domain.output import FinishReason
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 NO_GUIDES = FixedCatalog(capabilities=CAPABILITIES - {"constraint"})

@@ -15,6 +15,12 @@ from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from proxy.api import route_scopes
+from proxy.api.route_scopes import NEEDS, Open
+from proxy.app import compose
+from proxy.domain.identity import Scope, current_caller
+from proxy.domain.model import CAPABILITIES, LoadedModel
+from proxy.settings import Settings
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory, whole_key
@@ -24,12 +30,6 @@ from tests.fixtures import issuer
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
-from triton_openai.proxy.api import route_scopes
-from triton_openai.proxy.api.route_scopes import NEEDS, Open
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Scope, current_caller
-from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel
-from triton_openai.proxy.settings import Settings
 
 API_KEY, METRICS_KEY = "the-one-key-of-the-tests", "the-key-of-prometheus"
 HI = [{"role": "user", "content": "hi"}]

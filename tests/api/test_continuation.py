@@ -8,12 +8,12 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.errors import EngineFailed
+from proxy.domain.output import FinishReason
 from tests.api.formats import named
 from tests.api.test_tools import CALL, CATALOG, TOOLS
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.output import FinishReason
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.model import CAPABILITIES
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.model import CAPABILITIES
 
 CHAT = "/v1/chat/completions"
 END = "<|end|>"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
+from proxy.generation.shadow import LOWEST_PRIORITY
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
-from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY
 
 HI = {"model": "chat", "messages": [{"role": "user", "content": "hi"}], "temperature": 0}
 BLUE, GREEN = {"name": "blue", "model": "v1"}, {"name": "green", "model": "v2"}

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.field_types import RequestBody
+from proxy.api.openai.requests.nvext import NvExt
+from proxy.domain.errors import ErrorCode
 from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.requests.field_types import RequestBody
-from triton_openai.proxy.api.openai.requests.nvext import NvExt
-from triton_openai.proxy.domain.errors import ErrorCode
 
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"

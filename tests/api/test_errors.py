@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from tests.api.error_body import error_of
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     ErrorCode,
     InvalidRequest,
     ModelUnavailable,
 )
+from tests.api.error_body import error_of
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 
 CHAT = "/v1/chat/completions"
 GOOD = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy import __version__
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy import __version__
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxy.domain.output import FinishReason, TokenDelta
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.examples import examples
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from tests.api.formats import ASKED, CHAT, SCHEMA, answering, named
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
-from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
 
 HUGE = "(a{500}){500}"  # 12 MB as an automaton
 # 4 KB that take 955 MB and 3 s to compile

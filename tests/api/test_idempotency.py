@@ -8,17 +8,17 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.api.idempotency.layer import EXPOSED
+from proxy.app import compose
+from proxy.domain.errors import EngineFailed
+from proxy.domain.identity import Limits, ModelPatterns
+from proxy.settings import Settings
 from tests.api.conftest import Serve
 from tests.api.error_body import error_of
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
-from triton_openai.proxy.api.idempotency.layer import EXPOSED
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.identity import Limits, ModelPatterns
-from triton_openai.proxy.settings import Settings
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}

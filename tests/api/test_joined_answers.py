@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.stepped_engine import SteppedEngine
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.limits import AsCaller, caller
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 60}

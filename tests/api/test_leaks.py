@@ -8,8 +8,8 @@ import re
 import grpc
 import pytest
 
+from proxy.triton.errors import error_of_message, error_of_status, malformed
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.triton.errors import error_of_message, error_of_status, malformed
 
 CHAT, SOCKET = "/v1/chat/completions", "/v1/chat/completions/ws"
 GOOD = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -12,16 +12,16 @@ import redis
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
+from proxy.app import compose
+from proxy.domain.identity import Limits
+from proxy.processes.errors import explain
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.stack import eventually
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Limits
-from triton_openai.proxy.processes.errors import explain
-from triton_openai.proxy.settings import Settings
 
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
 Away = Callable[[str], TestClient]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from proxy.domain.model import CAPABILITIES
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.model import CAPABILITIES
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -8,12 +8,12 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.own_server import served
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": MESSAGES}

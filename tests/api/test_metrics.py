@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from proxy.app import compose
+from proxy.domain.errors import EngineFailed
+from proxy.settings import Settings
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.paced_engine import PacedEngine
@@ -22,9 +25,6 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.metric_samples import MetricSamples, quantile_of
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.settings import Settings
 
 CHAT = "/v1/chat/completions"
 HI = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -12,15 +12,15 @@ import httpx
 import pytest
 import yaml
 
+from proxy.domain.generation import Report
+from proxy.domain.output import FinishReason
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.domain.timeline import Timeline, Trace, current_timeline
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
 from tests.fixtures.stack import HANG_S, eventually, free_port
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
-from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
-from triton_openai.proxy.telemetry.exposition import Exposition
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
 PROMETHEUS = shutil.which("prometheus")
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C

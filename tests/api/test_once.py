@@ -8,16 +8,16 @@ import sys
 from collections import Counter
 from types import FrameType
 
+from proxy.app import compose
+from proxy.generation.answer_format import AnswerFormats
+from proxy.generation.plan import Plan
+from proxy.generation.planner import Planner
+from proxy.models.registry import Registry
+from proxy.prompting import chat_template
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.generation.answer_format import AnswerFormats
-from triton_openai.proxy.generation.plan import Plan
-from triton_openai.proxy.generation.planner import Planner
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.prompting import chat_template
-from triton_openai.proxy.settings import Settings
 
 BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 COUNTED = {

@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 
 import pytest
 
+from proxy.api.pages.pages_routes import FILES
 from tests.doubles.engine import ScriptedEngine
-from triton_openai.proxy.api.pages.pages_routes import FILES
 
 FOLDER = Path(__file__).parents[2] / "proxy" / "api" / "pages" / "page_files"
 ROW = re.compile(r"^\| `([\w.-]+)` .* `(\w{64})` \|$", re.MULTILINE)

@@ -9,13 +9,13 @@ from typing import get_args
 
 import pytest
 
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openai.requests.generation_body import StreamOptions
+from proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
+from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.openai.requests.generation_body import StreamOptions
-from triton_openai.proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
-from triton_openai.proxy.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 API = (DOCS / "api.md").read_text()

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import EngineFailed
+from proxy.domain.model import CAPABILITIES, LoadedModel
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 
 JSON, STREAM, SSE = "/chat/json", "/chat/stream", "/chat/sse"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from proxy.domain.model import LoadedModel
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.domain.request import PromptLimit
 from tests.api.test_errors import error_of
 from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY, LimitedCatalog
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from triton_openai.proxy.domain.request import PromptLimit
 
 BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 

@@ -11,6 +11,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from proxy.app import compose
+from proxy.domain.engine import EngineRequest
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
+from proxy.settings import Settings
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
@@ -18,11 +23,6 @@ from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.settings import Settings
 
 CHAT, TEXT, PLAIN = "/v1/chat/completions", "/v1/completions", "/chat/sse"
 QUEUE = "default/demo"

@@ -16,18 +16,18 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
+from proxy.api.rate_limit_headers import duration
+from proxy.api.route_scopes import NEEDS
+from proxy.app import compose
+from proxy.domain.identity import Caller, Limits, Scope
+from proxy.domain.usage import Spent
+from proxy.settings import Settings
 from tests.api.formats import named
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import AsCaller, caller
-from triton_openai.proxy.api.rate_limit_headers import duration
-from triton_openai.proxy.api.route_scopes import NEEDS
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Caller, Limits, Scope
-from triton_openai.proxy.domain.usage import Spent
-from triton_openai.proxy.settings import Settings
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 CHAT = "/v1/chat/completions"

@@ -11,6 +11,9 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.app import compose
+from proxy.domain.identity import Limits
+from proxy.settings import Settings
 from tests.api.conftest import Policy
 from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
@@ -19,9 +22,6 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import AsCaller, caller
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Limits
-from triton_openai.proxy.settings import Settings
 
 FIRST = f"Let me see. {call('weather')}"
 LONG = FixedCatalog(facts=replace(CATALOG.facts, context_length=4_000))

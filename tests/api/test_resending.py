@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.errors import ModelUnavailable
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import ModelUnavailable
 
 CHAT, SSE = "/v1/chat/completions", "/chat/sse"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
+from proxy.app import compose
+from proxy.domain.output import FinishReason
+from proxy.settings import Settings
 from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.settings import Settings
 
 THEIRS = [{"type": "function", "function": {"name": "theirs"}}]
 

@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 
 CHAT, SSE, STREAM, WHOLE = "/v1/chat/completions", "/chat/sse", "/chat/stream", "/chat/json"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}

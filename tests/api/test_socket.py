@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
+from proxy.domain.output import FinishReason, TokenDelta
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 
 PATH = "/v1/chat/completions/ws"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from proxy.domain.constraint import GuideKind
 from tests.api.formats import ASKED, CHAT, SCHEMA, TEXT, named, tag
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.constraint import GuideKind
 
 CONSTRAINTS = [
     ({"response_format": {"type": "json_object"}}, GuideKind.JSON_SCHEMA, '{"type": "object"}'),

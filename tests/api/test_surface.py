@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.domain.model import LoadedModel
+from proxy.domain.output import FinishReason
 from tests.api.test_errors import error_of
 from tests.api.test_parameter_table import ROWS
 from tests.api.test_parameters import CHAT, TEXT, logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.domain.output import FinishReason
 
 BODIES = {CHAT: ChatCompletionBody, TEXT: CompletionBody}
 # Of vLLM, SGLang, trtllm-serve, TGI and Dynamo, chat and completions together.

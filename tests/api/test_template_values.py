@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
-from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
 
 CHAT = "/v1/chat/completions"
 TEMPLATE = "{{ messages[0].content }}|{{ mood }}|{{ size }}"

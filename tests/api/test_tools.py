@@ -10,8 +10,8 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from proxy.domain.output import FinishReason
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.output import FinishReason
 
 CHAT = "/v1/chat/completions"
 TEMPLATE = (

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.domain.errors import EngineFailed
+from proxy.processes.errors import LaunchError
 from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.otlp import Collector, Span, collecting
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.processes.errors import LaunchError
 
 TRACE, PARENT = "ab" * 16, "cd" * 8
 SAMPLED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

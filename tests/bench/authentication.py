@@ -17,18 +17,18 @@ from ipaddress import ip_network
 from statistics import median
 from typing import Any
 
+from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.known_keys import KnownKeys
+from proxy.access.authentication.signing_keys import SigningKeys
+from proxy.access.authentication.tokens import TokenRules, Tokens
+from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.api.authentication import Authentication
+from proxy.api.route_scopes import RouteScopes
+from proxy.domain.identity import ALL_SCOPES, Caller
+from proxy.telemetry import request_log
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures import issuer
-from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
-from triton_openai.proxy.access.authentication.known_keys import KnownKeys
-from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
-from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.api.authentication import Authentication
-from triton_openai.proxy.api.route_scopes import RouteScopes
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.metrics import Metrics
 
 ROUNDS, CALLS = 5, 20_000
 FIXED = "the-one-key-of-the-bench"

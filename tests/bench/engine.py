@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 sys.path.append(str(Path(__file__).parents[2] / "model_repository" / "engine" / "1"))
 
+from build_engines.build import build_all
+from build_engines.models_file import ModelsFile, OnnxEntry, load
 from port import Guide
 from tests.bench.engine_ways import Arrival, GenaiEngine, OurEngine
 from tests.bench.plot import draw_bars
 from tests.fixtures.random_model import make
-from triton_openai.build_engines.build import build_all
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry, load
 
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "bench"

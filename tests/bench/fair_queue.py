@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from itertools import count, islice
 
+from proxy.domain.scheduling import Scheduler, Standing
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.timekeeper import STANDINGS_AT_ONCE
 from tests.doubles.queued_stream import QueuedStream
 from tests.fixtures.schedulers import QUEUE, ticket
-from triton_openai.proxy.domain.scheduling import Scheduler, Standing
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.timekeeper import STANDINGS_AT_ONCE
 
 WAITING = 10_000
 RUNS, CALLS = 100, 100

@@ -17,15 +17,15 @@ from typing import Any
 
 import uvloop
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Sampling
+from proxy.triton import codec
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams
+from proxy.triton.streams.port import Streams
+from proxy.triton.target import Target
 from tests.bench.figures import Figures, Stream, figures_of
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.triton import codec
-from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from triton_openai.proxy.triton.streams.port import Streams
-from triton_openai.proxy.triton.target import Target
 
 TIMEOUT_S = 600.0
 

@@ -18,10 +18,10 @@ from h2.settings import SettingCodes
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.http2.calls import Http2Limits
-from triton_openai.proxy.triton.streams.lean_http2 import HEAD
-from triton_openai.proxy.triton.streams.read_pauses import pause_reading
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.streams.lean_http2 import HEAD
+from proxy.triton.streams.read_pauses import pause_reading
+from proxy.triton.target import Target
 
 PREFIX = struct.Struct(">BI")
 DEFAULT_WINDOW = 65_535

@@ -21,13 +21,13 @@ REQUESTS, ROUNDS = 5_000, 7
 
 def request_us() -> float:
     """In this process, with the packages of its tree."""
+    from proxy.domain.engine import EngineRequest
+    from proxy.domain.generation import Report
+    from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
+    from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+    from proxy.telemetry.metrics import Metrics
+    from proxy.telemetry.request_watcher import TelemetryWatcher
     from tests.doubles.engine import CARD
-    from triton_openai.proxy.domain.engine import EngineRequest
-    from triton_openai.proxy.domain.generation import Report
-    from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-    from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-    from triton_openai.proxy.telemetry.metrics import Metrics
-    from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
     class Counted:
         usage = Usage(prompt_tokens=700, completion_tokens=90, cached_tokens=100)
@@ -66,9 +66,9 @@ def measured(tree: Path) -> float:
 
 def scrape_ms(tenants: int) -> tuple[float, int]:
     """Median time of five, and the number of lines."""
-    from triton_openai.proxy.telemetry.exposition import Exposition
-    from triton_openai.proxy.telemetry.metrics import Metrics
-    from triton_openai.proxy.telemetry.tenant_metrics import _Tenant
+    from proxy.telemetry.exposition import Exposition
+    from proxy.telemetry.metrics import Metrics
+    from proxy.telemetry.tenant_metrics import _Tenant
 
     metrics = Metrics(tenants=tenants)
     for number in range(tenants):

@@ -12,10 +12,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-from triton_openai.proxy.pools.candidate import Candidate, Candidates
-from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
-from triton_openai.proxy.pools.outstanding import Outstanding
-from triton_openai.proxy.pools.prefix_index import PrefixIndex, prompt_blocks
+from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
+from proxy.pools.outstanding import Outstanding
+from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
 ENDPOINTS = 100
 RUNS, CALLS = 200, 50

@@ -15,10 +15,10 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import TokenDelta
 from tests.doubles.engine import deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import TokenDelta
 
 DELTAS, RUNS = 20_000, 31
 SCRIPT = deltas("x" * DELTAS)

@@ -17,11 +17,11 @@ import sys
 import time
 from pathlib import Path
 
+from build_engines.gpu import verify
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import calibration_text, quantized_step
+from build_engines.gpu.quantization.calibration_text import CalibrationText
 from tests.fixtures.random_model import byte_level_tokenizer
-from triton_openai.build_engines.gpu import verify
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization import calibration_text, quantized_step
-from triton_openai.build_engines.gpu.quantization.calibration_text import CalibrationText
 
 # family, hidden, intermediate, layers, heads, key-value heads, vocabulary
 SHAPES = {

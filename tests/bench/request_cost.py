@@ -20,13 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from proxy.app import compose
+from proxy.settings import Settings
+from proxy.telemetry.logs import configure
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.logs import configure
 
 SHORT, LONG = 4, 404  # tokens
 OFF = {"scheduling": "none", "max_continuations": 0}

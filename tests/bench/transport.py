@@ -24,12 +24,12 @@ import grpc
 import uvloop
 from tritonclient.grpc import service_pb2
 
+from proxy.triton import codec, tensors
+from proxy.triton.channel import channel
+from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams
+from proxy.triton.target import Target
 from tests.bench.h2_streams import H2Streams
-from triton_openai.proxy.triton import codec, tensors
-from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
-from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from triton_openai.proxy.triton.target import Target
 
 ROUNDS, MESSAGES, PACE_S = 5, 200, 0.006
 TRANSPORTS = ("lean", "h2", "grpc.aio")

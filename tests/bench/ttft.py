@@ -17,12 +17,12 @@ from collections.abc import Callable
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Sampling
+from proxy.settings import Settings
+from proxy.triton import codec
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.triton import codec
 
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 ROUNDS, REQUESTS = 5, 200

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.domain.timeline import StageName
-from triton_openai.proxy.telemetry.line_fields import FIELDS, LONGEST_WORD, MOST_NOTES
+from proxy.domain.timeline import StageName
+from proxy.telemetry.line_fields import FIELDS, LONGEST_WORD, MOST_NOTES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "proxy").rglob("*.py"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
-from triton_openai.build_engines import triton_models
-from triton_openai.proxy.triton import tensors
+from build_engines import triton_models
+from proxy.triton import tensors
 
 ROLES = ("ensemble", *triton_models.ROLES)
 ENGINES = ("engine", "tensorrt_llm")

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpack.hpack import encode_integer
 from prometheus_client import Histogram
 
-from triton_openai.proxy.telemetry.distribution_metrics import observe, observe_counts
+from proxy.telemetry.distribution_metrics import observe, observe_counts
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from build_engines.build import build_all, needing_tools
+from build_engines.facts import Facts
+from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.tokenizer_tables import FILES
 from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
-from triton_openai.build_engines.build import build_all, needing_tools
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
-from triton_openai.build_engines.tokenizer_tables import FILES
 
 
 @pytest.fixture(scope="module")

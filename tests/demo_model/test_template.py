@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from triton_openai.demo_model.training.chat import Template, assistant, system, tool, user
+from demo_model.training.chat import Template, assistant, system, tool, user
 
 FOLDER = Path(__file__).parents[2] / "demo_model" / "shipped"
 WEATHER = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from triton_openai.proxy.settings import Settings
+from proxy.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

@@ -10,6 +10,11 @@ import pytest
 import yaml
 from prometheus_client.utils import floatToGoString
 
+from proxy.api.route_scopes import NEEDS
+from proxy.domain.errors import ErrorCode
+from proxy.domain.identity import Scope
+from proxy.domain.output import FinishReason
+from proxy.telemetry.buckets import DURATION_BUCKETS_S
 from tests.deploy.places import DOCKER
 from tests.deploy.test_metrics import (
     ALERTS,
@@ -20,11 +25,6 @@ from tests.deploy.test_metrics import (
     selectors,
 )
 from tests.fixtures.prometheus import needs_prometheus, promtool
-from triton_openai.proxy.api.route_scopes import NEEDS
-from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.domain.identity import Scope
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 
 FOLDER = Path(__file__).with_name("alerts")
 FILES = sorted(FOLDER.glob("*.yml"))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from proxy.settings import Settings
 from tests.deploy.places import DOCKER, documents, find, is_known
-from triton_openai.proxy.settings import Settings
 
 FILES = ("compose.yaml", "compose.cpu.yaml")
 READ_ONLY = {

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from proxy.pools.discovery.source_url import DnsUrl, parse
+from proxy.settings import Settings
 from tests.deploy.places import DOCKER, documents, find
 from tests.deploy.test_compose import seconds, services
-from triton_openai.proxy.pools.discovery.source_url import DnsUrl, parse
-from triton_openai.proxy.settings import Settings
 
 NAME = "compose.pools.yaml"
 TRITONS, PROXIES = ("triton-1", "triton-2", "triton-3"), ("proxy-1", "proxy-2")

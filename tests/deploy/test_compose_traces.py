@@ -10,10 +10,10 @@ import yaml
 from prometheus_client import CollectorRegistry, Histogram
 
 from dashboards.grafana import SOURCE
+from proxy.domain.timeline import Trace
+from proxy.telemetry.distribution_metrics import observe
 from tests.deploy.places import DOCKER, documents
 from tests.deploy.test_compose import services
-from triton_openai.proxy.domain.timeline import Trace
-from triton_openai.proxy.telemetry.distribution_metrics import observe
 
 FILES = ("compose.yaml", "compose.cpu.yaml", "compose.pools.yaml")
 each_file = pytest.mark.parametrize("name", FILES)

@@ -23,7 +23,11 @@ spec = importlib.util.spec_from_file_location("install", DOCKER / "install.py")
 install = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(install)
 
-LOCK = "\n".join(path.read_text() for path in sorted(ROOT.glob("requirements*.lock")))
+LOCK = "\n".join(
+    path.read_text()
+    for folder in (ROOT, ROOT / "build_engines")
+    for path in sorted(folder.glob("requirements*.lock"))
+)
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 

@@ -12,6 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from proxy.configured_idempotency import HELD_PART, KEPT_PART, within
+from proxy.settings import Settings
 from tests.deploy.manifests import (
     KUBERNETES,
     OLDEST,
@@ -27,8 +29,6 @@ from tests.deploy.manifests import (
     validate,
 )
 from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
-from triton_openai.proxy.configured_idempotency import HELD_PART, KEPT_PART, within
-from triton_openai.proxy.settings import Settings
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)

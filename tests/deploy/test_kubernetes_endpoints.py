@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from proxy.pools.discovery.source_url import KubernetesUrl, parse
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
 from tests.deploy.places import MANIFESTS, documents
-from triton_openai.proxy.pools.discovery.source_url import KubernetesUrl, parse
 
 COMPONENT = KUBERNETES / "endpoints"
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, rendered_with, validate
 from tests.deploy.places import documents
-from triton_openai.proxy.telemetry.traces.configuration import TraceConfiguration
 
 COMPONENT = KUBERNETES / "tracing"
 

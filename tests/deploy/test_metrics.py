@@ -11,14 +11,14 @@ import promql_parser
 import pytest
 import yaml
 
+from build_engines import triton_models
+from proxy.domain import errors
+from proxy.domain.endpoints import EndpointState
+from proxy.domain.output import FinishReason
+from proxy.pools.endpoint_counter import Outcome
+from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.telemetry.metrics import Metrics
 from tests.deploy.places import DOCKER, ROOT, documents, find
-from triton_openai.build_engines import triton_models
-from triton_openai.proxy.domain import errors
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.pools.endpoint_counter import Outcome
-from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
-from triton_openai.proxy.telemetry.metrics import Metrics
 
 RULE_FILES = ("rules.yml", "slo.yml")
 RULES = [

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from build_engines import models_file
+from build_engines.models_file import GpuEntry
+from proxy.launch.triton_server.ranks import World
 from tests.deploy.places import DOCKER, ROOT
-from triton_openai.build_engines import models_file
-from triton_openai.build_engines.models_file import GpuEntry
-from triton_openai.proxy.launch.triton_server.ranks import World
 
 DEPLOYED = sorted(DOCKER.rglob("models.yaml"))
 COMPOSED = sorted(

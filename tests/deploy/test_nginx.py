@@ -7,9 +7,9 @@ from typing import Any
 import crossplane
 import pytest
 
+from proxy.api.openai import chat_socket
+from proxy.settings import Settings
 from tests.deploy.places import DOCKER
-from triton_openai.proxy.api.openai import chat_socket
-from triton_openai.proxy.settings import Settings
 
 CONFIG = DOCKER / "nginx" / "nginx.conf"
 

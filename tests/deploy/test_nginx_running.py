@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures import nginx
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import HANG_S, free_port
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 20

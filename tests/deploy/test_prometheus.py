@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.metrics import Metrics
 from tests.deploy.test_metrics import ALERTS, RULES, expressions
 from tests.fixtures import prometheus
 from tests.fixtures.stack import eventually
-from triton_openai.proxy.telemetry.exposition import Exposition
-from triton_openai.proxy.telemetry.metrics import Metrics
 
 pytestmark = prometheus.needs_prometheus
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.launch.triton_server import drain
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.proxy.launch.triton_server import drain
 
 SCRIPTS = DOCKER / "triton"
 spec = importlib.util.spec_from_file_location("wait_idle", SCRIPTS / "wait_idle.py")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from proxy.domain.errors import ErrorCode
 from tests.docs.pages import ROOT
-from triton_openai.proxy.domain.errors import ErrorCode
 
 
 def test_every_error_code_is_documented_with_its_status():

@@ -6,21 +6,21 @@ import re
 
 import pytest
 
-from tests.deploy.test_metrics import engine_metrics, proxy_metrics
-from tests.docs.pages import ROOT
-from tests.fixtures import settings_tables
-from triton_openai.build_engines.deployment_entries import (
+from build_engines.deployment_entries import (
     CanaryEntry,
     DeploymentEntry,
     HeaderRule,
     ShadowEntry,
 )
-from triton_openai.build_engines.limits_entry import LimitsEntry
-from triton_openai.build_engines.models_file import BuiltEntry, ModelsFile
-from triton_openai.build_engines.onnx_options import OnnxOptions
-from triton_openai.build_engines.pool_entry import PoolEntry
-from triton_openai.build_engines.sampling_defaults import SamplingDefaults
-from triton_openai.proxy.settings import Settings
+from build_engines.limits_entry import LimitsEntry
+from build_engines.models_file import BuiltEntry, ModelsFile
+from build_engines.onnx_options import OnnxOptions
+from build_engines.pool_entry import PoolEntry
+from build_engines.sampling_defaults import SamplingDefaults
+from proxy.settings import Settings
+from tests.deploy.test_metrics import engine_metrics, proxy_metrics
+from tests.docs.pages import ROOT
+from tests.fixtures import settings_tables
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 

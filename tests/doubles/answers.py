@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from triton_openai.proxy.domain.events import Finished, OutputEvent, ToolCallStarted
-from triton_openai.proxy.domain.output import FinishReason, Usage
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.domain.events import Finished, OutputEvent, ToolCallStarted
+from proxy.domain.output import FinishReason, Usage
+from proxy.domain.request import GenerationRequest
 
 
 class Answers:

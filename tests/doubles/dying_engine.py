@@ -6,9 +6,9 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 
 PART = re.compile(r"-(continued|resent)\d+$")
 CHOICE = re.compile(r"-(\d+)$")

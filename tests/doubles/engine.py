@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
+from proxy.domain.output import FinishReason, TokenDelta
 from tests.fixtures.logged import LOGGED
-from triton_openai.proxy.domain.engine import EngineRequest, NotReady
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 
 FACTS = ModelFacts(
     context_length=128,

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from triton_openai.proxy.access.authentication import api_key
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Limits, ModelPatterns, Scope
-from triton_openai.proxy.domain.key_records import KeyRecord, KeysUnavailable, TenantRecord
+from proxy.access.authentication import api_key
+from proxy.domain.identity import ALL_SCOPES, Limits, ModelPatterns, Scope
+from proxy.domain.key_records import KeyRecord, KeysUnavailable, TenantRecord
 
 PEPPER = "a pepper of the tests, 32 bytes.".replace(" ", "-")
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import UnknownModel
-from triton_openai.proxy.domain.kserve import (
+from proxy.domain.errors import UnknownModel
+from proxy.domain.kserve import (
     KserveRequest,
     KserveResponse,
     ModelMetadata,

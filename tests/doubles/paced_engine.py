@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import EngineTimes, FinishReason, TokenDelta
 from tests.doubles.engine import ScriptedEngine
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta
 
 
 class PacedEngine(ScriptedEngine):

@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployment
-from triton_openai.proxy.domain.endpoints import (
+from proxy.domain.configured_deployments import ConfiguredDeployment
+from proxy.domain.endpoints import (
     EndpointResult,
     EndpointState,
     EndpointStatus,
     EngineLoad,
 )
-from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
-from triton_openai.proxy.pools.pool import Pool
+from proxy.domain.weight_history import WeightHistory, Weights
+from proxy.pools.pool import Pool
 
 
 def endpoint(address: str, **fields: Any) -> EndpointStatus:

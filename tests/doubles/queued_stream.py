@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
-from triton_openai.proxy.scheduling.stream import Stream
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Standing, Ticket
+from proxy.scheduling.stream import Stream
 
 
 class Clock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from triton_openai.proxy.domain.scheduling import FreeScheduler, QueueState
+from proxy.domain.scheduling import FreeScheduler, QueueState
 
 
 class CapacityRecorder(FreeScheduler):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.priority_class import CREDIT
+from proxy.scheduling.service_order import ROW, SLICE
 from tests.doubles.queued_stream import QueuedStream
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.priority_class import CREDIT
-from triton_openai.proxy.scheduling.service_order import ROW, SLICE
 
 Tenant = tuple[int, str]  # its class, and its name
 

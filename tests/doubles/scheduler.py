@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
+from proxy.domain.scheduling import QueueState, Standing, Ticket
 
 
 class GivenPermit:

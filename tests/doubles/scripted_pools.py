@@ -11,29 +11,29 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 from random import Random
 
-from tests.doubles.engine import CARD, FACTS, ScriptedEngine, deltas
-from tests.doubles.pools import DecisionsInMemory
-from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.domain.endpoints import (
+from proxy.domain.endpoints import (
     DEFAULT_POOL,
     EndpointAddress,
     EndpointRefused,
     EndpointState,
 )
-from triton_openai.proxy.domain.engine import EngineRequest, NotReady
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
-from triton_openai.proxy.pools.endpoint import Endpoint
-from triton_openai.proxy.pools.endpoint_counter import Place
-from triton_openai.proxy.pools.pool import Pool, PoolOptions
-from triton_openai.proxy.pools.pool_set import PoolSet
-from triton_openai.proxy.pools.pooled_catalog import PooledCatalog
-from triton_openai.proxy.pools.pooled_engine import PooledEngine
-from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
-from triton_openai.proxy.pools.router import Router
+from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import Sampling
+from proxy.pools.choice import ChoicePolicy, Policy
+from proxy.pools.endpoint import Endpoint
+from proxy.pools.endpoint_counter import Place
+from proxy.pools.pool import Pool, PoolOptions
+from proxy.pools.pool_set import PoolSet
+from proxy.pools.pooled_catalog import PooledCatalog
+from proxy.pools.pooled_engine import PooledEngine
+from proxy.pools.pooled_tokenizer import PooledTokenizer
+from proxy.pools.router import Router
+from tests.doubles.engine import CARD, FACTS, ScriptedEngine, deltas
+from tests.doubles.pools import DecisionsInMemory
+from tests.doubles.tokenizer import ByteTokenizer
 
 A_CHECK_S = 1.0  # longer than what passes between two
 DEMO = LoadedModel(name="demo", facts=FACTS)

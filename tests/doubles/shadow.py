@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.engine import Engine
-from triton_openai.proxy.domain.shadow import ShadowResult
-from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
-from triton_openai.proxy.models.registry import Registry
+from proxy.domain.engine import Engine
+from proxy.domain.shadow import ShadowResult
+from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.models.registry import Registry
 
 
 class Kept:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Standing, Ticket
+from proxy.scheduling.fair_queues import FairQueues
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
-from triton_openai.proxy.scheduling.fair_queues import FairQueues
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.stream import State
 
 STEP_S = 0.025  # of all rows: each gets one token
 PREFILL_TOKENS_S = 8_000

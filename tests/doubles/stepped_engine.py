@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import TokenDelta
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import TokenDelta
 
 
 class SteppedEngine:

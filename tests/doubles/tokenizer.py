@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt
 
 DEFAULT_MAX_TOKENS = 50
 BOS = 1

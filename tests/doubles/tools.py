@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 
 
 class ScriptedTools:

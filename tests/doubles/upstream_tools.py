@@ -17,8 +17,8 @@ from typing import Any
 
 from packaging.version import Version
 
+from build_engines.gpu.toolkit import Toolkit
 from tests.upstream.parsers import parser
-from triton_openai.build_engines.gpu.toolkit import Toolkit
 
 ROOT = Path(__file__).parents[2]
 ALGORITHMS = {"fp8": "FP8", "nvfp4": "NVFP4", "int4_awq": "W4A16_AWQ", "int8_wo": "W8A16"}

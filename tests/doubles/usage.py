@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from triton_openai.proxy.domain.usage import Spent, UsageRow
+from proxy.domain.usage import Spent, UsageRow
 
 
 class KeptUsage:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress, EndpointSource
+from proxy.domain.endpoints import EndpointAddress, EndpointSource
 
 HANG_S = 300.0  # no test waits for it but one that fails
 

@@ -11,14 +11,14 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from build_engines.build import build_all, is_built, show_all
+from build_engines.errors import BuildError
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.models_file import ModelsFile, OnnxEntry
 from tests.doubles import upstream_tools
 from tests.doubles.upstream_tools import calls, misbehave
 from tests.fixtures.adapters import write
 from tests.fixtures.random_model import make
-from triton_openai.build_engines.build import build_all, is_built, show_all
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
 
 DEVICE = {"memory_gb": 80, "architecture": "hopper"}
 

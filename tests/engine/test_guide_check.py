@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from build_engines.triton_models import TEMPLATES
 from guide_check.check import MB, PENDING, PENDING_AT_MOST, GuideCheck
 from refusal import Refusal
 from tests.fixtures.guide_info import DemoVocabulary
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.build_engines.triton_models import TEMPLATES
 
 TIMEOUT_S = 2.0
 SLOW = json.dumps(  # it counts to 80 through 160 optional properties, for some seconds

@@ -6,6 +6,9 @@ import threading
 
 import pytest
 
+from build_engines.build import build_all, is_built
+from build_engines.errors import BuildError
+from build_engines.models_file import ModelsFile, OnnxEntry
 from onnx_cpu.decoder import DecoderSpec, OnnxDecoder, UnservableModel
 from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
@@ -18,9 +21,6 @@ from tests.fixtures.onnx_runtimes import (
     runtime,
 )
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.build_engines.build import build_all, is_built
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
 
 
 @pytest.mark.parametrize("family", COMMON)

@@ -15,10 +15,10 @@ from tokenizers.processors import TemplateProcessing
 from plain_spans.encoder import PlainSpans
 from plain_spans.word_trie import one_of
 from prompt_truncation import PromptTruncation
+from proxy.prompting.word_trie import one_of as proxys_one_of
 from refusal import Refusal
 from tests.fixtures import phi_folder, random_model
 from tests.fixtures.examples import examples
-from triton_openai.proxy.prompting.word_trie import one_of as proxys_one_of
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "demo_model" / "shipped" / "tokenizer.json"

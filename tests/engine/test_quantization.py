@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from build_engines.errors import BuildError
+from build_engines.gpu.quantization import calibration_text
+from build_engines.package_index import PackageIndex
 from tests.fixtures import quantized_model as quantized
 from tests.fixtures.stack import ROOT
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.quantization import calibration_text
-from triton_openai.build_engines.package_index import PackageIndex
 
 SAMPLES = 8
 FP8 = {"quantization": "fp8", "kv_cache": {"dtype": "fp8"}, "calibration": {"samples": SAMPLES}}
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_refused_before_anything_runs(tmp_path, ll
 
 
 def test_nothing_is_installed_where_that_is_forbidden(tmp_path, llama):
-    from triton_openai.build_engines.build import build_all
+    from build_engines.build import build_all
 
     with pytest.raises(BuildError, match=r"quantization_environment: .*INSTALL_PACKAGES is never"):
         build_all(

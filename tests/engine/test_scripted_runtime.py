@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from build_engines import scripted_build
+from build_engines.models_file import ScriptedEntry
 from leases import Leases
 from port import GenerationInput, Guide, Job, SamplingParams
 from response_writer import ResponseWriter
@@ -17,8 +19,6 @@ from tests.doubles.response_sender import Sender
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.build_engines import scripted_build
-from triton_openai.build_engines.models_file import ScriptedEntry
 
 END = 9
 ANSWER = {"after": [], "ids": [1, 2, 3, END]}

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.fixtures.examples import examples
-from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.tokenizer_tables import (
+from build_engines.errors import BuildError
+from build_engines.tokenizer_tables import (
     chat_templates,
     check,
     guide_info,
@@ -21,7 +19,9 @@ from triton_openai.build_engines.tokenizer_tables import (
     strips_leading_space,
     token_bytes,
 )
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.text_decoder import TextDecoder
+from tests.fixtures.examples import examples
+from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 
 
 @pytest.fixture(scope="module", params=[byte_level_tokenizer, sentencepiece_tokenizer])

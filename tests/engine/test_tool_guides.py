@@ -12,13 +12,13 @@ from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
+from proxy.syntax.tools.families import FAMILIES
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from triton_openai.proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
-from triton_openai.proxy.syntax.tools.families import FAMILIES
 
 WALKS = 12
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from build_engines.tokenizer_tables import guide_info
 from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
+from proxy.domain.tools import ToolChoice
+from proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
+from proxy.syntax.tools.call_guides import call_guide
 from tests.fixtures.guide_info import CLOSING, walk
 from tests.fixtures.tool_calls import AUTO, REQUIRED, TOOLS, assert_conform, read
-from triton_openai.build_engines.tokenizer_tables import guide_info
-from triton_openai.proxy.domain.tools import ToolChoice
-from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from triton_openai.proxy.syntax.tools.call_guides import call_guide
 
 WALKS = 12
 MARKS = {

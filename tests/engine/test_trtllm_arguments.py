@@ -15,9 +15,9 @@ from packaging.version import Version
 from pydantic import ValidationError
 from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, TorchLlmArgs, TrtLlmArgs
 
+from build_engines.gpu import llm_args
+from build_engines.gpu.options import GpuOptions
 from tests.fixtures.gpu_examples import examples
-from triton_openai.build_engines.gpu import llm_args
-from triton_openai.build_engines.gpu.options import GpuOptions
 from trtllm.library import Library
 
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}

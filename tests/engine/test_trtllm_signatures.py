@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import tensorrt_llm
 
+from build_engines.upstream.signatures import Signatures
 from port import GenerationInput, Guide, SamplingParams
-from triton_openai.build_engines.upstream.signatures import Signatures
 from trtllm.library import Library
 from trtllm.lora_adapters import LoraAdapters
 from trtllm.sampling_params import SamplingTranslator

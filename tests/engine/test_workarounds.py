@@ -15,9 +15,9 @@ from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
+from proxy.structured.keywords import FORMATS
+from proxy.structured.lark import to_ebnf
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
-from triton_openai.proxy.structured.keywords import FORMATS
-from triton_openai.proxy.structured.lark import to_ebnf
 
 WALKS = 100
 LENGTHS = {"email"}  # of its parts; and a walk finds no end of it

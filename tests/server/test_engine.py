@@ -14,12 +14,12 @@ import pytest
 from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import deserialize_bytes_tensor
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Sampling
+from proxy.triton import codec
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.triton import codec
 
 GREEDY = Sampling(temperature=0.0)
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"

@@ -10,10 +10,10 @@ import time
 import httpx
 import pytest
 
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools.engine_load import UNKNOWN, LoadReader
 from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader
 
 NVIDIAS = re.compile(
     r"^nv_trt_llm_(request|kv_cache_block)_metrics\{"

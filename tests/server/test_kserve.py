@@ -12,17 +12,17 @@ import pytest
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
+from proxy.api.application import application
+from proxy.api.bodies.body_reader import BodyLimits, BodyReader
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.kserve import kserve_routes
+from proxy.api.middleware import RequestContext
+from proxy.telemetry.metrics import Metrics
+from proxy.triton.client import TritonClient
+from proxy.triton.kserve_backend import TritonKserve
+from proxy.triton.target import Target
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.stack import SECRET, Stack, eventually, free_port, stopped_at_the_end
-from triton_openai.proxy.api.application import application
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.kserve import kserve_routes
-from triton_openai.proxy.api.middleware import RequestContext
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.kserve_backend import TritonKserve
-from triton_openai.proxy.triton.target import Target
 
 TYPES = {
     **{"BOOL": "?", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"},

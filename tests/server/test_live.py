@@ -23,7 +23,7 @@ ASKED = {
 
 def command(stack: Stack, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "triton_openai.proxy.cli", *arguments, "--url", stack.url],
+        [sys.executable, "-m", "proxy.cli", *arguments, "--url", stack.url],
         cwd=ROOT,
         env={**os.environ},
         capture_output=True,

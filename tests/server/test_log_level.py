@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.cli import main
 from tests.fixtures.stack import HANG_S, Stack, eventually, free_port, stopped_at_the_end
-from triton_openai.proxy.cli import main
 
 PATH = "/admin/v1/log-level"
 

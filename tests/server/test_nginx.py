@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from proxy.domain.identity import Limits
 from tests.fixtures import nginx
 from tests.fixtures.limit_load.tenants import PEPPER, Kind, stored
 from tests.fixtures.metric_samples import MetricSamples
 from tests.fixtures.redis_server import needs_redis
 from tests.fixtures.redis_server import running as redis_running
 from tests.fixtures.stack import HANG_S, Stack
-from triton_openai.proxy.domain.identity import Limits
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 40

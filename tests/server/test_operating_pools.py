@@ -51,7 +51,7 @@ def clone(folder: Path) -> Iterator[None]:
     (folder / "demo_model").symlink_to(ROOT / "demo_model")
     command = folder / "bin" / "triton-openai"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m triton_openai.proxy.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m proxy.cli "$@"\n')
     command.chmod(0o755)
     try:
         yield

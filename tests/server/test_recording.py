@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from proxy.cli import main
 from tests.fixtures.stack import HANG_S, Stack, eventually, free_port, stopped_at_the_end
-from triton_openai.proxy.cli import main
 
 AT_ONCE = 12
 CHAT = "/v1/chat/completions"

@@ -13,9 +13,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
+from proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
 from tests.bench import perf_analyzer
 from tests.fixtures.stack import HANG_S, SECRET, Stack
-from triton_openai.proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
 
 Call = Callable[..., object]
 RIGHT = ((RESTRICTED_HEADER, SECRET),)

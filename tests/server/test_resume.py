@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import PromptLimit, Sampling
+from proxy.triton.catalog import TritonCatalog
+from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
 from tests.fixtures.stack import SECRET
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import PromptLimit, Sampling
-from triton_openai.proxy.triton.catalog import TritonCatalog
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.target import Target
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 
+from proxy.launch.scheduling import FEW_CORES
 from tests.fixtures.stack import HANG_S, Stack, eventually
-from triton_openai.proxy.launch.scheduling import FEW_CORES
 
 ASKED = {
     "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from proxy.launch.triton_server import run_folder, wheel
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy.launch.triton_server import run_folder, wheel
 
 TRIES = 3
 # In the stub's place; notes the exit status and the model (128 and the signal's number more).

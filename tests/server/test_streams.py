@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailable
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.generation.time_limits import TimeLimits
+from proxy.triton.catalog import TritonCatalog
+from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
 from tests.fixtures.engine_streams import limited
 from tests.fixtures.stack import SECRET
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailable
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.triton.catalog import TritonCatalog
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.target import Target
 
 pytestmark = pytest.mark.anyio
 

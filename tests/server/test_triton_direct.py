@@ -12,8 +12,8 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+from proxy.triton import contract, tensors
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.proxy.triton import contract, tensors
 
 TYPES = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32}
 

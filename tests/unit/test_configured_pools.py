@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines import models_file
-from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
-from triton_openai.proxy import configured_pools
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
-from triton_openai.proxy.telemetry.metrics import Metrics
+from build_engines import models_file
+from build_engines.models_file import ModelsFile, ModelsFileError
+from proxy import configured_pools
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.telemetry.metrics import Metrics
 
 EAST = "pools: {east: {endpoints: 'grpc://10.0.0.1:8001', secret_env: EAST_SECRET}}\n"
 REMOTE = "models: {m: {deployments: [{name: a, pool: east}]}}\n"

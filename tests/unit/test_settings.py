@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from triton_openai.proxy.processes.errors import explain
-from triton_openai.proxy.settings import Settings
+from proxy.processes.errors import explain
+from proxy.settings import Settings
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from build_engines.upstream.recorded import RecordedClasses
 from tests.upstream.record import RECORDS
-from triton_openai.build_engines.upstream.recorded import RecordedClasses
 
 TYPES = {"str": str, "int": int, "float": float, "Path": Path}
 ENUM = "enum_type("

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
 
 SHIPPED = Path(__file__).with_name("calibration.jsonl")
 FILE = "train.jsonl"

@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization import safetensors_file
-from triton_openai.build_engines.gpu.quantization.safetensors_file import Tensor
-from triton_openai.build_engines.json_files import read_object
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import safetensors_file
+from build_engines.gpu.quantization.safetensors_file import Tensor
+from build_engines.json_files import read_object
 
 QUANTIZED, CONFIG = "hf_quant_config.json", "config.json"
 TOKENIZERS = (

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata, resources
 from pathlib import Path
 
-from triton_openai.build_engines import tool
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.package_index import PackageIndex
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines import tool
+from build_engines.errors import BuildError
+from build_engines.package_index import PackageIndex
+from build_engines.step import Step
+from build_engines.tool import Say
 
 LOCK, TORCH = "requirements-quantization.lock", "requirements-torch.txt"
 PARENT = "zz_parent.pth"  # read after the environment's own packages, which come first
@@ -124,4 +124,4 @@ def _packages(folder: Path) -> Path:
 
 
 def _shipped(name: str) -> Path:
-    return Path(str(resources.files("triton_openai") / name))
+    return Path(str(resources.files("build_engines") / name))

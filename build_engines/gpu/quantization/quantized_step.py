@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization import environment
-from triton_openai.build_engines.gpu.quantization.calibration_text import FILE, CalibrationText
-from triton_openai.build_engines.gpu.quantization.environment import Environment
-from triton_openai.build_engines.gpu.steps import Check, ToolStep
-from triton_openai.build_engines.step import Step
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import environment
+from build_engines.gpu.quantization.calibration_text import FILE, CalibrationText
+from build_engines.gpu.quantization.environment import Environment
+from build_engines.gpu.steps import Check, ToolStep
+from build_engines.step import Step
 
 PROGRAM = Path(__file__).with_name("quantize_checkpoint.py")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from build_engines.errors import BuildError
 
 LENGTH = struct.Struct("<Q")
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit

@@ -10,22 +10,22 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from triton_openai.proxy import background
-from triton_openai.proxy.access.authentication.credentials import Headers, credential
-from triton_openai.proxy.access.authentication.known_keys import KnownKeys, unaccepted
-from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.domain.errors import (
+from proxy import background
+from proxy.access.authentication.credentials import Headers, credential
+from proxy.access.authentication.known_keys import KnownKeys, unaccepted
+from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.domain.errors import (
     AuthenticationFailed,
     AuthenticationUnavailable,
     ErrorCode,
 )
-from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.domain.identity import Caller, Scope, lowest_ceiling
-from triton_openai.proxy.domain.key_records import KeysUnavailable
+from proxy.domain.health import Concern
+from proxy.domain.identity import Caller, Scope, lowest_ceiling
+from proxy.domain.key_records import KeysUnavailable
 
 if TYPE_CHECKING:  # they need PyJWT and cryptography, which take a tenth of a second to import
-    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-    from triton_openai.proxy.access.authentication.tokens import Tokens
+    from proxy.access.authentication.signing_keys import SigningKeys
+    from proxy.access.authentication.tokens import Tokens
 
 OUTAGE = "API keys and tokens cannot be checked at present: try again later."
 

@@ -8,19 +8,19 @@ from hashlib import sha256
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
-from triton_openai.proxy.access.authentication.known_keys import KnownKeys
-from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
-from triton_openai.proxy.domain.key_records import KeySource
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.setting_groups.group import secret_value
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.known_keys import KnownKeys
+from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
+from proxy.domain.key_records import KeySource
+from proxy.processes.errors import LaunchError
+from proxy.setting_groups.group import secret_value
+from proxy.settings import Settings
+from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-    from triton_openai.proxy.access.authentication.tokens import Tokens
+    from proxy.access.authentication.signing_keys import SigningKeys
+    from proxy.access.authentication.tokens import Tokens
 
 
 def authenticator(
@@ -68,9 +68,9 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
 
 
 def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
-    from triton_openai.proxy.access.authentication.key_set_source import KeySetSource
-    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-    from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
+    from proxy.access.authentication.key_set_source import KeySetSource
+    from proxy.access.authentication.signing_keys import SigningKeys
+    from proxy.access.authentication.tokens import TokenRules, Tokens
 
     source = KeySetSource(issuer, settings.jwt_jwks_url)
     up = metrics.authentication_source_up.labels("issuer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+from proxy.domain.errors import AuthenticationFailed, ErrorCode
 
 MOST_BYTES = 16_384  # of a credential; tokens have a lower limit of their own
 AUTHORIZATION = b"authorization"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from triton_openai.proxy.domain.key_records import KeySource
+from proxy.domain.key_records import KeySource
 
 POLL_S = 0.25
 READ_TIMEOUT_S = 2.0

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
 
-from triton_openai.proxy.access.authentication import api_key
-from triton_openai.proxy.access.authentication.generation_watch import GenerationWatch
-from triton_openai.proxy.access.authentication.record_cache import RecordCache
-from triton_openai.proxy.domain.errors import (
+from proxy.access.authentication import api_key
+from proxy.access.authentication.generation_watch import GenerationWatch
+from proxy.access.authentication.record_cache import RecordCache
+from proxy.domain.errors import (
     AuthenticationFailed,
     ErrorCode,
     Forbidden,
     echoed,
 )
-from triton_openai.proxy.domain.identity import Caller, lowest_ceiling
-from triton_openai.proxy.domain.key_records import (
+from proxy.domain.identity import Caller, lowest_ceiling
+from proxy.domain.key_records import (
     KeyRecord,
     KeySource,
     TenantRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from triton_openai.proxy.domain.key_records import KeysUnavailable
+from proxy.domain.key_records import KeysUnavailable
 
 
 class LookupSlots:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from triton_openai.proxy.access.authentication.lookup_slots import LookupSlots
-from triton_openai.proxy.domain.key_records import KeysUnavailable
+from proxy.access.authentication.lookup_slots import LookupSlots
+from proxy.domain.key_records import KeysUnavailable
 
 MOST_RECORDS = 10_000
 ABSENT_S = 10.0  # how long an unknown name is remembered, if nothing changes in the store

@@ -11,7 +11,7 @@ import jwt
 import structlog
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
 
-from triton_openai.proxy.domain.key_records import KeysUnavailable
+from proxy.domain.key_records import KeysUnavailable
 
 REFRESH_S = 300.0
 RETRY_S = 5.0  # after a failure

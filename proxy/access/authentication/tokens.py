@@ -12,9 +12,9 @@ from typing import Any
 import jwt
 import structlog
 
-from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
-from triton_openai.proxy.domain.identity import Scope, is_reserved
+from proxy.access.authentication.signing_keys import SigningKeys
+from proxy.domain.errors import AuthenticationFailed, ErrorCode
+from proxy.domain.identity import Scope, is_reserved
 
 MOST_REMEMBERED = 10_000
 LONGEST_NAME = 200  # of a tenant or subject, in characters

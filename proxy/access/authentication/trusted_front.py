@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from triton_openai.proxy.access.authentication.credentials import Headers
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
-from triton_openai.proxy.domain.identity import is_reserved
+from proxy.access.authentication.credentials import Headers
+from proxy.domain.errors import AuthenticationFailed, ErrorCode
+from proxy.domain.identity import is_reserved
 
 Network = IPv4Network | IPv6Network
 # A plain name, or the common name of a distinguished name (RFC 2253). Escapes are not read: a part

@@ -9,10 +9,10 @@ from datetime import datetime, timezone
 from enum import IntEnum
 from urllib.parse import quote
 
-from triton_openai.proxy.domain.identity import NO_LIMITS, Caller, Limits
-from triton_openai.proxy.domain.price import NANOS
-from triton_openai.proxy.domain.usage import Spent, SpentSource
-from triton_openai.proxy.ledger.port import Meter, MeterKind
+from proxy.domain.identity import NO_LIMITS, Caller, Limits
+from proxy.domain.price import NANOS
+from proxy.domain.usage import Spent, SpentSource
+from proxy.ledger.port import Meter, MeterKind
 
 SECOND_US = 1_000_000
 MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from triton_openai.proxy.access.limits.caller_meters import has_limits
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.limits.standing import Standings, current_standings
-from triton_openai.proxy.domain.errors import LimitsUnavailable, RateLimited
-from triton_openai.proxy.domain.identity import Caller, current_caller
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.limits.standing import Standings, current_standings
+from proxy.domain.errors import LimitsUnavailable, RateLimited
+from proxy.domain.identity import Caller, current_caller
+from proxy.domain.sandbox import Sandbox, TooCostly
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

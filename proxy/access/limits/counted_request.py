@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing_extensions import Self
 
-from triton_openai.proxy.access.limits import refusals
-from triton_openai.proxy.access.limits.caller_meters import NOTHING, Amounts
-from triton_openai.proxy.access.limits.reservation import Means
-from triton_openai.proxy.access.limits.standing import Standings
-from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.ledger.port import Grant, Refusal
+from proxy.access.limits import refusals
+from proxy.access.limits.caller_meters import NOTHING, Amounts
+from proxy.access.limits.reservation import Means
+from proxy.access.limits.standing import Standings
+from proxy.domain.identity import Caller
+from proxy.ledger.port import Grant, Refusal
 
 ONE_RUNNING: Amounts = (1, 1, 0, 0, 0, 0, 0)
 ONE_DONE: Amounts = (1, 0, 0, 0, 0, 0, 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from triton_openai.proxy.access.limits.caller_meters import CallerMeters, meters_of
-from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.domain.usage import SpentSource
+from proxy.access.limits.caller_meters import CallerMeters, meters_of
+from proxy.domain.identity import Caller
+from proxy.domain.usage import SpentSource
 
 MOST = 10_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.domain.generation import Report
+from proxy.domain.identity import Caller
+from proxy.domain.request import GenerationRequest
 
 
 def under_ceiling(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.access.limits.caller_meters import Amounts
-from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.domain.price import Price
+from proxy.access.limits.caller_meters import Amounts
+from proxy.domain.output import Usage
+from proxy.domain.price import Price
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
-from triton_openai.proxy.domain.price import NANOS
-from triton_openai.proxy.ledger.port import NEVER_US, Meter, MeterKind, Refusal
+from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.price import NANOS
+from proxy.ledger.port import NEVER_US, Meter, MeterKind, Refusal
 
 SCOPES = {"tenant": "your organization", "key": "your key", "model": "this model"}
 

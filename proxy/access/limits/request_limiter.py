@@ -8,24 +8,24 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
 
-from triton_openai.proxy.access.limits.caller_meters import NOTHING, has_limits
-from triton_openai.proxy.access.limits.counted_request import CountedRequest
-from triton_openai.proxy.access.limits.metered_callers import MeteredCallers
-from triton_openai.proxy.access.limits.priority_ceiling import under_ceiling
-from triton_openai.proxy.access.limits.request_usage import RequestUsage
-from triton_openai.proxy.access.limits.reservation import Means, Reservation
-from triton_openai.proxy.access.limits.standing import Standings
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import LimitsUnavailable
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.domain.identity import Caller, Limits
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import NothingSpent, SpentSource, UsageSink
-from triton_openai.proxy.ledger.port import Ledger
+from proxy.access.limits.caller_meters import NOTHING, has_limits
+from proxy.access.limits.counted_request import CountedRequest
+from proxy.access.limits.metered_callers import MeteredCallers
+from proxy.access.limits.priority_ceiling import under_ceiling
+from proxy.access.limits.request_usage import RequestUsage
+from proxy.access.limits.reservation import Means, Reservation
+from proxy.access.limits.standing import Standings
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import LimitsUnavailable
+from proxy.domain.generation import Report
+from proxy.domain.health import Concern
+from proxy.domain.identity import Caller, Limits
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
+from proxy.domain.request_limits import smaller
+from proxy.domain.tokenizer import Tokenizer
+from proxy.domain.usage import NothingSpent, SpentSource, UsageSink
+from proxy.ledger.port import Ledger
 
 DEFAULT_OUTPUT_TOKENS = 4096
 # Of a limit, by one request that does not say how many tokens it wants.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import TokenDelta, Usage
-from triton_openai.proxy.domain.price import NANOS
-from triton_openai.proxy.domain.usage import UsageRow, UsageSink
+from proxy.domain.generation import Report
+from proxy.domain.identity import Caller
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta, Usage
+from proxy.domain.price import NANOS
+from proxy.domain.usage import UsageRow, UsageSink
 
 
 class RequestUsage:

@@ -13,24 +13,24 @@ from operator import sub
 
 from typing_extensions import Self
 
-from triton_openai.proxy.access.limits import refusals
-from triton_openai.proxy.access.limits.caller_meters import Amounts, CallerMeters, Unit
-from triton_openai.proxy.access.limits.metered_callers import MeteredCallers
-from triton_openai.proxy.access.limits.rates import Needs, Rates
-from triton_openai.proxy.access.limits.request_usage import RequestUsage
-from triton_openai.proxy.access.limits.standing import current_standings
-from triton_openai.proxy.access.limits.token_bounds import output_bound, prompt_bounds
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.access.limits import refusals
+from proxy.access.limits.caller_meters import Amounts, CallerMeters, Unit
+from proxy.access.limits.metered_callers import MeteredCallers
+from proxy.access.limits.rates import Needs, Rates
+from proxy.access.limits.request_usage import RequestUsage
+from proxy.access.limits.standing import current_standings
+from proxy.access.limits.token_bounds import output_bound, prompt_bounds
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     LimitsUnavailable,
     RateLimited,
     ServiceError,
 )
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.ledger.port import Grant, Ledger, LedgerUnavailable, Meter, Refusal
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
+from proxy.domain.tokenizer import Tokenizer
+from proxy.ledger.port import Grant, Ledger, LedgerUnavailable, Meter, Refusal
 
 ONE_REQUEST = (1, 1)
 NO_MORE_REQUESTS = (0, 0, 0)

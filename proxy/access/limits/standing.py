@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from triton_openai.proxy.access.limits.caller_meters import CallerMeters
-from triton_openai.proxy.domain.price import NANOS
-from triton_openai.proxy.ledger.port import Look
+from proxy.access.limits.caller_meters import CallerMeters
+from proxy.domain.price import NANOS
+from proxy.ledger.port import Look
 
 
 class Standing(NamedTuple):

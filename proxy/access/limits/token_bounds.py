@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import repeat
 
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.request_limits import smaller
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
+from proxy.domain.request_limits import smaller
 
 # BOS, EOS, the space that some tokenizers put in front, and one to spare
 ADDED_TOKENS = 4

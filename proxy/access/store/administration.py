@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.access.store.audit_log import AuditLog
-from triton_openai.proxy.access.store.key_administration import KeyAdministration
-from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
-from triton_openai.proxy.access.store.usage_reports import UsageReports
+from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.key_administration import KeyAdministration
+from proxy.access.store.tenant_administration import TenantAdministration
+from proxy.access.store.usage_reports import UsageReports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

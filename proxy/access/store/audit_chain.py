@@ -13,7 +13,7 @@ from datetime import datetime
 
 import orjson
 
-from triton_openai.proxy.access.store.pepper import ChainKey
+from proxy.access.store.pepper import ChainKey
 
 LISTED_AT_MOST = 100
 

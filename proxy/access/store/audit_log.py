@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
-from triton_openai.proxy.access.store.audit_chain import AuditEntry, Verification, Verifier
-from triton_openai.proxy.access.store.change_log import read_head
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.pepper import ChainKey
-from triton_openai.proxy.access.store.tables import AUDIT
+from proxy.access.store.audit_chain import AuditEntry, Verification, Verifier
+from proxy.access.store.change_log import read_head
+from proxy.access.store.database import Database
+from proxy.access.store.pepper import ChainKey
+from proxy.access.store.tables import AUDIT
 
 ROWS_AT_ONCE = 500  # of which the event loop computes the MACs in one go, about 5 ms
 

@@ -18,10 +18,10 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.store.audit_chain import AuditEntry, AuditHead
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.pepper import ChainKey
-from triton_openai.proxy.access.store.tables import AUDIT, META
+from proxy.access.store.audit_chain import AuditEntry, AuditHead
+from proxy.access.store.database import Database
+from proxy.access.store.pepper import ChainKey
+from proxy.access.store.tables import AUDIT, META
 
 View = Mapping[str, Any]
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, event, exc, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from triton_openai.proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import StoreUnavailable
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 WAIT_S = 5.0  # for a lock of SQLite, a connection of the pool, a connection to PostgreSQL

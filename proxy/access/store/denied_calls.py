@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 import structlog
 
-from triton_openai.proxy.access.store.change_log import ChangeLog, Denial
-from triton_openai.proxy.access.store.periodic import Periodic
-from triton_openai.proxy.access.store.stored_text import cleaned
-from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
-from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.telemetry.printable_text import redacted
+from proxy.access.store.change_log import ChangeLog, Denial
+from proxy.access.store.periodic import Periodic
+from proxy.access.store.stored_text import cleaned
+from proxy.domain.errors import ErrorCode, StoreUnavailable
+from proxy.domain.identity import Caller
+from proxy.telemetry.printable_text import redacted
 
 Kind = tuple[str, str, str]  # actor, object, code
 logger = structlog.get_logger(__name__)

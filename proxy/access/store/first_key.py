@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from sqlalchemy import insert, select
 
-from triton_openai.proxy.access.store.change_log import ChangeLog
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.issued_key import IssuedKey, KeyOrder, issued
-from triton_openai.proxy.access.store.record_rows import (
+from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.database import Database
+from proxy.access.store.issued_key import IssuedKey, KeyOrder, issued
+from proxy.access.store.record_rows import (
     key_row,
     key_view,
     tenant_row,
     tenant_view,
 )
-from triton_openai.proxy.access.store.tables import KEYS, META, TENANTS
-from triton_openai.proxy.domain.identity import NO_LIMITS, Scope
-from triton_openai.proxy.domain.key_records import TenantRecord
+from proxy.access.store.tables import KEYS, META, TENANTS
+from proxy.domain.identity import NO_LIMITS, Scope
+from proxy.domain.key_records import TenantRecord
 
 ACTOR = "first start"
 TENANT = "administration"

@@ -7,9 +7,9 @@ import string
 from dataclasses import dataclass
 from datetime import datetime
 
-from triton_openai.proxy.access.authentication import api_key
-from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
-from triton_openai.proxy.domain.key_records import KeyRecord
+from proxy.access.authentication import api_key
+from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from proxy.domain.key_records import KeyRecord
 
 ID_CHARACTERS = 12  # 62 random bits
 SECRET_BYTES = 32

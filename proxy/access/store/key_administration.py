@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.authentication import api_key
-from triton_openai.proxy.access.store.change_log import ChangeLog
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.issued_key import IssuedKey, KeyOrder, issued, new_key
-from triton_openai.proxy.access.store.record_rows import key_of, key_row, key_view
-from triton_openai.proxy.access.store.stored_text import storable
-from triton_openai.proxy.access.store.tables import KEYS
-from triton_openai.proxy.access.store.tenant_administration import existing_tenant
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
-from triton_openai.proxy.domain.key_records import KeyRecord
+from proxy.access.authentication import api_key
+from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.database import Database
+from proxy.access.store.issued_key import IssuedKey, KeyOrder, issued, new_key
+from proxy.access.store.record_rows import key_of, key_row, key_view
+from proxy.access.store.stored_text import storable
+from proxy.access.store.tables import KEYS
+from proxy.access.store.tenant_administration import existing_tenant
+from proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
+from proxy.domain.key_records import KeyRecord
 
 Update = Callable[[KeyRecord], KeyRecord]
 

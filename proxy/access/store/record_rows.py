@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.engine import Row
 
-from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
-from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
+from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from proxy.domain.key_records import KeyRecord, TenantRecord
 
 NONE = asdict(NO_LIMITS)
 SHOWN = ("id", "tenant", "name", "scopes", "models", "limits", "max_priority")

@@ -6,24 +6,24 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from triton_openai.proxy.access.store import first_key, schema
-from triton_openai.proxy.access.store.administration import Administration
-from triton_openai.proxy.access.store.audit_log import AuditLog
-from triton_openai.proxy.access.store.change_log import ChangeLog, read_head
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.denied_calls import DeniedCalls
-from triton_openai.proxy.access.store.issued_key import IssuedKey
-from triton_openai.proxy.access.store.key_administration import KeyAdministration
-from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.stored_decisions import StoredDecisions
-from triton_openai.proxy.access.store.stored_keys import StoredKeys
-from triton_openai.proxy.access.store.stored_usage import StoredUsage
-from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
-from triton_openai.proxy.access.store.usage_reports import UsageReports
-from triton_openai.proxy.access.store.usage_writer import UsageWriter
-from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.errors import StoreUnavailable
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.access.store import first_key, schema
+from proxy.access.store.administration import Administration
+from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.change_log import ChangeLog, read_head
+from proxy.access.store.database import Database
+from proxy.access.store.denied_calls import DeniedCalls
+from proxy.access.store.issued_key import IssuedKey
+from proxy.access.store.key_administration import KeyAdministration
+from proxy.access.store.pepper import Peppers
+from proxy.access.store.stored_decisions import StoredDecisions
+from proxy.access.store.stored_keys import StoredKeys
+from proxy.access.store.stored_usage import StoredUsage
+from proxy.access.store.tenant_administration import TenantAdministration
+from proxy.access.store.usage_reports import UsageReports
+from proxy.access.store.usage_writer import UsageWriter
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.errors import StoreUnavailable
+from proxy.processes.errors import LaunchError
 
 logger = structlog.get_logger(__name__)
 

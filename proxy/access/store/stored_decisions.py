@@ -11,21 +11,21 @@ import structlog
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.store import weight_rows
-from triton_openai.proxy.access.store.change_log import Change, ChangeLog
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.periodic import Periodic
-from triton_openai.proxy.access.store.stored_text import storable
-from triton_openai.proxy.access.store.tables import DRAINED_ENDPOINTS, META
-from triton_openai.proxy.domain.endpoints import MOST_DRAINED
-from triton_openai.proxy.domain.errors import (
+from proxy.access.store import weight_rows
+from proxy.access.store.change_log import Change, ChangeLog
+from proxy.access.store.database import Database
+from proxy.access.store.periodic import Periodic
+from proxy.access.store.stored_text import storable
+from proxy.access.store.tables import DRAINED_ENDPOINTS, META
+from proxy.domain.endpoints import MOST_DRAINED
+from proxy.domain.errors import (
     Conflict,
     ErrorCode,
     InvalidRequest,
     StoreUnavailable,
     echoed,
 )
-from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+from proxy.domain.weight_history import WeightHistory, Weights
 
 POLL_S = 0.25
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.record_rows import key_of, tenant_of
-from triton_openai.proxy.access.store.stored_text import storable
-from triton_openai.proxy.access.store.tables import KEYS, META, TENANTS
-from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
+from proxy.access.store.database import Database
+from proxy.access.store.record_rows import key_of, tenant_of
+from proxy.access.store.stored_text import storable
+from proxy.access.store.tables import KEYS, META, TENANTS
+from proxy.domain.key_records import KeyRecord, TenantRecord
 
 
 class StoredKeys:

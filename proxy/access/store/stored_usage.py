@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from triton_openai.proxy.access.store.usage_reports import UsagePeriod, UsageReports
-from triton_openai.proxy.access.store.usage_writer import UsageWriter
-from triton_openai.proxy.domain.usage import Spent, UsageRow
+from proxy.access.store.usage_reports import UsagePeriod, UsageReports
+from proxy.access.store.usage_writer import UsageWriter
+from proxy.domain.usage import Spent, UsageRow
 
 
 class StoredUsage:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.store.change_log import ChangeLog
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.record_rows import tenant_of, tenant_row, tenant_view
-from triton_openai.proxy.access.store.stored_text import storable
-from triton_openai.proxy.access.store.tables import KEYS, TENANTS
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
-from triton_openai.proxy.domain.identity import NO_LIMITS, Limits
-from triton_openai.proxy.domain.key_records import TenantRecord
+from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.database import Database
+from proxy.access.store.record_rows import tenant_of, tenant_row, tenant_view
+from proxy.access.store.stored_text import storable
+from proxy.access.store.tables import KEYS, TENANTS
+from proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
+from proxy.domain.identity import NO_LIMITS, Limits
+from proxy.domain.key_records import TenantRecord
 
 Update = Callable[[TenantRecord], TenantRecord]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Double, Select, func, select, type_coerce
 
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.tables import USAGE
-from triton_openai.proxy.access.store.usage_writer import COUNTS
+from proxy.access.store.database import Database
+from proxy.access.store.tables import USAGE
+from proxy.access.store.usage_writer import COUNTS
 
 
 class Grouping(str, Enum):

@@ -18,12 +18,12 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.store.database import POSTGRESQL, Database
-from triton_openai.proxy.access.store.periodic import Periodic
-from triton_openai.proxy.access.store.stored_text import cleaned
-from triton_openai.proxy.access.store.tables import USAGE, USAGE_BATCHES
-from triton_openai.proxy.domain.errors import StoreUnavailable
-from triton_openai.proxy.domain.usage import UsageRow
+from proxy.access.store.database import POSTGRESQL, Database
+from proxy.access.store.periodic import Periodic
+from proxy.access.store.stored_text import cleaned
+from proxy.access.store.tables import USAGE, USAGE_BATCHES
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.usage import UsageRow
 
 logger = structlog.get_logger(__name__)
 

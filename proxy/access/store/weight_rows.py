@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from triton_openai.proxy.access.store.stored_text import storable
-from triton_openai.proxy.access.store.tables import DEPLOYMENT_WEIGHTS
-from triton_openai.proxy.domain.weight_history import WeightHistory
+from proxy.access.store.stored_text import storable
+from proxy.access.store.tables import DEPLOYMENT_WEIGHTS
+from proxy.domain.weight_history import WeightHistory
 
 NO_CHANGES = WeightHistory()
 

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.access.store.audit_chain import AuditEntry, Verification
-from triton_openai.proxy.access.store.usage_reports import UsageTotals
-from triton_openai.proxy.api.admin.admin_bodies import (
+from proxy.access.store.audit_chain import AuditEntry, Verification
+from proxy.access.store.usage_reports import UsageTotals
+from proxy.api.admin.admin_bodies import (
     EXAMPLE,
     EXAMPLE_OF_MODELS,
     LimitsBody,
 )
-from triton_openai.proxy.domain.identity import Scope
+from proxy.domain.identity import Scope
 
 
 class Answer(BaseModel):

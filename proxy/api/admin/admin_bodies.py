@@ -17,9 +17,9 @@ from pydantic import (
     field_validator,
 )
 
-from triton_openai.proxy.access.store.issued_key import KeyOrder
-from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, whole
-from triton_openai.proxy.domain.identity import (
+from proxy.access.store.issued_key import KeyOrder
+from proxy.api.openai.requests.field_types import INT32_MAX, whole
+from proxy.domain.identity import (
     NO_LIMITS,
     SHARED_TENANT,
     Limits,
@@ -27,7 +27,7 @@ from triton_openai.proxy.domain.identity import (
     Scope,
     is_reserved,
 )
-from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
+from proxy.domain.key_records import KeyRecord, TenantRecord
 
 TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from triton_openai.proxy.access.store.usage_reports import Grouping, UsagePeriod
-from triton_openai.proxy.api.admin.admin_bodies import PLAIN, TenantName
-from triton_openai.proxy.api.typed_route import QueryParameters
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.identity import Caller
+from proxy.access.store.usage_reports import Grouping, UsagePeriod
+from proxy.api.admin.admin_bodies import PLAIN, TenantName
+from proxy.api.typed_route import QueryParameters
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.identity import Caller
 
 Text = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
 PageSize = Annotated[int, Field(ge=1, le=1000)]

@@ -11,39 +11,39 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.access.store.audit_log import AuditLog
-from triton_openai.proxy.access.store.issued_key import IssuedKey
-from triton_openai.proxy.access.store.key_administration import KeyAdministration
-from triton_openai.proxy.access.store.record_rows import key_view, tenant_view
-from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
-from triton_openai.proxy.access.store.usage_reports import (
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.issued_key import IssuedKey
+from proxy.access.store.key_administration import KeyAdministration
+from proxy.access.store.record_rows import key_view, tenant_view
+from proxy.access.store.tenant_administration import TenantAdministration
+from proxy.access.store.usage_reports import (
     Grouping,
     UsagePeriod,
     UsageReports,
     UsageTotals,
     as_csv,
 )
-from triton_openai.proxy.api.admin import admin_answers as shown
-from triton_openai.proxy.api.admin.admin_bodies import (
+from proxy.api.admin import admin_answers as shown
+from proxy.api.admin.admin_bodies import (
     KeyBody,
     KeyChanges,
     Rotation,
     TenantBody,
     TenantChanges,
 )
-from triton_openai.proxy.api.admin.admin_queries import (
+from proxy.api.admin.admin_queries import (
     AuditQuery,
     KeysQuery,
     OwnUsageQuery,
     TenantsQuery,
     UsageQuery,
 )
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import BODY, CSV, answers, text
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.identity import ANYONE, Scope, current_caller
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import BODY, CSV, answers, text
+from proxy.api.typed_route import typed_router
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.identity import ANYONE, Scope, current_caller
 
 TAG = "administration"
 TenantName = Annotated[str, Path(min_length=1, description="The tenant's name.")]

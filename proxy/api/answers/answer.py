@@ -13,15 +13,15 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from triton_openai.proxy.api import answer_marks, errors
-from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
-from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
-from triton_openai.proxy.api.answers.stream_format import StreamFormat
-from triton_openai.proxy.api.answers.stream_writer import StreamWriter, headers_of
-from triton_openai.proxy.domain.completion import Completion, Fold
-from triton_openai.proxy.domain.events import Events
-from triton_openai.proxy.domain.generation import Delivery, Generation
-from triton_openai.proxy.generation.service import Service
+from proxy.api import answer_marks, errors
+from proxy.api.answers.client_disconnect import CancelOnDisconnect
+from proxy.api.answers.exchange import Exchange, Renderer
+from proxy.api.answers.stream_format import StreamFormat
+from proxy.api.answers.stream_writer import StreamWriter, headers_of
+from proxy.domain.completion import Completion, Fold
+from proxy.domain.events import Events
+from proxy.domain.generation import Delivery, Generation
+from proxy.generation.service import Service
 
 
 class Answers:

@@ -8,7 +8,7 @@ from types import TracebackType
 from starlette.types import Receive
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.errors import ShuttingDown
+from proxy.domain.errors import ShuttingDown
 
 
 class CancelOnDisconnect:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from triton_openai.proxy.api.answers.stream_format import Part, Payload
-from triton_openai.proxy.domain.completion import Completion
-from triton_openai.proxy.domain.events import OutputEvent
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.api.answers.stream_format import Part, Payload
+from proxy.domain.completion import Completion
+from proxy.domain.events import OutputEvent
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
 
 
 class Renderer(Protocol):

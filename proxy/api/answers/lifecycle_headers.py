@@ -11,7 +11,7 @@ from datetime import date, datetime, timezone
 from email.utils import format_datetime
 from functools import lru_cache
 
-from triton_openai.proxy.domain.lifecycle import Lifecycle
+from proxy.domain.lifecycle import Lifecycle
 
 NAMES = ("deprecation", "sunset", "link")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.generation import Report
+from proxy.domain.generation import Report
 
 NAMES = ("x-queue-position", "x-queue-wait")
 

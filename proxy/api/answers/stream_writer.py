@@ -10,11 +10,11 @@ import asyncio
 from starlette.types import Message, Send
 from typing_extensions import Self
 
-from triton_openai.proxy.api.answers.lifecycle_headers import lifecycle_headers
-from triton_openai.proxy.api.answers.queue_headers import queue_headers
-from triton_openai.proxy.api.answers.stream_format import StreamFormat
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.lifecycle import NO_END
+from proxy.api.answers.lifecycle_headers import lifecycle_headers
+from proxy.api.answers.queue_headers import queue_headers
+from proxy.api.answers.stream_format import StreamFormat
+from proxy.domain.generation import Report
+from proxy.domain.lifecycle import NO_END
 
 QUEUE_EVERY_S = 1.0
 

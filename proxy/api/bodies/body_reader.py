@@ -12,14 +12,14 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from triton_openai.proxy.api.bodies import json_shape
-from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.bodies.validation_errors import refusal
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.domain.timeline import StageName, stage
+from proxy.api.bodies import json_shape
+from proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.bodies.json_shape import JsonLimits
+from proxy.api.bodies.validation_errors import refusal
+from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.domain.timeline import StageName, stage
 
 Body = TypeVar("Body", bound=BaseModel)
 JSON_TYPE = "application/json"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.errors import ErrorCode, RateLimited
 
 logger = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from starlette.types import Scope
 
-from triton_openai.proxy.domain.identity import current_caller
+from proxy.domain.identity import current_caller
 
 SITE_BITS = 64  # of an IPv6 address; a site chooses the other bits freely
 

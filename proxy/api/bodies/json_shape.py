@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.api.bodies import json_depth
+from proxy.api.bodies import json_depth
 
 # A text within all of these limits takes less than 5 ms to parse and check, most of it for arrays
 # and objects: pydantic needs 10 µs for a message or a tool.

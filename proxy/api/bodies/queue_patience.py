@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
-from triton_openai.proxy.domain.identity import current_headers
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.identity import current_headers
+from proxy.domain.request import GenerationRequest
 
 HEADER = "x-queue-timeout-ms"
 MOST_MS = 3_600_000

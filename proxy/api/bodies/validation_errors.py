@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from triton_openai.proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
+from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
 
 # Fields of OpenAI's and similar APIs that this server refuses, and what to use instead.
 ADVICE = {

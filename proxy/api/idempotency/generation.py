@@ -6,10 +6,10 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triton_openai.proxy.api import answer_marks, errors
-from triton_openai.proxy.idempotency.answer import Head
-from triton_openai.proxy.idempotency.events import EventNumbering
-from triton_openai.proxy.idempotency.running import RunningAnswer
+from proxy.api import answer_marks, errors
+from proxy.idempotency.answer import Head
+from proxy.idempotency.events import EventNumbering
+from proxy.idempotency.running import RunningAnswer
 
 logger = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 KEY, LAST_EVENT_ID = "Idempotency-Key", "Last-Event-ID"
 LONGEST_KEY = 255

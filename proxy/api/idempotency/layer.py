@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triton_openai.proxy.access.limits.caller_meters import has_limits
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.limits.standing import current_standings
-from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.idempotency import refusals
-from triton_openai.proxy.api.idempotency.generation import Generation
-from triton_openai.proxy.api.idempotency.key_headers import KeyHeaders, key_headers
-from triton_openai.proxy.api.rate_limit_headers import COUNTED
-from triton_openai.proxy.api.route_scopes import RETURN_SECRETS, RouteScopes
-from triton_openai.proxy.domain import identity
-from triton_openai.proxy.domain.errors import ShuttingDown
-from triton_openai.proxy.domain.identity import current_caller
-from triton_openai.proxy.idempotency.answer import (
+from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.limits.standing import current_standings
+from proxy.api.answers.client_disconnect import CancelOnDisconnect
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.idempotency import refusals
+from proxy.api.idempotency.generation import Generation
+from proxy.api.idempotency.key_headers import KeyHeaders, key_headers
+from proxy.api.rate_limit_headers import COUNTED
+from proxy.api.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.domain import identity
+from proxy.domain.errors import ShuttingDown
+from proxy.domain.identity import current_caller
+from proxy.idempotency.answer import (
     AnswerLost,
     Head,
     JoinRefused,
@@ -34,10 +34,10 @@ from triton_openai.proxy.idempotency.answer import (
     Outcome,
     RecordsUnavailable,
 )
-from triton_openai.proxy.idempotency.relay import Relay
-from triton_openai.proxy.idempotency.request import KeyedRequest, digest
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.idempotency.relay import Relay
+from proxy.idempotency.request import KeyedRequest, digest
+from proxy.telemetry import request_log
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
 REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.api.idempotency.key_headers import KEY, LAST_EVENT_ID
-from triton_openai.proxy.domain.errors import (
+from proxy.api.idempotency.key_headers import KEY, LAST_EVENT_ID
+from proxy.domain.errors import (
     Conflict,
     ErrorCode,
     IdempotencyUnavailable,
@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.errors import (
     RateLimited,
     RequestError,
 )
-from triton_openai.proxy.idempotency.answer import Reason
+from proxy.idempotency.answer import Reason
 
 
 def error_of(reason: Reason) -> ProxyError:

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from triton_openai.proxy.api.kserve import elements
-from triton_openai.proxy.api.kserve.elements import WrongElements
-from triton_openai.proxy.api.kserve.infer_body import BINARY_SIZE
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.kserve import KserveResponse, Tensor
+from proxy.api.kserve import elements
+from proxy.api.kserve.elements import WrongElements
+from proxy.api.kserve.infer_body import BINARY_SIZE
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.kserve import KserveResponse, Tensor
 
 
 def head(response: KserveResponse, binary: frozenset[str]) -> bytes:

@@ -18,11 +18,11 @@ from pydantic import (
     ValidationError,
 )
 
-from triton_openai.proxy.api.bodies.validation_errors import refusal
-from triton_openai.proxy.api.kserve import elements
-from triton_openai.proxy.api.kserve.elements import WrongElements
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.kserve import KserveRequest, RequestedOutput, Tensor
+from proxy.api.bodies.validation_errors import refusal
+from proxy.api.kserve import elements
+from proxy.api.kserve.elements import WrongElements
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.kserve import KserveRequest, RequestedOutput, Tensor
 
 MOST_TENSORS, MOST_DIMENSIONS, MOST_PARAMETERS = 256, 16, 64
 BINARY_SIZE, BINARY, BINARY_OUTPUT = "binary_data_size", "binary_data", "binary_data_output"

@@ -7,8 +7,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.domain.errors import ProxyError
+from proxy.api import errors
+from proxy.domain.errors import ProxyError
 
 
 class KserveRoute(APIRoute):

@@ -11,24 +11,24 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
-from triton_openai.proxy.api.bodies import json_shape
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.kserve import infer_answer, infer_body
-from triton_openai.proxy.api.kserve.infer_body import ParsedInfer
-from triton_openai.proxy.api.kserve.kserve_errors import KserveRoute
-from triton_openai.proxy.domain.errors import (
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.api.answers.client_disconnect import CancelOnDisconnect
+from proxy.api.bodies import json_shape
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.kserve import infer_answer, infer_body
+from proxy.api.kserve.infer_body import ParsedInfer
+from proxy.api.kserve.kserve_errors import KserveRoute
+from proxy.domain.errors import (
     ErrorCode,
     Forbidden,
     InvalidRequest,
     ModelNotAllowed,
     echoed,
 )
-from triton_openai.proxy.domain.identity import Scope, current_caller
-from triton_openai.proxy.domain.kserve import KserveBackend, KserveResponse
-from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.domain.identity import Scope, current_caller
+from proxy.domain.kserve import KserveBackend, KserveResponse
+from proxy.domain.sandbox import Sandbox, TooCostly
 
 HEAD_LENGTH = "inference-header-content-length"
 OCTETS = "application/octet-stream"

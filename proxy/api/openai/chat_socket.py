@@ -11,22 +11,22 @@ from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from triton_openai.proxy import background
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
-from triton_openai.proxy.api.authentication import authenticate_again
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.hosts import HostPolicy
-from triton_openai.proxy.api.middleware import new_request_id
-from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.socket_messages import (
+from proxy import background
+from proxy.api import errors
+from proxy.api.answers.stream_format import Annotation, Part, Payload
+from proxy.api.authentication import authenticate_again
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.hosts import HostPolicy
+from proxy.api.middleware import new_request_id
+from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.socket_messages import (
     AnyMessage,
     CancelBody,
     SocketChatBody,
     SocketMessage,
 )
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
     RateLimited,
@@ -35,10 +35,10 @@ from triton_openai.proxy.domain.errors import (
     echoed,
     in_short,
 )
-from triton_openai.proxy.domain.generation import Delivery
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.loop_lag import name_task
+from proxy.domain.generation import Delivery
+from proxy.generation.service import Service
+from proxy.telemetry import request_log
+from proxy.telemetry.loop_lag import name_task
 
 logger = structlog.get_logger(__name__)
 

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api import answer_marks
-from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.answers.exchange import Exchange
-from triton_openai.proxy.api.answers.stream_format import SSE
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.bodies.queue_patience import TAKES_HEADER
-from triton_openai.proxy.api.openai.documentation import examples
-from triton_openai.proxy.api.openai.documentation.answer_bodies import (
+from proxy.api import answer_marks
+from proxy.api.answers.answer import Answers
+from proxy.api.answers.exchange import Exchange
+from proxy.api.answers.stream_format import SSE
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.bodies.queue_patience import TAKES_HEADER
+from proxy.api.openai.documentation import examples
+from proxy.api.openai.documentation.answer_bodies import (
     ChatCompletion,
     ChatCompletionChunk,
     ModelBody,
@@ -26,22 +26,22 @@ from triton_openai.proxy.api.openai.documentation.answer_bodies import (
     TextCompletion,
     TextCompletionChunk,
 )
-from triton_openai.proxy.api.openai.documentation.examples import ChatRequest, CompletionRequest
-from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.api.openapi.responses import (
+from proxy.api.openai.documentation.examples import ChatRequest, CompletionRequest
+from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.requests.field_names import FIELD_NAMES
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
     answers,
     events,
 )
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.models.callers_models import CallersModels
-from triton_openai.proxy.syntax import parsers
+from proxy.api.typed_route import typed_router
+from proxy.domain.model import ModelCard
+from proxy.domain.request_limits import smaller
+from proxy.models.callers_models import CallersModels
+from proxy.syntax import parsers
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.

@@ -7,19 +7,19 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.errors import ProtocolNames
-from triton_openai.proxy.api.openai.documentation.answer_bodies import RenderedPrompt
-from triton_openai.proxy.api.openai.documentation.examples import ChatRequest
-from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
-from triton_openai.proxy.telemetry import request_log
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.errors import ProtocolNames
+from proxy.api.openai.documentation.answer_bodies import RenderedPrompt
+from proxy.api.openai.documentation.examples import ChatRequest
+from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.typed_route import typed_router
+from proxy.domain.engine import EngineRequest
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.generation.service import Service
+from proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.telemetry import request_log
 
 
 def routes(

@@ -6,22 +6,22 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
-from triton_openai.proxy.api.bodies.queue_patience import with_patience
-from triton_openai.proxy.api.errors import ProtocolNames
-from triton_openai.proxy.api.openai.answers.annotations import Annotator
-from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
-from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
-from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
-from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
-from triton_openai.proxy.api.openai.answers.timings_renderer import TimingsRenderer
-from triton_openai.proxy.api.openai.requests import nvext, priority_fields
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import (
+from proxy.api.answers.exchange import Exchange, Renderer
+from proxy.api.bodies.queue_patience import with_patience
+from proxy.api.errors import ProtocolNames
+from proxy.api.openai.answers.annotations import Annotator
+from proxy.api.openai.answers.chat_renderer import ChatRenderer
+from proxy.api.openai.answers.completion_renderer import CompletionRenderer
+from proxy.api.openai.answers.nvext_renderer import NvExtRenderer
+from proxy.api.openai.answers.response_head import system_fingerprint
+from proxy.api.openai.answers.timings_renderer import TimingsRenderer
+from proxy.api.openai.requests import nvext, priority_fields
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     Prompt,
@@ -30,9 +30,9 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.models.callers_models import CallersModels, ServedModel
-from triton_openai.proxy.structured.examiner import Examiner
+from proxy.domain.request_limits import smaller
+from proxy.models.callers_models import CallersModels, ServedModel
+from proxy.structured.examiner import Examiner
 
 # The default: the template need not support it.
 DEFAULT_VERBOSITY = ("verbosity", "medium")

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, RootModel, Tag
 
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.field_types import RequestBody
-from triton_openai.proxy.api.openai.requests.generation_body import RequestId
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.field_types import RequestBody
+from proxy.api.openai.requests.generation_body import RequestId
 
 
 class SocketChatBody(ChatCompletionBody):

@@ -18,26 +18,26 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from triton_openai.proxy import __version__
-from triton_openai.proxy.api.idempotency import key_headers
-from triton_openai.proxy.api.openai.documentation.answer_bodies import (
+from proxy import __version__
+from proxy.api.idempotency import key_headers
+from proxy.api.openai.documentation.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
 )
-from triton_openai.proxy.api.openai.requests import field_bounds, field_rules
-from triton_openai.proxy.api.openai.requests.field_bounds import ModelSizes
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.openai.requests.field_types import whole
-from triton_openai.proxy.api.openapi.responses import (
+from proxy.api.openai.requests import field_bounds, field_rules
+from proxy.api.openai.requests.field_bounds import ModelSizes
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openai.requests.field_types import whole
+from proxy.api.openapi.responses import (
     JSON,
     ErrorBody,
     Json,
     error_response,
     header_references,
 )
-from triton_openai.proxy.api.plain.plain_chat import PlainChunk
-from triton_openai.proxy.api.route_scopes import RETURN_SECRETS, Open, RouteScopes
-from triton_openai.proxy.models.registry import Registry
+from proxy.api.plain.plain_chat import PlainChunk
+from proxy.api.route_scopes import RETURN_SECRETS, Open, RouteScopes
+from proxy.models.registry import Registry
 
 NAME = "triton-openai"
 DESCRIPTION = (
@@ -334,7 +334,7 @@ def _describe(schemas: dict[str, Any]) -> None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     """Kind of body -> field -> description. Links are removed, since they lead nowhere here."""
-    folder = resources.files("triton_openai.proxy.api.openai.documentation")
+    folder = resources.files("proxy.api.openai.documentation")
     table = (folder / "parameters.md").read_text()
     found: dict[str, dict[str, str]] = {}
     for row in ROW.finditer(table):

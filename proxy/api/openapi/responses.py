@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
+from proxy.api.answers import lifecycle_headers, queue_headers
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.document import NAME
-from triton_openai.proxy.api.openapi.responses import answers
+from proxy.api.openapi.document import NAME
+from proxy.api.openapi.responses import answers
 
-FOLDER = resources.files("triton_openai.proxy.api.pages") / "page_files"
+FOLDER = resources.files("proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
 FILES = {
     "swagger-ui-bundle.js": JAVASCRIPT,

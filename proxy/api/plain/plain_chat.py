@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.api.openai.requests.field_types import RequestBody
-from triton_openai.proxy.api.openai.requests.tool_history import Messages
-from triton_openai.proxy.domain.completion import Completion
-from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
-from triton_openai.proxy.models.callers_models import ServedModel
+from proxy.api.openai.requests.field_types import RequestBody
+from proxy.api.openai.requests.tool_history import Messages
+from proxy.domain.completion import Completion
+from proxy.domain.events import Finished, OutputEvent, TextDelta
+from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
+from proxy.models.callers_models import ServedModel
 
 
 class PlainChatBody(RequestBody):

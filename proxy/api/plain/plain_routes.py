@@ -9,14 +9,14 @@ from fastapi.openapi.models import Example
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.answers.exchange import Exchange
-from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.bodies.queue_patience import TAKES_HEADER, with_patience
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.openapi.responses import (
+from proxy.api.answers.answer import Answers
+from proxy.api.answers.exchange import Exchange
+from proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.bodies.queue_patience import TAKES_HEADER, with_patience
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
@@ -27,15 +27,15 @@ from triton_openai.proxy.api.openapi.responses import (
     events,
     reference,
 )
-from triton_openai.proxy.api.plain import plain_chat
-from triton_openai.proxy.api.plain.plain_chat import (
+from proxy.api.plain import plain_chat
+from proxy.api.plain.plain_chat import (
     PlainAnswer,
     PlainChatBody,
     PlainChunk,
     PlainRenderer,
 )
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.models.callers_models import CallersModels
+from proxy.api.typed_route import typed_router
+from proxy.models.callers_models import CallersModels
 
 USER = {"role": "user", "content": "Who are you?"}
 EXAMPLES: dict[str, Example] = {

@@ -5,19 +5,19 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import ModelName, actor
-from triton_openai.proxy.api.pools.pool_answers import DeploymentList, deployment_bodies
-from triton_openai.proxy.api.pools.pool_bodies import (
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.pools.operator import ModelName, actor
+from proxy.api.pools.pool_answers import DeploymentList, deployment_bodies
+from proxy.api.pools.pool_bodies import (
     RollbackBody,
     SwitchBody,
     WeightsBody,
 )
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
-from triton_openai.proxy.domain.endpoints import Decisions
-from triton_openai.proxy.domain.errors import ErrorCode, NotStored, UnknownModel, echoed
+from proxy.api.typed_route import typed_router
+from proxy.domain.configured_deployments import ConfiguredDeployments
+from proxy.domain.endpoints import Decisions
+from proxy.domain.errors import ErrorCode, NotStored, UnknownModel, echoed
 
 
 def routes(

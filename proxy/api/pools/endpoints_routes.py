@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.pools.pool_answers import EndpointList, endpoint_body
-from triton_openai.proxy.api.pools.pool_bodies import EndpointBody
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.endpoints import Decisions, Pools
-from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.pools.operator import actor
+from proxy.api.pools.pool_answers import EndpointList, endpoint_body
+from proxy.api.pools.pool_bodies import EndpointBody
+from proxy.api.typed_route import typed_router
+from proxy.domain.endpoints import Decisions, Pools
+from proxy.domain.errors import ErrorCode, NotStored, echoed
 
 
 def routes(pools: Pools, decisions: Decisions, *, bodies: BodyReader) -> APIRouter:

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.pools.operator import ModelName, actor
-from triton_openai.proxy.api.pools.pool_answers import ResultList, results_body
-from triton_openai.proxy.api.pools.pool_bodies import LoadBody
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.endpoints import EndpointResult, Pools
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, echoed
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.pools.operator import ModelName, actor
+from proxy.api.pools.pool_answers import ResultList, results_body
+from proxy.api.pools.pool_bodies import LoadBody
+from proxy.api.typed_route import typed_router
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.endpoints import EndpointResult, Pools
+from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, echoed
 
 # A folder's name, as Triton has it. No `/` and no `..`: some Tritons join it to a path.
 MODEL = re.compile(r"(?!\.)[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,256}")

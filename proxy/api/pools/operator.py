@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from triton_openai.proxy.domain.identity import Scope, current_caller
+from proxy.domain.identity import Scope, current_caller
 
 ModelName = Annotated[str, Path(min_length=1, description="The model's name.")]
 

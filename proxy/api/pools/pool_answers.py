@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.domain.configured_deployments import (
+from proxy.domain.configured_deployments import (
     ConfiguredDeployment,
     ConfiguredDeployments,
 )
-from triton_openai.proxy.domain.endpoints import (
+from proxy.domain.endpoints import (
     Decisions,
     EndpointResult,
     EndpointState,
     EndpointStatus,
 )
-from triton_openai.proxy.models.deployments import CanaryRules, Deployment, DeploymentPlan
+from proxy.models.deployments import CanaryRules, Deployment, DeploymentPlan
 
 
 class Answer(BaseModel):

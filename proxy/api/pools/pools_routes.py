@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.pools import (
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.pools import (
     deployments_routes,
     endpoints_routes,
     loading_routes,
     queues_routes,
 )
-from triton_openai.proxy.domain.audit_trail import AuditTrail
-from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
-from triton_openai.proxy.domain.endpoints import Decisions, Pools
-from triton_openai.proxy.domain.scheduling import Scheduler
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.configured_deployments import ConfiguredDeployments
+from proxy.domain.endpoints import Decisions, Pools
+from proxy.domain.scheduling import Scheduler
 
 
 def routes(

@@ -9,10 +9,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.openapi.responses import answers
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.pools.pool_answers import QueueList
-from triton_openai.proxy.domain.scheduling import (
+from proxy.api.openapi.responses import answers
+from proxy.api.pools.operator import actor
+from proxy.api.pools.pool_answers import QueueList
+from proxy.domain.scheduling import (
     MOST_TENANTS_SHOWN,
     QueueState,
     Scheduler,

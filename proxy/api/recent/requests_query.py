@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from triton_openai.proxy.api.typed_route import QueryParameters
-from triton_openai.proxy.telemetry.recent_requests import RequestFilter
+from proxy.api.typed_route import QueryParameters
+from proxy.telemetry.recent_requests import RequestFilter
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 

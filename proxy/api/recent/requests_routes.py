@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.openapi.responses import answers
-from triton_openai.proxy.api.pools.operator import actor
-from triton_openai.proxy.api.recent.requests_answers import RequestAnswer, RequestList
-from triton_openai.proxy.api.recent.requests_query import RequestsQuery
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.errors import ErrorCode, NotStored, echoed
-from triton_openai.proxy.telemetry.recent_requests import RecentRequests
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.openapi.responses import answers
+from proxy.api.pools.operator import actor
+from proxy.api.recent.requests_answers import RequestAnswer, RequestList
+from proxy.api.recent.requests_query import RequestsQuery
+from proxy.api.typed_route import typed_router
+from proxy.domain.errors import ErrorCode, NotStored, echoed
+from proxy.telemetry.recent_requests import RecentRequests
 
 
 def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:

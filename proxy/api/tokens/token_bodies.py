@@ -10,13 +10,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, ListOf, RequestBody
-from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody
-from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
-from triton_openai.proxy.api.openai.requests.tool_history import check_tool_history
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import AnyTokenIds, ListOf, RequestBody
+from proxy.api.openai.requests.message_bodies import MessageBody
+from proxy.api.openai.requests.tool_bodies import ToolBody
+from proxy.api.openai.requests.tool_history import check_tool_history
+from proxy.domain.model import ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
 
 class TokenizeBody(RequestBody):

@@ -9,25 +9,25 @@ from fastapi import APIRouter, Body, Request
 from fastapi.openapi.models import Example
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.api.errors import ProtocolNames
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.api.openapi.responses import BODY, answers
-from triton_openai.proxy.api.tokens.token_bodies import (
+from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.bodies.caller_name import caller_name
+from proxy.api.errors import ProtocolNames
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.tokens.token_bodies import (
     DetokenizeBody,
     Detokenized,
     TokenizeBody,
     Tokens,
 )
-from triton_openai.proxy.api.typed_route import typed_router
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.models.callers_models import CallersModels
-from triton_openai.proxy.telemetry import request_log
+from proxy.api.typed_route import typed_router
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import Tokenizer
+from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.service import Service
+from proxy.models.callers_models import CallersModels
+from proxy.telemetry import request_log
 
 TOKENIZE: dict[str, Example] = {
     "text": {"value": {"prompt": "Hello", "return_token_strs": True}},

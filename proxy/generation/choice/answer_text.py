@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.events import AnyDelta
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.choice.stop_matcher import StopMatcher
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
-from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
-from triton_openai.proxy.syntax.output_parser import OutputParser
+from proxy.domain.events import AnyDelta
+from proxy.domain.output import FinishReason
+from proxy.domain.request import GenerationRequest
+from proxy.generation.choice.stop_matcher import StopMatcher
+from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.usage_counter import UsageCounter
+from proxy.syntax.output_parser import OutputParser
 
 
 class AnswerText:

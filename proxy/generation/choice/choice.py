@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from triton_openai.proxy.domain.events import LoggedToken, OutputEvent
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
-from triton_openai.proxy.generation.choice.answer_text import AnswerText
-from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
-from triton_openai.proxy.generation.choice.choice_events import ChoiceEvents
-from triton_openai.proxy.generation.choice.end_token import EndToken
-from triton_openai.proxy.generation.choice.held_tokens import HeldTokens
-from triton_openai.proxy.generation.choice.prompt_echo import PromptEcho
-from triton_openai.proxy.generation.choice.thinking_budget import ThinkingBudget
-from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
-from triton_openai.proxy.syntax.output_parser import OutputParser
+from proxy.domain.events import LoggedToken, OutputEvent
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.generation.choice.answer_text import AnswerText
+from proxy.generation.choice.choice_clock import ChoiceClock
+from proxy.generation.choice.choice_events import ChoiceEvents
+from proxy.generation.choice.end_token import EndToken
+from proxy.generation.choice.held_tokens import HeldTokens
+from proxy.generation.choice.prompt_echo import PromptEcho
+from proxy.generation.choice.thinking_budget import ThinkingBudget
+from proxy.generation.choice.usage_counter import UsageCounter
+from proxy.syntax.output_parser import OutputParser
 
 NO_SPECIALS: Mapping[int, bytes] = {}
 

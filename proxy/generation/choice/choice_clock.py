@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import EngineTimes
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.model import ModelCard
+from proxy.domain.output import EngineTimes
 
 
 class ChoiceClock:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.events import (
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.events import (
     AnyDelta,
     Finished,
     LoggedToken,
     OutputEvent,
     TextDelta,
 )
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
+from proxy.domain.output import FinishReason
+from proxy.domain.request import GenerationRequest
+from proxy.generation.choice.usage_counter import UsageCounter
 
 
 class ChoiceEvents:

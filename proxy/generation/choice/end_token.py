@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import GenerationRequest
 
 
 class EndToken:

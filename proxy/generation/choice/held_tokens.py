@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.events import LoggedToken
-from triton_openai.proxy.domain.output import TokenLogProb
+from proxy.domain.events import LoggedToken
+from proxy.domain.output import TokenLogProb
 
 
 @dataclass(frozen=True, slots=True)

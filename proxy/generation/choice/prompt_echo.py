@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from triton_openai.proxy.domain.events import LoggedToken
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+from proxy.domain.events import LoggedToken
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.generation.choice.text_decoder import TextDecoder
 
 
 class PromptEcho:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
-from triton_openai.proxy.syntax.output_parser import OutputParser
+from proxy.generation.choice.usage_counter import UsageCounter
+from proxy.syntax.output_parser import OutputParser
 
 
 class ThinkingBudget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.output import TokenDelta, Usage
+from proxy.domain.output import TokenDelta, Usage
 
 
 class UsageCounter:

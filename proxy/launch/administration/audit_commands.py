@@ -15,8 +15,8 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
 ) -> None:
     """List entries, the oldest first."""
-    from triton_openai.proxy.api.admin.admin_answers import audit_body
-    from triton_openai.proxy.launch.administration import session
+    from proxy.api.admin.admin_answers import audit_body
+    from proxy.launch.administration import session
 
     found = session.use(lambda admin: admin.audit.list(after=after, limit=limit))
     session.show([audit_body(entry) for entry in found])
@@ -25,8 +25,8 @@ def list_(
 @app.command()
 def verify() -> None:
     """Check that no entry was edited, deleted, moved or cut off; exit with 1 if one was."""
-    from triton_openai.proxy.api.admin.admin_answers import verification_body
-    from triton_openai.proxy.launch.administration import session
+    from proxy.api.admin.admin_answers import verification_body
+    from proxy.launch.administration import session
 
     found = session.use(lambda admin: admin.audit.verify())
     session.show(verification_body(found))

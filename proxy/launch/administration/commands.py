@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from triton_openai.proxy.launch.administration import (
+from proxy.launch.administration import (
     audit_commands,
     deployments_commands,
     endpoints_commands,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.processes.errors import LaunchError
 
 app = typer.Typer(help="Weights of models' deployments in a running proxy.")
 PATH = "/admin/v1/deployments"
@@ -27,7 +27,7 @@ def list_(
     url: Url = None, key_file: KeyFile = None, ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
     """List deployments with their shares of the requests."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     _show(remote(url, key_file, ca_file).call("GET", PATH), as_json)
 
@@ -42,7 +42,7 @@ def switch(
     as_json: AsJson = False,
 ) -> None:
     """Give one deployment all requests (blue/green). `rollback` takes it back."""
-    from triton_openai.proxy.launch.administration.remote import remote, segment
+    from proxy.launch.administration.remote import remote, segment
 
     path = f"{PATH}/{segment(model)}/switch"
     body = {"deployment": deployment}
@@ -62,7 +62,7 @@ def weights(
     as_json: AsJson = False,
 ) -> None:
     """Set the weights of a model's deployments, in place of those of models.yaml."""
-    from triton_openai.proxy.launch.administration.remote import remote, segment
+    from proxy.launch.administration.remote import remote, segment
 
     body = {"weights": dict(map(_weight, weight))}
     path = f"{PATH}/{segment(model)}/weights"
@@ -78,7 +78,7 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Take the last change of a model's weights back; again and again, up to 20 changes."""
-    from triton_openai.proxy.launch.administration.remote import remote, segment
+    from proxy.launch.administration.remote import remote, segment
 
     path = f"{PATH}/{segment(model)}/rollback"
     _show(remote(url, key_file, ca_file).call("POST", path, {}), as_json)
@@ -96,6 +96,6 @@ def _weight(argument: str) -> tuple[str, float]:
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    from triton_openai.proxy.launch.administration import pool_tables, remote_options
+    from proxy.launch.administration import pool_tables, remote_options
 
     remote_options.show(answer, pool_tables.show_deployments, as_json=as_json)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.launch.administration.remote import Remote
+    from proxy.launch.administration.remote import Remote
 
 app = typer.Typer(help="Endpoints of a running proxy's pools: Triton servers.")
 Address = Annotated[str, typer.Argument(help="host:port, as `endpoints list` shows it.")]
@@ -30,7 +30,7 @@ def list_(
     url: Url = None, key_file: KeyFile = None, ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
     """List endpoints with their state and load."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     _show(remote(url, key_file, ca_file).call("GET", ENDPOINTS), as_json)
 
@@ -48,8 +48,8 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Give an endpoint no new streams, until it is undrained."""
-    from triton_openai.proxy.launch.administration.remote import remote
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.launch.administration.remote import remote
+    from proxy.processes.errors import LaunchError
 
     if timeout_s is not None and not wait:
         raise LaunchError("--timeout-s needs --wait: without it the command does not wait")
@@ -71,7 +71,7 @@ def undrain(
     as_json: AsJson = False,
 ) -> None:
     """Give an endpoint new streams again, if it is healthy."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     body = {"address": address}
     proxy = remote(url, key_file, ca_file)
@@ -84,7 +84,7 @@ def _wait_until_drained(proxy: Remote, address: str, timeout_s: float | None) ->
     Raises:
         LaunchError: its streams run for longer than timeout_s.
     """
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.processes.errors import LaunchError
 
     began, shown = time.monotonic(), -1
     while True:
@@ -105,6 +105,6 @@ def _wait_until_drained(proxy: Remote, address: str, timeout_s: float | None) ->
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    from triton_openai.proxy.launch.administration import pool_tables, remote_options
+    from proxy.launch.administration import pool_tables, remote_options
 
     remote_options.show(answer, pool_tables.show_endpoints, as_json=as_json)

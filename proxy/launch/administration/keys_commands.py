@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration import limit_options, priority_options
-from triton_openai.proxy.launch.administration.limit_options import LimitOptions
-from triton_openai.proxy.launch.administration.priority_options import MaxPriority
+from proxy.launch.administration import limit_options, priority_options
+from proxy.launch.administration.limit_options import LimitOptions
+from proxy.launch.administration.priority_options import MaxPriority
 
 app = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on whose account.")
 NEVER = "never"
@@ -48,9 +48,9 @@ def create(
     expires: Expires = None,
 ) -> None:
     """Create a key. The key itself is printed only this once."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.api.admin.admin_bodies import KeyBody
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import key_view
+    from proxy.api.admin.admin_bodies import KeyBody
+    from proxy.launch.administration import session
 
     fields = session.given(
         tenant=tenant,
@@ -70,8 +70,8 @@ def list_(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
 ) -> None:
     """List keys, revoked and expired ones too."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import key_view
+    from proxy.launch.administration import session
 
     found = session.use(lambda admin: admin.keys.list(tenant=tenant, limit=None))
     session.show([key_view(key) for key in found])
@@ -80,8 +80,8 @@ def list_(
 @app.command()
 def show(key_id: KeyId) -> None:
     """Show one key, without its secret."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import key_view
+    from proxy.launch.administration import session
 
     session.show(key_view(session.use(lambda admin: admin.keys.show(key_id))))
 
@@ -100,10 +100,10 @@ def update(
     expires: Expires = None,
 ) -> None:
     """Change what is given, within a second in every proxy."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.api.admin.admin_bodies import KeyChanges
-    from triton_openai.proxy.launch.administration import session
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.access.store.record_rows import key_view
+    from proxy.api.admin.admin_bodies import KeyChanges
+    from proxy.launch.administration import session
+    from proxy.processes.errors import LaunchError
 
     if model and all_models:
         raise LaunchError("--model and --all-models contradict each other: give one of them")
@@ -127,9 +127,9 @@ def rotate(
     ] = 86_400,
 ) -> None:
     """Make a new secret under the same id. The new key is printed only this once."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.api.admin.admin_bodies import Rotation
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import key_view
+    from proxy.api.admin.admin_bodies import Rotation
+    from proxy.launch.administration import session
 
     body = session.filled(Rotation, {"overlap_s": overlap_s})
     made = session.use(lambda admin: admin.keys.rotate(session.actor(), key_id, body.overlap))
@@ -139,8 +139,8 @@ def rotate(
 @app.command()
 def revoke(key_id: KeyId) -> None:
     """End a key for good, within a second in every proxy."""
-    from triton_openai.proxy.access.store.record_rows import key_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import key_view
+    from proxy.launch.administration import session
 
     session.show(key_view(session.use(lambda admin: admin.keys.revoke(session.actor(), key_id))))
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.processes.errors import LaunchError
 
 NONE = "none"
 OF_MODEL = re.compile(r"(?P<model>.+):(?P<limit>[a-z_]+=.*)")

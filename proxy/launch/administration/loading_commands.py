@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.launch.administration.remote import Remote
+    from proxy.launch.administration.remote import Remote
 
 app = typer.Typer()
 LOADING_TIMEOUT_S = 3600.0  # engines of many gigabytes
@@ -29,7 +29,7 @@ def load(
     as_json: AsJson = False,
 ) -> None:
     """Have every endpoint of a running proxy load a model of its repository, or load it again."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     _change(remote(url, key_file, ca_file), model, "load", pool or [], as_json)
 
@@ -44,15 +44,15 @@ def unload(
     as_json: AsJson = False,
 ) -> None:
     """Have every endpoint of a running proxy unload a model."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     _change(remote(url, key_file, ca_file), model, "unload", pool or [], as_json)
 
 
 def _change(proxy: Remote, model: str, verb: str, pools: list[str], as_json: bool) -> None:
     """Exits with 1 where an endpoint did not do it."""
-    from triton_openai.proxy.launch.administration import pool_tables, remote_options
-    from triton_openai.proxy.launch.administration.remote import segment
+    from proxy.launch.administration import pool_tables, remote_options
+    from proxy.launch.administration.remote import segment
 
     path = f"/admin/v1/models/{segment(model)}/{verb}"
     answer = proxy.call("POST", path, {"pools": pools}, timeout_s=LOADING_TIMEOUT_S)

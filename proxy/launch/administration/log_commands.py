@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.domain.log_level import LogLevel
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 
 PATH = "/admin/v1/log-level"
 
@@ -27,9 +27,9 @@ def log_level(
     as_json: AsJson = False,
 ) -> None:
     """Show or change the level of a running proxy's log."""
-    from triton_openai.proxy.launch.administration import remote_options
-    from triton_openai.proxy.launch.administration.remote import remote
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.launch.administration import remote_options
+    from proxy.launch.administration.remote import remote
+    from proxy.processes.errors import LaunchError
 
     proxy = remote(url, key_file, ca_file)
     if level is not None:

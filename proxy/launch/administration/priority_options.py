@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration.limit_options import NONE
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.administration.limit_options import NONE
+from proxy.processes.errors import LaunchError
 
 Weight = Annotated[
     str | None,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 
 
 def queue(
     url: Url = None, key_file: KeyFile = None, ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
     """Show who runs and who waits in each model's queue of a running proxy."""
-    from triton_openai.proxy.launch.administration import pool_tables, remote_options
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration import pool_tables, remote_options
+    from proxy.launch.administration.remote import remote
 
     answer = remote(url, key_file, ca_file).call("GET", "/admin/v1/queues")
     remote_options.show(answer, pool_tables.show_queues, as_json=as_json)

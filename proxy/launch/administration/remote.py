@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import httpx
 
-from triton_openai.proxy.launch.administration.remote_options import KEY_VARIABLE
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy.launch.administration.remote_options import KEY_VARIABLE
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 TIMEOUT_S = 30.0
 LONGEST_MESSAGE = 500  # characters

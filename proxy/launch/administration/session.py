@@ -12,13 +12,13 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from triton_openai.proxy import configured_store
-from triton_openai.proxy.access.store.administration import Administration
-from triton_openai.proxy.api.bodies.validation_errors import refusal
-from triton_openai.proxy.domain.errors import ProxyError, StoreUnavailable
-from triton_openai.proxy.launch import key_store
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy import configured_store
+from proxy.access.store.administration import Administration
+from proxy.api.bodies.validation_errors import refusal
+from proxy.domain.errors import ProxyError, StoreUnavailable
+from proxy.launch import key_store
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration import limit_options, priority_options
-from triton_openai.proxy.launch.administration.limit_options import LimitOptions, ModelLimitOptions
-from triton_openai.proxy.launch.administration.priority_options import MaxPriority, Weight
+from proxy.launch.administration import limit_options, priority_options
+from proxy.launch.administration.limit_options import LimitOptions, ModelLimitOptions
+from proxy.launch.administration.priority_options import MaxPriority, Weight
 
 app = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
 Name = Annotated[str, typer.Argument(help="The tenant's name.")]
@@ -31,9 +31,9 @@ def create(
     records: Records = None,
 ) -> None:
     """Create a tenant. Its keys share its limits."""
-    from triton_openai.proxy.access.store.record_rows import tenant_view
-    from triton_openai.proxy.api.admin.admin_bodies import TenantBody
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.api.admin.admin_bodies import TenantBody
+    from proxy.launch.administration import session
 
     fields = {
         "name": name,
@@ -52,8 +52,8 @@ def create(
 @app.command("list")
 def list_() -> None:
     """List all tenants."""
-    from triton_openai.proxy.access.store.record_rows import tenant_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.launch.administration import session
 
     found = session.use(lambda admin: admin.tenants.list(limit=None))
     session.show([tenant_view(tenant) for tenant in found])
@@ -62,8 +62,8 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """Show one tenant."""
-    from triton_openai.proxy.access.store.record_rows import tenant_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.launch.administration import session
 
     session.show(tenant_view(session.use(lambda admin: admin.tenants.show(name))))
 
@@ -82,9 +82,9 @@ def update(
     records: Records = None,
 ) -> None:
     """Change what is given, within a second in every proxy."""
-    from triton_openai.proxy.access.store.record_rows import tenant_view
-    from triton_openai.proxy.api.admin.admin_bodies import TenantChanges
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.api.admin.admin_bodies import TenantChanges
+    from proxy.launch.administration import session
 
     changes = session.given(
         limits=None if limit is None else limit_options.limits(limit),
@@ -101,8 +101,8 @@ def update(
 @app.command()
 def delete(name: Name) -> None:
     """Delete a tenant whose keys are all revoked. Its usage is kept."""
-    from triton_openai.proxy.access.store.record_rows import tenant_view
-    from triton_openai.proxy.launch.administration import session
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.launch.administration import session
 
     deleted = session.use(lambda admin: admin.tenants.delete(session.actor(), name))
     session.show(tenant_view(deleted))

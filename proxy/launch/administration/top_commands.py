@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration.remote_options import CaFile, KeyFile, Url
+from proxy.launch.administration.remote_options import CaFile, KeyFile, Url
 
 
 def top(
@@ -24,8 +24,8 @@ def top(
 
     Into a file or another program, it prints one frame after the other.
     """
-    from triton_openai.proxy.launch.administration.remote import remote
-    from triton_openai.proxy.launch.live import screen
+    from proxy.launch.administration.remote import remote
+    from proxy.launch.live import screen
 
     show = screen.show_once if once else screen.show
     show(remote(url, key_file, ca_file), interval)

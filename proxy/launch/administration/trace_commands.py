@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 
 import typer
 
-from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
+from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
-    from triton_openai.proxy.launch.administration.remote import Remote
+    from proxy.launch.administration.remote import Remote
 
 PATH = "/admin/v1/requests"
 
@@ -38,7 +38,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Show where the time of a request went. Without one: list those that ended last."""
-    from triton_openai.proxy.launch.administration.remote import remote
+    from proxy.launch.administration.remote import remote
 
     filters = _filters(model=model, tenant=tenant, min_ms=min_ms, failed=failed, limit=limit)
     proxy = remote(url, key_file, ca_file)
@@ -52,8 +52,8 @@ def trace(
 
 
 def _show_list(proxy: Remote, filters: Mapping[str, str], as_json: bool) -> None:
-    from triton_openai.proxy.launch.administration import remote_options
-    from triton_openai.proxy.launch.live import screen, trace_view
+    from proxy.launch.administration import remote_options
+    from proxy.launch.live import screen, trace_view
 
     remote_options.show(
         proxy.call("GET", f"{PATH}?{urlencode(filters)}"),
@@ -63,9 +63,9 @@ def _show_list(proxy: Remote, filters: Mapping[str, str], as_json: bool) -> None
 
 
 def _show_one(proxy: Remote, request: str, as_json: bool) -> None:
-    from triton_openai.proxy.launch.administration import remote_options
-    from triton_openai.proxy.launch.administration.remote import segment
-    from triton_openai.proxy.launch.live import screen, trace_view
+    from proxy.launch.administration import remote_options
+    from proxy.launch.administration.remote import segment
+    from proxy.launch.live import screen, trace_view
 
     remote_options.show(
         proxy.call("GET", f"{PATH}/{segment(request)}"),

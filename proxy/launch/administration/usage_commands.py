@@ -21,12 +21,12 @@ def usage(
     format: Annotated[Literal["json", "csv"], typer.Option(help="How to print it.")] = "json",
 ) -> None:
     """Show requests, tokens, queue time and cost by day, tenant, key and model."""
-    from triton_openai.proxy.access.store.usage_reports import as_csv
-    from triton_openai.proxy.api.admin.admin_answers import usage_body
-    from triton_openai.proxy.api.admin.admin_queries import UsageQuery
-    from triton_openai.proxy.domain.errors import InvalidRequest
-    from triton_openai.proxy.launch.administration import session
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.access.store.usage_reports import as_csv
+    from proxy.api.admin.admin_answers import usage_body
+    from proxy.api.admin.admin_queries import UsageQuery
+    from proxy.domain.errors import InvalidRequest
+    from proxy.launch.administration import session
+    from proxy.processes.errors import LaunchError
 
     options = {"from": first, "to": last, "tenant": tenant, "key": key, "model": model, "by": by}
     query = session.filled(UsageQuery, session.given(**options))

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.proxy.launch.packages.on_demand import PackageSet
-from triton_openai.proxy.launch.triton_server import ports
-from triton_openai.proxy.launch.triton_server.command import LOOPBACK
-from triton_openai.proxy.launch.triton_server.libpython import LibPython
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.packages.on_demand import PackageSet
+from proxy.launch.triton_server import ports
+from proxy.launch.triton_server.command import LOOPBACK
+from proxy.launch.triton_server.libpython import LibPython
+from proxy.launch.triton_server.wheel import Wheel
+from proxy.processes.errors import LaunchError
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from triton_openai.build_engines.upstream import backend_config
-from triton_openai.build_engines.upstream.signatures import Found, Signatures
-from triton_openai.proxy.launch.doctor import gpu_devices
-from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.settings import Settings
+from build_engines.upstream import backend_config
+from build_engines.upstream.signatures import Found, Signatures
+from proxy.launch.doctor import gpu_devices
+from proxy.launch.doctor.checks import Check
+from proxy.settings import Settings
 
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 

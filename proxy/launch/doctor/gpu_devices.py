@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import device, device_sharing
-from triton_openai.build_engines.gpu.device import ListedGpu
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.models_file import GpuEntry, ModelsFileError
-from triton_openai.proxy.launch.doctor import checks
-from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.settings import Settings
+from build_engines.errors import BuildError
+from build_engines.gpu import device, device_sharing
+from build_engines.gpu.device import ListedGpu
+from build_engines.gpu.options import GpuOptions
+from build_engines.models_file import GpuEntry, ModelsFileError
+from proxy.launch.doctor import checks
+from proxy.launch.doctor.checks import Check
+from proxy.models import policy
+from proxy.settings import Settings
 
 
 def of_models(settings: Settings) -> list[Check]:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 
-from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
-from triton_openai.build_engines.models_file import ModelsFileError
-from triton_openai.build_engines.weights import LocalFolder
-from triton_openai.proxy.launch.doctor import checks, own_server, proxy_only
-from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.launch.packages import on_demand
-from triton_openai.proxy.launch.triton_server import (
+from build_engines.errors import MissingPackage, UnservableFolder
+from build_engines.models_file import ModelsFileError
+from build_engines.weights import LocalFolder
+from proxy.launch.doctor import checks, own_server, proxy_only
+from proxy.launch.doctor.checks import Check
+from proxy.launch.packages import on_demand
+from proxy.launch.triton_server import (
     container,
     libpython,
     own_artifacts,
@@ -22,9 +22,9 @@ from triton_openai.proxy.launch.triton_server import (
     shm,
     wheel,
 )
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy.models import policy
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 # Beside xgrammar, see on_demand.
 INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging")

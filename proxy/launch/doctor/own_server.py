@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.launch.triton_server import ports
+from proxy.launch.doctor.checks import Check
+from proxy.launch.triton_server import ports
 
-MODULE, SCRIPT = "triton_openai.proxy.cli", "triton-openai"
+MODULE, SCRIPT = "proxy.cli", "triton-openai"
 
 
 def recognised(check: Check, port: int) -> Check:

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from triton_openai.proxy.launch.doctor.checks import PYTHONS, Check
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
-from triton_openai.proxy.pools.discovery import source_url
+from proxy.launch.doctor.checks import PYTHONS, Check
+from proxy.launch.triton_server.wheel import Wheel
+from proxy.pools.discovery import source_url
 
 # pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.
 PACKAGES = (

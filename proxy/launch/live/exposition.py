@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.processes.errors import LaunchError
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, by name."""

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from triton_openai.proxy.launch.administration.pool_tables import STYLES
-from triton_openai.proxy.launch.live.overview import EndpointRow, ModelRow, Overview, TenantRow
+from proxy.launch.administration.pool_tables import STYLES
+from proxy.launch.live.overview import EndpointRow, ModelRow, Overview, TenantRow
 
 MOST_ROWS = 15  # of one table
 WIDE = 80  # columns of the terminal: with fewer, some of the tables' are left out

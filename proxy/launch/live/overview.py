@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.launch.live.exposition import Groups, Page, summed
-from triton_openai.proxy.launch.live.window import Window
+from proxy.domain.output import FinishReason
+from proxy.launch.live.exposition import Groups, Page, summed
+from proxy.launch.live.window import Window
 
 REQUESTS, ACTIVE = "proxy_requests_total", "proxy_requests_active"
 TOKENS_IN, TOKENS_OUT = "proxy_prompt_tokens_total", "proxy_completion_tokens_total"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from triton_openai.proxy.launch.administration.endpoints_commands import ENDPOINTS
-from triton_openai.proxy.launch.administration.remote import Refused, Remote, answer, text
-from triton_openai.proxy.launch.live.exposition import Page, parsed
-from triton_openai.proxy.launch.live.overview import Listing
+from proxy.launch.administration.endpoints_commands import ENDPOINTS
+from proxy.launch.administration.remote import Refused, Remote, answer, text
+from proxy.launch.live.exposition import Page, parsed
+from proxy.launch.live.overview import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from rich.console import Console
 from rich.live import Live
 
-from triton_openai.proxy.launch.administration.remote import Remote
-from triton_openai.proxy.launch.live.frame import Frame
-from triton_openai.proxy.launch.live.keyboard import keyboard, without_keys
-from triton_openai.proxy.launch.live.reading import reader
-from triton_openai.proxy.launch.live.top import Top
+from proxy.launch.administration.remote import Remote
+from proxy.launch.live.frame import Frame
+from proxy.launch.live.keyboard import keyboard, without_keys
+from proxy.launch.live.reading import reader
+from proxy.launch.live.top import Top
 
 FILE_WIDTH, WHOLE_LINES = 100, 1000
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from triton_openai.proxy.launch.live.frame import Frame, Order
-from triton_openai.proxy.launch.live.keyboard import QUIT, Wait
-from triton_openai.proxy.launch.live.overview import overview
-from triton_openai.proxy.launch.live.reading import Reading
-from triton_openai.proxy.launch.live.window import Window
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.live.frame import Frame, Order
+from proxy.launch.live.keyboard import QUIT, Wait
+from proxy.launch.live.overview import overview
+from proxy.launch.live.reading import Reading
+from proxy.launch.live.window import Window
+from proxy.processes.errors import LaunchError
 
 ORDERS = {order.value: order for order in Order}
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from triton_openai.proxy.launch.live.stage_bars import Row, bar, rows
+from proxy.launch.live.stage_bars import Row, bar, rows
 
 Record = Mapping[str, Any]
 LEAST_BAR = 10  # characters

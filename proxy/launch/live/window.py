@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from triton_openai.proxy.launch.live.exposition import Groups, Page, increments, summed
-from triton_openai.proxy.launch.live.quantile import quantile
+from proxy.launch.live.exposition import Groups, Page, increments, summed
+from proxy.launch.live.quantile import quantile
 
 INTERVALS = 5  # tokens are counted when a request ends, so that one interval alone would jump
 Histograms = dict[tuple[str, ...], dict[float, float]]

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from importlib import metadata, resources, util
 from pathlib import Path
 
-from triton_openai.proxy.launch.packages import pip_step
-from triton_openai.proxy.launch.packages.pip_step import Step
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy.launch.packages import pip_step
+from proxy.launch.packages.pip_step import Step
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 PIP = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check")
 Say = Callable[[str], None]
@@ -160,8 +160,7 @@ def install(wanted: PackageSet, settings: Settings, say: Say) -> None:
 
 
 def _own(name: str) -> Path:
-    """A file that is shipped with this project."""
-    return Path(str(resources.files("triton_openai") / name))
+    return Path(str(resources.files("build_engines") / name))
 
 
 def _version(package: str) -> str | None:

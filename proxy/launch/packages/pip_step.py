@@ -1,6 +1,6 @@
 """Runs one `pip install` and reports how far it is. Standard library only.
 
-usage: python -m triton_openai.proxy.launch.packages.pip_step NUMBER/COUNT NAME -- COMMAND...
+usage: python -m proxy.launch.packages.pip_step NUMBER/COUNT NAME -- COMMAND...
 
 pip prints nothing for minutes while it downloads and unpacks. On a terminal it draws a bar for each
 download; in every case a line each few seconds says what has arrived. Called by `on_demand`, and by
@@ -50,7 +50,7 @@ class Step:
             torch_index: the address of another index for torch.
         """
         has_cuda = name.startswith("torch") and not torch_index.rstrip("/").endswith(CPU_INDEX)
-        known = None if has_cuda else MEGABYTES.get(name.partition("==")[0])
+        known = None if has_cuda else MEGABYTES.get(name.partition("==")[0].rpartition("/")[2])
         download_mb, installed_mb = known or (None, None)
         return cls(number=number, name=name, download_mb=download_mb, installed_mb=installed_mb)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from triton_openai.proxy.launch.replay.answer_facts import AnswerFacts, facts_of
-from triton_openai.proxy.launch.replay.recorded import Recorded
-from triton_openai.proxy.telemetry.kept_requests import fields_of
+from proxy.launch.replay.answer_facts import AnswerFacts, facts_of
+from proxy.launch.replay.recorded import Recorded
+from proxy.telemetry.kept_requests import fields_of
 
 STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
 

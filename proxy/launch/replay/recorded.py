@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from triton_openai.proxy.journal.folder import record_files
-from triton_openai.proxy.journal.record import VERSION
+from proxy.journal.folder import record_files
+from proxy.journal.record import VERSION
 
 PATH = r"^(/[a-z0-9_]+)+$"  # never another host, which would get the key
 # Of the load and the callers at that time: sent again, they say nothing of the deployment.

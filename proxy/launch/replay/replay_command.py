@@ -45,11 +45,11 @@ def replay(
     import asyncio
     from contextlib import ExitStack
 
-    from triton_openai.proxy.launch.administration.remote import given_key
-    from triton_openai.proxy.launch.replay import report
-    from triton_openai.proxy.launch.replay.recorded import Selection
-    from triton_openai.proxy.launch.replay.sender import Target, send
-    from triton_openai.proxy.processes.errors import LaunchError
+    from proxy.launch.administration.remote import given_key
+    from proxy.launch.replay import report
+    from proxy.launch.replay.recorded import Selection
+    from proxy.launch.replay.sender import Target, send
+    from proxy.processes.errors import LaunchError
 
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
     chosen = Selection(since=begin, tenant=tenant, model=model)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from triton_openai.proxy.launch.replay.comparison import (
+from proxy.launch.replay.comparison import (
     FINISH,
     NO_ANSWER,
     STATUS,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 
-from triton_openai.proxy.launch.replay.comparison import Comparison, Replayed, compare
-from triton_openai.proxy.launch.replay.recorded import Recorded
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.replay.comparison import Comparison, Replayed, compare
+from proxy.launch.replay.recorded import Recorded
+from proxy.processes.errors import LaunchError
 
 JSON = {"Content-Type": "application/json"}
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from triton_openai.proxy.launch.triton_server import ranks
-from triton_openai.proxy.launch.triton_server.ranks import World
-from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
-from triton_openai.proxy.triton.target import RESTRICTED_KEY
+from proxy.launch.triton_server import ranks
+from proxy.launch.triton_server.ranks import World
+from proxy.launch.triton_server.run_folder import RunFolder
+from proxy.launch.triton_server.wheel import Wheel
+from proxy.triton.target import RESTRICTED_KEY
 
 LOOPBACK = "127.0.0.1"
 # The protocol groups of Triton that change or read the server itself. perf_analyzer and other

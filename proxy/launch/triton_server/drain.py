@@ -7,10 +7,10 @@ import re
 import time
 from collections.abc import Callable
 
-from triton_openai.proxy.launch.triton_server import probe, shm
-from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.triton.target import Target
+from proxy.launch.triton_server import probe, shm
+from proxy.launch.triton_server.command import LOOPBACK, Ports
+from proxy.settings import Settings
+from proxy.triton.target import Target
 
 # The gauges of our engine model and of NVIDIA's C++ backend; as in docker/triton/wait_idle.py.
 UNFINISHED = re.compile(
@@ -56,7 +56,7 @@ def unfinished(exposition: str) -> float:
 
 
 async def _mark(settings: Settings, ports: Ports, shm_prefix: str, say: Say) -> None:
-    from triton_openai.proxy.triton import drain_mark  # which imports grpc
+    from proxy.triton import drain_mark  # which imports grpc
 
     region = shm.SHM / f"{shm_prefix}draining"
     region.write_bytes(b"\0")

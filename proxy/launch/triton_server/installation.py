@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
-from triton_openai.proxy import configured_telemetry
-from triton_openai.proxy.launch.triton_server import (
+from build_engines.models_file import GpuEntry, ModelsFile
+from proxy import configured_telemetry
+from proxy.launch.triton_server import (
     command,
     container,
     libpython,
@@ -17,12 +17,12 @@ from triton_openai.proxy.launch.triton_server import (
     shm,
     wheel,
 )
-from triton_openai.proxy.launch.triton_server.command import Place, Ports
-from triton_openai.proxy.launch.triton_server.ranks import World
-from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
-from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
+from proxy.launch.triton_server.command import Place, Ports
+from proxy.launch.triton_server.ranks import World
+from proxy.launch.triton_server.run_folder import RunFolder
+from proxy.launch.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 
 
 def server(settings: Settings, models: ModelsFile) -> TritonServer:

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy.settings import Settings, environment
+from build_engines.errors import BuildError
+from build_engines.models_file import ModelsFile
+from proxy.settings import Settings, environment
 
 UNFINISHED = ".unfinished"
 WRITTEN = ("", "model_repository", "triton", "weights")  # in artifacts/, at every start or build
@@ -48,7 +48,7 @@ def place(settings: Settings) -> Path:
 
 def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
     """Links built models and fetched weights. Returns the names of the linked models."""
-    from triton_openai.build_engines.build import is_built
+    from build_engines.build import is_built
 
     (own / "weights").mkdir(parents=True, exist_ok=True)
     for folder in _whole_folders(theirs / "weights"):

@@ -6,8 +6,8 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from triton_openai.proxy.pools.discovery import source_url
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.pools.discovery import source_url
+from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
     import psutil

@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
-from triton_openai.proxy.processes.errors import LaunchError
+from build_engines.models_file import GpuEntry, ModelsFile
+from proxy.processes.errors import LaunchError
 
 LLM_API_LAUNCHER = "trtllm-llmapi-launch"
 MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model
@@ -45,7 +45,7 @@ class World:
         Raises:
             LaunchError: the models cannot share a server.
         """
-        from triton_openai.build_engines.triton_models import role_name  # imports grpc
+        from build_engines.triton_models import role_name  # imports grpc
 
         entries = {n: e for n, e in models.models.items() if isinstance(e, GpuEntry)}
         spread = {name: entry for name, entry in entries.items() if _is_spread(entry)}

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
+from proxy.launch.triton_server.wheel import Wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

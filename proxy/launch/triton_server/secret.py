@@ -10,7 +10,7 @@ import secrets
 
 from pydantic import SecretStr
 
-from triton_openai.proxy.settings import Settings
+from proxy.settings import Settings
 
 BYTES = 32
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import psutil
 
-from triton_openai.proxy.launch.triton_server import probe, run_folder, server_log, shm, stubs
-from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
-from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
-from triton_openai.proxy.processes import lifeline
-from triton_openai.proxy.processes.errors import (
+from proxy.launch.triton_server import probe, run_folder, server_log, shm, stubs
+from proxy.launch.triton_server.command import LOOPBACK, Ports
+from proxy.launch.triton_server.run_folder import RunFolder
+from proxy.processes import lifeline
+from proxy.processes.errors import (
     LaunchError,
     ModelLoadingFailed,
     StartCrashed,

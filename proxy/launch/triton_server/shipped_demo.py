@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from triton_openai.proxy.launch.triton_server import own_artifacts
-from triton_openai.proxy.settings import Settings
+from proxy.launch.triton_server import own_artifacts
+from proxy.settings import Settings
 
 
 def settled(settings: Settings) -> Settings:
@@ -22,7 +22,7 @@ def settled(settings: Settings) -> Settings:
     given, update = settings.model_fields_set, dict[str, Any]()
     has_file = settings.models_file.exists()
     if not has_file and settings.model_path is None and "models_file" not in given:
-        update["models_file"] = Path(str(resources.files("triton_openai") / "models.yaml"))
+        update["models_file"] = Path(str(resources.files("demo_model") / "models.yaml"))
     if not has_file and not settings.artifacts_dir.exists() and "artifacts_dir" not in given:
         update["artifacts_dir"] = own_artifacts.data_folder() / "artifacts"
     return settings.model_copy(update=update)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import psutil
 
-from triton_openai.proxy.launch.triton_server.ranks import LLM_API_LAUNCHER
+from proxy.launch.triton_server.ranks import LLM_API_LAUNCHER
 
 POLL_S = 0.25
 STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped

@@ -9,12 +9,12 @@ from contextlib import suppress
 from threading import Thread
 from typing import TypeAlias
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_address import joined
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.outage import Outage
-from triton_openai.proxy.pools.discovery.source_url import DnsUrl
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_address import joined
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.outage import Outage
+from proxy.pools.discovery.source_url import DnsUrl
 
 EVERY_S = 5.0
 # How long the last addresses remain: where the name has none any more, as of a service without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address, ip_address
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
+from proxy.domain.endpoints import EndpointAddress
 
 HOST_CHARS = 253  # RFC 1035, section 2.3.4, less the length bytes
 SHOWN_CHARS = 200

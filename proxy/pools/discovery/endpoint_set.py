@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.source_url import MOST_ENDPOINTS
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.source_url import MOST_ENDPOINTS
 
 logger = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_address import host, joined
-from triton_openai.proxy.pools.discovery.http_stream import objects
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_address import host, joined
+from proxy.pools.discovery.http_stream import objects
 
 MOST_SLICES = 1000
 MOST_READY = 5000  # endpoints of all slices: more are not held

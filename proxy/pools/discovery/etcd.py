@@ -12,16 +12,16 @@ from typing import Any
 
 import httpx
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.etcd_keys import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.etcd_keys import (
     EtcdKeys,
     encoded,
     end_of_prefix,
     key_of,
 )
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.http_stream import (
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.http_stream import (
     CONNECT_S,
     checked,
     http_client,
@@ -29,8 +29,8 @@ from triton_openai.proxy.pools.discovery.http_stream import (
     json_object,
     objects,
 )
-from triton_openai.proxy.pools.discovery.outage import Outage
-from triton_openai.proxy.pools.discovery.source_url import EtcdUrl
+from proxy.pools.discovery.outage import Outage
+from proxy.pools.discovery.source_url import EtcdUrl
 
 # A watch ends after this time without or with changes, and all keys are read again: nothing else
 # shows that a silent connection is dead.

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import structlog
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_address import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_address import (
     endpoint_address,
     host_and_port,
     joined,

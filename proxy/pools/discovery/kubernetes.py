@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.endpoint_slices import EndpointSlices, metadata
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.http_stream import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.endpoint_slices import EndpointSlices, metadata
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.http_stream import (
     CONNECT_S,
     checked,
     http_client,
@@ -24,9 +24,9 @@ from triton_openai.proxy.pools.discovery.http_stream import (
     json_object,
     objects,
 )
-from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi
-from triton_openai.proxy.pools.discovery.outage import Outage
-from triton_openai.proxy.pools.discovery.source_url import KubernetesUrl
+from proxy.pools.discovery.kubernetes_api import KubernetesApi
+from proxy.pools.discovery.outage import Outage
+from proxy.pools.discovery.source_url import KubernetesUrl
 
 WATCH_S = 60  # then the API server ends a watch, and the next one begins where it ended
 LATE_S = 10.0  # a watch that is silent for longer than WATCH_S and this is lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.proxy.pools.discovery.endpoint_address import joined
+from proxy.pools.discovery.endpoint_address import joined
 
 # Kubernetes mounts them into pods: "Accessing the Kubernetes API from a Pod", kubernetes.io.
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_address import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_address import (
     endpoint_address,
     host_and_port,
     joined,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.endpoints import EndpointSource
-from triton_openai.proxy.pools.discovery.dns import DnsName
-from triton_openai.proxy.pools.discovery.etcd import EtcdPrefix
-from triton_openai.proxy.pools.discovery.kubernetes import KubernetesService
-from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi
-from triton_openai.proxy.pools.discovery.source_url import (
+from proxy.domain.endpoints import EndpointSource
+from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.etcd import EtcdPrefix
+from proxy.pools.discovery.kubernetes import KubernetesService
+from proxy.pools.discovery.kubernetes_api import KubernetesApi
+from proxy.pools.discovery.source_url import (
     DnsUrl,
     EtcdUrl,
     FileUrl,
@@ -18,8 +18,8 @@ from triton_openai.proxy.pools.discovery.source_url import (
     SourceUrl,
     StaticListUrl,
 )
-from triton_openai.proxy.pools.discovery.static_list import StaticList
-from triton_openai.proxy.pools.discovery.watched_file import WatchedFile
+from proxy.pools.discovery.static_list import StaticList
+from proxy.pools.discovery.watched_file import WatchedFile
 
 
 def endpoint_source(url: SourceUrl, *, cluster: KubernetesApi | None = None) -> EndpointSource:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.source_url import StaticListUrl
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.source_url import StaticListUrl
 
 
 class StaticList:

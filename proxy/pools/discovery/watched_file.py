@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TypeAlias
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_address import endpoint_address
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.outage import Outage
-from triton_openai.proxy.pools.discovery.source_url import FileUrl
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_address import endpoint_address
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.outage import Outage
+from proxy.pools.discovery.source_url import FileUrl
 
 POLL_S = 0.5
 MOST_BYTES = 1_000_000

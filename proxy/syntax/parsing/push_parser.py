@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from triton_openai.proxy.syntax.parsing.reader import Reader, Steps
+from proxy.syntax.parsing.reader import Reader, Steps
 
 Event = TypeVar("Event")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.delimiters import Delimiters
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]

@@ -5,13 +5,13 @@ To add a family, write its file and give it a row here.
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.plugins import has_marks, plugin
-from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
-from triton_openai.proxy.syntax.reasoning.gemma4 import GEMMA4
-from triton_openai.proxy.syntax.reasoning.granite import GRANITE
-from triton_openai.proxy.syntax.reasoning.harmony import HARMONY
-from triton_openai.proxy.syntax.reasoning.mistral import MISTRAL
-from triton_openai.proxy.syntax.reasoning.think import THINK
+from proxy.syntax.parsing.plugins import has_marks, plugin
+from proxy.syntax.reasoning.family import ReasoningFamily
+from proxy.syntax.reasoning.gemma4 import GEMMA4
+from proxy.syntax.reasoning.granite import GRANITE
+from proxy.syntax.reasoning.harmony import HARMONY
+from proxy.syntax.reasoning.mistral import MISTRAL
+from proxy.syntax.reasoning.think import THINK
 
 # Entry points of users' packages: each is a ReasoningFamily, or a ReasoningParser alone.
 ENTRY_POINTS = "triton_openai.reasoning_parsers"

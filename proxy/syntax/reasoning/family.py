@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
+from proxy.syntax.reasoning.parser import ReasoningParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

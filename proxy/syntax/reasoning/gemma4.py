@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
-from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
+from proxy.syntax.reasoning.family import ReasoningFamily
+from proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class Gemma4Parser(TaggedReasoning):

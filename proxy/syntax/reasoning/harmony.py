@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
-from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.reasoning.family import ReasoningFamily
+from proxy.syntax.reasoning.parser import ReasoningParser
 
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")

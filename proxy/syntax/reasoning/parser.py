@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.push_parser import PushParser
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.push_parser import PushParser
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
 
 
 class ReasoningParser(PushParser[ReasoningEvent]):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.structured.tag_formats import (
+from proxy.domain.constraint import Constraint
+from proxy.structured.tag_formats import (
     Format,
     const_string,
     format_of,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from triton_openai.proxy.structured.schema_tree import DEFINITIONS, schemas
-from triton_openai.proxy.structured.tag_formats import (
+from proxy.structured.schema_tree import DEFINITIONS, schemas
+from proxy.structured.tag_formats import (
     Format,
     const_string,
     either,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.parser import ToolParser
 
 _BLANKS = re.compile(r"\s+(?=\s)")
 # Text before a bracket that belongs to something else: to code, to a quotation, or to JSON, where

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
-from triton_openai.proxy.structured.tag_formats import either, format_of, structural_tag
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.families import family
-from triton_openai.proxy.syntax.tools.json_list import OBJECT_LIST
+from proxy.domain.constraint import Constraint
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.structured.constraint_errors import TOOLS_FIELD
+from proxy.structured.tag_formats import either, format_of, structural_tag
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.families import family
+from proxy.syntax.tools.json_list import OBJECT_LIST
 
 FALLBACK_FAMILY = "json_list"  # for models whose own syntax a guide cannot enforce
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}

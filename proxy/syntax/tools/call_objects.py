@@ -6,10 +6,10 @@ models imitate the tools' own descriptions: `function` instead of `name`, or aro
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
-from triton_openai.proxy.syntax.tools.literal import Literal, literal_in, string
-from triton_openai.proxy.syntax.tools.parser import NAME, ToolParser
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.tools.literal import Literal, literal_in, string
+from proxy.syntax.tools.parser import NAME, ToolParser
 
 _ARGUMENTS = ("arguments", "parameters", "args")
 _QUOTES = "\"'"

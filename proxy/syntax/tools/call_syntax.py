@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.structured.tag_formats import Format, json_format, tag
+from proxy.structured.tag_formats import Format, json_format, tag
 
 # JSON Schema of a tool's arguments -> the format that they are written in
 WriteArguments = Callable[[Any], Format]

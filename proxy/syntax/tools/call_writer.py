@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from triton_openai.proxy.domain.events import (
+from proxy.domain.events import (
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
     ToolEvent,
 )
-from triton_openai.proxy.syntax.parsing.push_parser import PushParser
-from triton_openai.proxy.syntax.tools.errors import Broken
-from triton_openai.proxy.syntax.tools.ids import NewId
+from proxy.syntax.parsing.push_parser import PushParser
+from proxy.syntax.tools.errors import Broken
+from proxy.syntax.tools.ids import NewId
 
 # name of a tool -> JSON Schema of its arguments
 Tools = Mapping[str, Mapping[str, Any]]

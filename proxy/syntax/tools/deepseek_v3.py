@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.section_calls import SectionCalls
 
 _CALL_END = "<｜tool▁call▁end｜>"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
-from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
+from proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 _WORD = re.compile(r"\w*")
 

@@ -5,28 +5,28 @@ To add a family, write its file and give it a row here.
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.plugins import has_marks, plugin
-from triton_openai.proxy.syntax.tools.deepseek_v3 import DEEPSEEK_V3
-from triton_openai.proxy.syntax.tools.deepseek_v31 import DEEPSEEK_V31
-from triton_openai.proxy.syntax.tools.deepseek_v32 import DEEPSEEK_V32
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.gemma4 import GEMMA4
-from triton_openai.proxy.syntax.tools.glm45 import GLM45
-from triton_openai.proxy.syntax.tools.granite import GRANITE
-from triton_openai.proxy.syntax.tools.harmony import HARMONY
-from triton_openai.proxy.syntax.tools.hermes import HERMES
-from triton_openai.proxy.syntax.tools.internlm import INTERNLM
-from triton_openai.proxy.syntax.tools.jamba import JAMBA
-from triton_openai.proxy.syntax.tools.json_list import JSON_LIST
-from triton_openai.proxy.syntax.tools.kimi_k2 import KIMI_K2
-from triton_openai.proxy.syntax.tools.llama3_json import LLAMA3_JSON
-from triton_openai.proxy.syntax.tools.llama4_pythonic import LLAMA4_PYTHONIC
-from triton_openai.proxy.syntax.tools.minimax_m2 import MINIMAX_M2
-from triton_openai.proxy.syntax.tools.mistral import MISTRAL
-from triton_openai.proxy.syntax.tools.phi4_mini_json import PHI4_MINI_JSON
-from triton_openai.proxy.syntax.tools.pythonic import PYTHONIC
-from triton_openai.proxy.syntax.tools.qwen3_coder import QWEN3_CODER
-from triton_openai.proxy.syntax.tools.xlam import XLAM
+from proxy.syntax.parsing.plugins import has_marks, plugin
+from proxy.syntax.tools.deepseek_v3 import DEEPSEEK_V3
+from proxy.syntax.tools.deepseek_v31 import DEEPSEEK_V31
+from proxy.syntax.tools.deepseek_v32 import DEEPSEEK_V32
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.gemma4 import GEMMA4
+from proxy.syntax.tools.glm45 import GLM45
+from proxy.syntax.tools.granite import GRANITE
+from proxy.syntax.tools.harmony import HARMONY
+from proxy.syntax.tools.hermes import HERMES
+from proxy.syntax.tools.internlm import INTERNLM
+from proxy.syntax.tools.jamba import JAMBA
+from proxy.syntax.tools.json_list import JSON_LIST
+from proxy.syntax.tools.kimi_k2 import KIMI_K2
+from proxy.syntax.tools.llama3_json import LLAMA3_JSON
+from proxy.syntax.tools.llama4_pythonic import LLAMA4_PYTHONIC
+from proxy.syntax.tools.minimax_m2 import MINIMAX_M2
+from proxy.syntax.tools.mistral import MISTRAL
+from proxy.syntax.tools.phi4_mini_json import PHI4_MINI_JSON
+from proxy.syntax.tools.pythonic import PYTHONIC
+from proxy.syntax.tools.qwen3_coder import QWEN3_CODER
+from proxy.syntax.tools.xlam import XLAM
 
 # Entry points of users' packages: each is a ToolFamily, or a ToolParser alone.
 ENTRY_POINTS = "triton_openai.tool_parsers"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.call_writer import Tools
-from triton_openai.proxy.syntax.tools.ids import NewId, openai_id
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.call_writer import Tools
+from proxy.syntax.tools.ids import NewId, openai_id
+from proxy.syntax.tools.parser import ToolParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

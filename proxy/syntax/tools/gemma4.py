@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.literal import Literal, Place, escaped
-from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.literal import Literal, Place, escaped
+from proxy.syntax.tools.section_calls import SectionCalls
 
 _QUOTE = '<|"|>'
 _QUOTES = Delimiters([_QUOTE])

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.parser import ToolParser
 
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")

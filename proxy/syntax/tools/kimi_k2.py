@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from triton_openai.proxy.structured.tag_formats import (
+from proxy.structured.tag_formats import (
     Format,
     const_string,
     json_format,
     regex,
     sequence,
 )
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.call_writer import Tools
-from triton_openai.proxy.syntax.tools.errors import CutOff
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.ids import NewId, kimi_id
-from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.call_writer import Tools
+from proxy.syntax.tools.errors import CutOff
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.ids import NewId, kimi_id
+from proxy.syntax.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
 _OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")

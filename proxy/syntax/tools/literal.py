@@ -12,8 +12,8 @@ import math
 import re
 from enum import Enum, auto
 
-from triton_openai.proxy.syntax.parsing.reader import PassOn, Reader, Steps
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.parsing.reader import PassOn, Reader, Steps
+from proxy.syntax.tools.errors import Broken, CutOff
 
 _PLAIN = {
     '"': re.compile(r'[^"\\\x00-\x1f]*'),

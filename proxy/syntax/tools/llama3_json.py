@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.tools.bare_calls import BareCalls
-from triton_openai.proxy.syntax.tools.call_objects import CallObjects
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.bare_calls import BareCalls
+from proxy.syntax.tools.call_objects import CallObjects
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.family import ToolFamily
 
 
 class Llama3JsonParser(BareCalls, CallObjects):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.pythonic import KEYWORD_CALLS, PythonicParser
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.pythonic import KEYWORD_CALLS, PythonicParser
 
 
 class Llama4PythonicParser(PythonicParser):

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from triton_openai.proxy.structured.keywords import is_wide
-from triton_openai.proxy.structured.schema_tree import followed, schemas
-from triton_openai.proxy.structured.tag_formats import (
+from proxy.structured.keywords import is_wide
+from proxy.structured.schema_tree import followed, schemas
+from proxy.structured.tag_formats import (
     Format,
     const_string,
     either,
@@ -20,10 +20,10 @@ from triton_openai.proxy.structured.tag_formats import (
     regex,
     tag,
 )
-from triton_openai.proxy.syntax.tools.argument_list import argument_list, has_independent_arguments
-from triton_openai.proxy.syntax.tools.call_syntax import WriteArguments
-from triton_openai.proxy.syntax.tools.markup_calls import Markup
-from triton_openai.proxy.syntax.tools.typed_values import types_of
+from proxy.syntax.tools.argument_list import argument_list, has_independent_arguments
+from proxy.syntax.tools.call_syntax import WriteArguments
+from proxy.syntax.tools.markup_calls import Markup
+from proxy.syntax.tools.typed_values import types_of
 
 _LENGTHS = ("minLength", "maxLength")
 # A bare string can be held to these keywords, and to no others.

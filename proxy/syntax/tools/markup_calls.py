@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import PassOn, Steps
-from triton_openai.proxy.syntax.tools.call_writer import Tools
-from triton_openai.proxy.syntax.tools.errors import CutOff
-from triton_openai.proxy.syntax.tools.ids import NewId, openai_id
-from triton_openai.proxy.syntax.tools.literal import escaped
-from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
-from triton_openai.proxy.syntax.tools.typed_values import typed, types_of
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import PassOn, Steps
+from proxy.syntax.tools.call_writer import Tools
+from proxy.syntax.tools.errors import CutOff
+from proxy.syntax.tools.ids import NewId, openai_id
+from proxy.syntax.tools.literal import escaped
+from proxy.syntax.tools.section_calls import SectionCalls
+from proxy.syntax.tools.typed_values import typed, types_of
 
 _KEY = re.compile(r"[^<>\"\n]*")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
-from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
+from proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
 class MiniMaxM2Parser(MarkupCalls):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_objects import CallObjects
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.ids import mistral_id
-from triton_openai.proxy.syntax.tools.parser import NAME
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_objects import CallObjects
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.ids import mistral_id
+from proxy.syntax.tools.parser import NAME
 
 
 class MistralParser(CallObjects):

@@ -6,13 +6,13 @@ import re
 from abc import abstractmethod
 from typing import ClassVar
 
-from triton_openai.proxy.domain.events import TextDelta, ToolEvent
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.call_writer import CallWriter, Tools
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
-from triton_openai.proxy.syntax.tools.ids import NewId, openai_id
-from triton_openai.proxy.syntax.tools.literal import Literal
+from proxy.domain.events import TextDelta, ToolEvent
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.call_writer import CallWriter, Tools
+from proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.tools.ids import NewId, openai_id
+from proxy.syntax.tools.literal import Literal
 
 NAME = re.compile(r"[\w.\-/]*")
 

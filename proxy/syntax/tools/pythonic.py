@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from triton_openai.proxy.structured.tag_formats import Format, const_string, json_format, sequence
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.argument_list import argument_list, has_independent_arguments
-from triton_openai.proxy.syntax.tools.bare_calls import BareCalls
-from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
-from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
-from triton_openai.proxy.syntax.tools.family import ToolFamily
-from triton_openai.proxy.syntax.tools.literal import Literal
+from proxy.structured.tag_formats import Format, const_string, json_format, sequence
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.argument_list import argument_list, has_independent_arguments
+from proxy.syntax.tools.bare_calls import BareCalls
+from proxy.syntax.tools.call_syntax import CallSyntax
+from proxy.syntax.tools.errors import Broken, CutOff
+from proxy.syntax.tools.family import ToolFamily
+from proxy.syntax.tools.literal import Literal
 
 _NAME = re.compile(r"[\w.]*")
 _KEYWORD = re.compile(r"\w*")

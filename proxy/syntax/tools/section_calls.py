@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from triton_openai.proxy.syntax.parsing.reader import Steps
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.syntax.parsing.reader import Steps
+from proxy.syntax.tools.parser import ToolParser
 
 
 class SectionCalls(ToolParser):

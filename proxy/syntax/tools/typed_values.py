@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from triton_openai.proxy.structured.schema_tree import is_pointer, resolved
-from triton_openai.proxy.syntax.tools.literal import escaped, literal_in
+from proxy.structured.schema_tree import is_pointer, resolved
+from proxy.syntax.tools.literal import escaped, literal_in
 
 _ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 _PYTHON_TYPES = {

@@ -11,15 +11,15 @@ from typing import Any
 
 import orjson
 
-from triton_openai.proxy.domain.timeline import Exchange
-from triton_openai.proxy.telemetry.answer_chunks import (
+from proxy.domain.timeline import Exchange
+from proxy.telemetry.answer_chunks import (
     JoinedChoice,
     JoinedChoices,
     chunks_of,
     objects,
 )
-from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
-from triton_openai.proxy.telemetry.traces.attributes import CONTENT_CUT, CONTENT_LOST, INPUT, OUTPUT
+from proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy.telemetry.traces.attributes import CONTENT_CUT, CONTENT_LOST, INPUT, OUTPUT
 
 MOST_CHARACTERS = 50_000  # of one attribute, about
 FRAME = 60  # characters of a message, and of a part, besides their values

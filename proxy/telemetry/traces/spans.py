@@ -11,7 +11,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
-from triton_openai.proxy.domain.timeline import (
+from proxy.domain.timeline import (
     SPAN_BITS,
     Stage,
     StageName,
@@ -19,7 +19,7 @@ from triton_openai.proxy.domain.timeline import (
     Trace,
     new_id,
 )
-from triton_openai.proxy.telemetry.traces import attributes
+from proxy.telemetry.traces import attributes
 
 SCOPE = InstrumentationScope("triton_openai.proxy")
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)

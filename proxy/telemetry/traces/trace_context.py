@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from triton_openai.proxy.telemetry.request_log import Headers
+from proxy.telemetry.request_log import Headers
 
 _HEADER = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _INVALID_VERSION = b"ff"

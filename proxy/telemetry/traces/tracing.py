@@ -16,8 +16,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.domain.timeline import (
+from proxy.domain.errors import ErrorCode
+from proxy.domain.timeline import (
     SPAN_BITS,
     TRACE_BITS,
     Exchange,
@@ -25,12 +25,12 @@ from triton_openai.proxy.domain.timeline import (
     Trace,
     new_id,
 )
-from triton_openai.proxy.telemetry.held_bytes import HeldBytes
-from triton_openai.proxy.telemetry.request_log import HEALTH_CHECKS, Headers
-from triton_openai.proxy.telemetry.traces.configuration import TraceConfiguration
-from triton_openai.proxy.telemetry.traces.messages import content_of
-from triton_openai.proxy.telemetry.traces.spans import RequestSpans
-from triton_openai.proxy.telemetry.traces.trace_context import CallersTrace, callers_trace
+from proxy.telemetry.held_bytes import HeldBytes
+from proxy.telemetry.request_log import HEALTH_CHECKS, Headers
+from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.messages import content_of
+from proxy.telemetry.traces.spans import RequestSpans
+from proxy.telemetry.traces.trace_context import CallersTrace, callers_trace
 
 REPORT = "report it with this traceback; the request was answered"
 FIRST_FAULT_STATUS = 500

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.triton.http2.faults import ErrorCode, StreamFault
-from triton_openai.proxy.triton.http2.messages import MessageReader
-from triton_openai.proxy.triton.http2.peer_settings import MAX_WINDOW
-from triton_openai.proxy.triton.http2.receive_window import ReceiveWindow
+from proxy.triton.http2.faults import ErrorCode, StreamFault
+from proxy.triton.http2.messages import MessageReader
+from proxy.triton.http2.peer_settings import MAX_WINDOW
+from proxy.triton.http2.receive_window import ReceiveWindow
 
 
 class Call:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2 import frames, status
-from triton_openai.proxy.triton.http2.call import Call
-from triton_openai.proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
-from triton_openai.proxy.triton.http2.header_blocks import Headers
-from triton_openai.proxy.triton.http2.messages import BadMessage, framed
-from triton_openai.proxy.triton.http2.peer_settings import PeerSettings
-from triton_openai.proxy.triton.http2.send_queue import SendQueue
-from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.http2.stream_numbers import StreamNumbers
+from proxy.triton.http2 import frames, status
+from proxy.triton.http2.call import Call
+from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
+from proxy.triton.http2.header_blocks import Headers
+from proxy.triton.http2.messages import BadMessage, framed
+from proxy.triton.http2.peer_settings import PeerSettings
+from proxy.triton.http2.send_queue import SendQueue
+from proxy.triton.http2.status import Status
+from proxy.triton.http2.stream_numbers import StreamNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2 import frames, peer_settings
-from triton_openai.proxy.triton.http2.calls import Calls, Http2Limits
-from triton_openai.proxy.triton.http2.events import Changed, Event
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode
-from triton_openai.proxy.triton.http2.frame_handler import FrameHandler
-from triton_openai.proxy.triton.http2.frames import Kind
-from triton_openai.proxy.triton.http2.head_encoder import Fields, HeadEncoder
-from triton_openai.proxy.triton.http2.header_blocks import MAX_BLOCK
-from triton_openai.proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
-from triton_openai.proxy.triton.http2.send_queue import SendQueue
-from triton_openai.proxy.triton.http2.status import Status
+from proxy.triton.http2 import frames, peer_settings
+from proxy.triton.http2.calls import Calls, Http2Limits
+from proxy.triton.http2.events import Changed, Event
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode
+from proxy.triton.http2.frame_handler import FrameHandler
+from proxy.triton.http2.frames import Kind
+from proxy.triton.http2.head_encoder import Fields, HeadEncoder
+from proxy.triton.http2.header_blocks import MAX_BLOCK
+from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
+from proxy.triton.http2.send_queue import SendQueue
+from proxy.triton.http2.status import Status
 
 _PING = frames.frame(Kind.PING, 0, 0, b"are you?")
 

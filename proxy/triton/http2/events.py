@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triton_openai.proxy.triton.http2.status import Status
+from proxy.triton.http2.status import Status
 
 
 class MessageArrived(NamedTuple):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.triton.http2 import frames, peer_settings
-from triton_openai.proxy.triton.http2.calls import Calls
-from triton_openai.proxy.triton.http2.events import Changed
-from triton_openai.proxy.triton.http2.faults import (
+from proxy.triton.http2 import frames, peer_settings
+from proxy.triton.http2.calls import Calls
+from proxy.triton.http2.events import Changed
+from proxy.triton.http2.faults import (
     ConnectionFault,
     ErrorCode,
     StreamFault,
     code_name,
 )
-from triton_openai.proxy.triton.http2.frames import Frame, FrameReader, Kind
-from triton_openai.proxy.triton.http2.head_encoder import HeadEncoder
-from triton_openai.proxy.triton.http2.header_blocks import HeaderBlocks
-from triton_openai.proxy.triton.http2.peer_settings import PeerSettings
-from triton_openai.proxy.triton.http2.receive_window import ReceiveWindow
-from triton_openai.proxy.triton.http2.send_queue import SendQueue
+from proxy.triton.http2.frames import Frame, FrameReader, Kind
+from proxy.triton.http2.head_encoder import HeadEncoder
+from proxy.triton.http2.header_blocks import HeaderBlocks
+from proxy.triton.http2.peer_settings import PeerSettings
+from proxy.triton.http2.receive_window import ReceiveWindow
+from proxy.triton.http2.send_queue import SendQueue
 
 CONNECTION_KINDS = (Kind.SETTINGS, Kind.PING, Kind.GOAWAY)
 _DATA = int(Kind.DATA)  # compared with for every frame

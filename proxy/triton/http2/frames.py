@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_PAYLOAD = 16_384  # the protocol's default, which we do not change

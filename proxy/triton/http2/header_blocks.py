@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hpack import Decoder, HPACKError
 
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
-from triton_openai.proxy.triton.http2.frames import END_HEADERS, END_STREAM, Kind, unpadded
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
+from proxy.triton.http2.frames import END_HEADERS, END_STREAM, Kind, unpadded
 
 MAX_BLOCK = 64 * 1024  # bytes, encoded and decoded each
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2.status import Status
+from proxy.triton.http2.status import Status
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = _PREFIX.size

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode
-from triton_openai.proxy.triton.http2.frames import ACK, MAX_PAYLOAD, Kind, frame
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode
+from proxy.triton.http2.frames import ACK, MAX_PAYLOAD, Kind, frame
 
 HEADER_TABLE_SIZE = 1
 ENABLE_PUSH = 2

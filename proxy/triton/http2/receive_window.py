@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.triton.http2.faults import ErrorCode, Fault
+from proxy.triton.http2.faults import ErrorCode, Fault
 
 
 class ReceiveWindow:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from triton_openai.proxy.triton.http2.call import Call
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode
-from triton_openai.proxy.triton.http2.frames import END_STREAM, Kind, frame
-from triton_openai.proxy.triton.http2.peer_settings import DEFAULT_WINDOW, MAX_WINDOW, PeerSettings
+from proxy.triton.http2.call import Call
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode
+from proxy.triton.http2.frames import END_STREAM, Kind, frame
+from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, MAX_WINDOW, PeerSettings
 
 MAX_ANSWERS = 64 * 1024  # bytes of answers that a peer leaves unread
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode
 
 LAST_STREAM = 2**31 - 1
 

@@ -10,8 +10,8 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
-from triton_openai.proxy.triton.streams.port import (
+from proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
+from proxy.triton.streams.port import (
     RELEASE_TIMEOUT_S,
     LeaseTerms,
     Metadata,

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.http2.calls import Http2Limits
-from triton_openai.proxy.triton.http2.connection import Connection
-from triton_openai.proxy.triton.streams.keepalive import KeepaliveTimes
-from triton_openai.proxy.triton.streams.lean_stream import LeanStream
-from triton_openai.proxy.triton.streams.link import Link, Owner
-from triton_openai.proxy.triton.streams.pool import Pool
-from triton_openai.proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms, Metadata
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.http2.connection import Connection
+from proxy.triton.streams.keepalive import KeepaliveTimes
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import Link, Owner
+from proxy.triton.streams.pool import Pool
+from proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms, Metadata
+from proxy.triton.target import Target
 
 HEAD = (
     (":path", "/inference.GRPCInferenceService/ModelStreamInfer"),

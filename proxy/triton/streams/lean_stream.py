@@ -12,8 +12,8 @@ from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.streams.port import (
+from proxy.triton.http2.status import Status
+from proxy.triton.streams.port import (
     RELEASE_TIMEOUT_S,
     LeaseTerms,
     Metadata,

@@ -17,7 +17,7 @@ import structlog
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.triton.streams.port import LeaseTerms
+from proxy.triton.streams.port import LeaseTerms
 
 PARAMETER = "lease"
 LINGER_S = 2.0  # without streams; a Triton that shuts down waits for open calls

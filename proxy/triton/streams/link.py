@@ -9,18 +9,18 @@ from typing import cast
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.triton.http2.connection import Connection
-from triton_openai.proxy.triton.http2.events import (
+from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.events import (
     CallEnded,
     CallRefused,
     Changed,
     Event,
     MessageArrived,
 )
-from triton_openai.proxy.triton.streams.keepalive import Keepalive, KeepaliveTimes
-from triton_openai.proxy.triton.streams.lean_stream import LeanStream
-from triton_openai.proxy.triton.streams.link_streams import LinkStreams
-from triton_openai.proxy.triton.streams.read_pauses import pause_reading
+from proxy.triton.streams.keepalive import Keepalive, KeepaliveTimes
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link_streams import LinkStreams
+from proxy.triton.streams.read_pauses import pause_reading
 
 WRITE_AT_MOST = 256 * 1024  # bytes given to the transport before it may pause us
 CLOSE_TIMEOUT_S = 1.0

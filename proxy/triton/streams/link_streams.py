@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.triton.http2.connection import Connection
-from triton_openai.proxy.triton.http2.head_encoder import Fields
-from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.streams.lean_stream import Carrier, LeanStream
-from triton_openai.proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
+from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.head_encoder import Fields
+from proxy.triton.http2.status import Status
+from proxy.triton.streams.lean_stream import Carrier, LeanStream
+from proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
 
 
 class LinkStreams:

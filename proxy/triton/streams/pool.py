@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.streams.lean_stream import LeanStream
-from triton_openai.proxy.triton.streams.link import Link, Owner
+from proxy.triton.http2.status import Status
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import Link, Owner
 
 MAX_REPLAYS = 1  # of a call that the server has not processed, as gRPC does (gRFC A6)
 JITTER = 0.1  # of a link's age

@@ -11,18 +11,18 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from proxy import configured_store
+from proxy.access.store.store import Store
+from proxy.app import compose
+from proxy.configured_pools import Operations
+from proxy.domain.log_level import LogLevel
+from proxy.settings import Settings
+from proxy.telemetry.chosen_level import ChosenLevel
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.kserve import EchoModels
 from tests.doubles.pools import FixedPools, endpoint
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy import configured_store
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.configured_pools import Operations
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy import app as composition
 from tests.api.test_parameters import deltas
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy import app as composition
 
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
 

@@ -7,11 +7,11 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.app import compose
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.own_document import OwnDocument
-from triton_openai.proxy.app import compose
 
 REQUESTS, CHAT = "/admin/v1/requests", "/v1/chat/completions"
 SECRET = "a very private question"

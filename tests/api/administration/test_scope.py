@@ -8,13 +8,13 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.api.administration.conftest import operations
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 TENANTS, KEYS, AUDIT = "/admin/v1/tenants", "/admin/v1/keys", "/admin/v1/audit"
 ADMIN_ROUTES = [

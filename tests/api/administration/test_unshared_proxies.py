@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
+from proxy.app import compose
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.app import compose
 
 
 @pytest.mark.parametrize(("ledger_url", "shown"), [(None, 2.0), ("redis://127.0.0.1:1", 0.0)])

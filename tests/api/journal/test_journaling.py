@@ -12,13 +12,13 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
+from proxy.app import compose
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.own_server import served
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.settings import Settings
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
+from proxy.app import compose
+from proxy.cli import main
+from proxy.settings import Settings
 from tests.api.journal.test_journaling import BODY, CHAT, COMPLETIONS, Recorded
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.cli import main
-from triton_openai.proxy.settings import Settings
 
 KEY = "the-key-of-the-other-proxy"
 SEEDED = {**BODY, "seed": 7}

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.log_level import LogLevel
 from tests.fixtures.operated_pools import OperatedPools
 from tests.fixtures.own_document import OwnDocument
-from triton_openai.proxy.domain.errors import StoreUnavailable
-from triton_openai.proxy.domain.log_level import LogLevel
 
 PATH = "/admin/v1/log-level"
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.api.pools.pool_answers import DeploymentAnswer, deployment_bodies
 from tests.doubles.pools import DecisionsInMemory, FixedDeployments, deployment
-from triton_openai.proxy.api.pools.pool_answers import DeploymentAnswer, deployment_bodies
 
 BLUE = deployment("chat", "blue", 3.0)
 RED = deployment("chat", "red", 1.0)

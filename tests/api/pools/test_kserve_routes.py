@@ -13,22 +13,22 @@ from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
+from proxy.access.authentication.composition import authenticator
+from proxy.api.application import application
+from proxy.api.authentication import Authentication
+from proxy.api.bodies.body_reader import BodyLimits, BodyReader
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.kserve import kserve_routes
+from proxy.api.middleware import RequestContext, WithoutLastSlash
+from proxy.api.rate_limit_headers import RateLimitHeaders
+from proxy.api.route_scopes import RouteScopes, check
+from proxy.domain.identity import Limits, Scope
+from proxy.settings import Settings
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import AsCaller, caller, unlimited
-from triton_openai.proxy.access.authentication.composition import authenticator
-from triton_openai.proxy.api.application import application
-from triton_openai.proxy.api.authentication import Authentication
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.kserve import kserve_routes
-from triton_openai.proxy.api.middleware import RequestContext, WithoutLastSlash
-from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
-from triton_openai.proxy.api.route_scopes import RouteScopes, check
-from triton_openai.proxy.domain.identity import Limits, Scope
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.metrics import Metrics
 
 INFER = "/v2/models/echo/infer"
 HEAD = "inference-header-content-length"

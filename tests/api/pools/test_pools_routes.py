@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from proxy.domain.errors import StoreUnavailable
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.own_document import OwnDocument
-from triton_openai.proxy.domain.errors import StoreUnavailable
 
 ENDPOINTS, MODELS, DEPLOYMENTS = (
     *("/admin/v1/endpoints", "/admin/v1/models"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
+from proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.http2.call import Call
-from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
-from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from triton_openai.proxy.triton.streams.lean_stream import LeanStream
-from triton_openai.proxy.triton.streams.link import Link
-from triton_openai.proxy.triton.streams.port import Streams
-from triton_openai.proxy.triton.target import Target
+from proxy.triton.channel import channel
+from proxy.triton.http2.call import Call
+from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import Link
+from proxy.triton.streams.port import Streams
+from proxy.triton.target import Target
 
 Connect = Callable[..., AbstractAsyncContextManager[Streams]]
 

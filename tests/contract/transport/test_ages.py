@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 from tritonclient.grpc import service_pb2
 
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from proxy.triton.target import Target
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
-from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from triton_openai.proxy.triton.target import Target
 
 pytestmark = pytest.mark.anyio
 

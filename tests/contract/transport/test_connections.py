@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from grpc import StatusCode
 
+from proxy.triton.streams.lean_stream import LeanStream
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out, recovered
 from tests.doubles.http2_peer import (
     CANCEL,
@@ -36,7 +37,6 @@ from tests.doubles.http2_peer import (
     settings,
     window,
 )
-from triton_openai.proxy.triton.streams.lean_stream import LeanStream
 
 pytestmark = pytest.mark.anyio
 

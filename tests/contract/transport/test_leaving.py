@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from tritonclient.grpc import service_pb2
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import Sampling
+from proxy.generation.time_limits import TimeLimits
+from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
 from tests.doubles.engine import CARD
 from tests.doubles.http2_peer import Peer, PeerConnection, data
 from tests.fixtures.engine_streams import limited
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import DeadlineExceeded
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.target import Target
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from grpc import StatusCode
 
+from proxy.triton.streams.read_pauses import FEW_STREAMS, LONGEST_PAUSE_S
 from tests.contract.transport.calling import open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
-from triton_openai.proxy.triton.streams.read_pauses import FEW_STREAMS, LONGEST_PAUSE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from grpc import StatusCode
 
+from proxy.triton.streams.keepalive import KeepaliveTimes
+from proxy.triton.streams.lean_http2 import LeanOptions
 from tests.contract.transport.calling import Outcome, outcome, recovered
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response, window
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.triton.streams.keepalive import KeepaliveTimes
-from triton_openai.proxy.triton.streams.lean_http2 import LeanOptions
 
 pytestmark = pytest.mark.anyio
 

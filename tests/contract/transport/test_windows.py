@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.streams.lean_http2 import LeanOptions
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, Request, data, response, settings, window
-from triton_openai.proxy.triton.http2.calls import Http2Limits
-from triton_openai.proxy.triton.streams.lean_http2 import LeanOptions
 
 pytestmark = pytest.mark.anyio
 

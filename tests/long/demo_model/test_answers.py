@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from triton_openai.demo_model.training import goldens
-from triton_openai.demo_model.training.evaluation import SKILLS, evaluate
-from triton_openai.demo_model.training.speaker import Speaker
+from demo_model.training import goldens
+from demo_model.training.evaluation import SKILLS, evaluate
+from demo_model.training.speaker import Speaker
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "demo_model" / "shipped"

@@ -11,10 +11,10 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
+from build_engines.build import build_all, needing_tools
+from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.tokenizer_tables import FILES
 from tests.fixtures.demo_folder import FOLDER, TRAINED
-from triton_openai.build_engines.build import build_all, needing_tools
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
-from triton_openai.build_engines.tokenizer_tables import FILES
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from triton_openai.demo_model.training import assembly, results, siblings
-from triton_openai.demo_model.training.batches import Encoder
-from triton_openai.demo_model.training.catalogue import LATER, SEEN
-from triton_openai.demo_model.training.chat import Template
-from triton_openai.demo_model.training.copying import VALUE_FIRST, look_up
-from triton_openai.demo_model.training.corpus import THIRD
-from triton_openai.demo_model.training.evaluation import calls
-from triton_openai.demo_model.training.lexicon import Habits, Lexicon, Split, is_held_out
-from triton_openai.demo_model.training.oddwords import KEPT_BACK
-from triton_openai.demo_model.training.smalltalk import JOKE
-from triton_openai.demo_model.training.toolbox import ask, by_chance
-from triton_openai.demo_model.training.toolchat import JOKER, NO_TOOL, long_chat, no_call, toolset
-from triton_openai.demo_model.training.wordlists import VERBS
+from demo_model.training import assembly, results, siblings
+from demo_model.training.batches import Encoder
+from demo_model.training.catalogue import LATER, SEEN
+from demo_model.training.chat import Template
+from demo_model.training.copying import VALUE_FIRST, look_up
+from demo_model.training.corpus import THIRD
+from demo_model.training.evaluation import calls
+from demo_model.training.lexicon import Habits, Lexicon, Split, is_held_out
+from demo_model.training.oddwords import KEPT_BACK
+from demo_model.training.smalltalk import JOKE
+from demo_model.training.toolbox import ask, by_chance
+from demo_model.training.toolchat import JOKER, NO_TOOL, long_chat, no_call, toolset
+from demo_model.training.wordlists import VERBS
 
 TOKENIZER = Path(__file__).parents[3] / "demo_model" / "shipped" / "tokenizer.json"
 

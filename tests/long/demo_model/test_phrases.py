@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from triton_openai.demo_model.training import phrasal
-from triton_openai.demo_model.training.catalogue import SEEN
-from triton_openai.demo_model.training.disguise import disguised, unmarked, words
-from triton_openai.demo_model.training.lexicon import Habits, Lexicon, Split
-from triton_openai.demo_model.training.oddwords import KEPT_BACK
-from triton_openai.demo_model.training.toolbox import Tool, ask
-from triton_openai.demo_model.training.toolchat import draw_tool
-from triton_openai.demo_model.training.wordlists import VERBS
+from demo_model.training import phrasal
+from demo_model.training.catalogue import SEEN
+from demo_model.training.disguise import disguised, unmarked, words
+from demo_model.training.lexicon import Habits, Lexicon, Split
+from demo_model.training.oddwords import KEPT_BACK
+from demo_model.training.toolbox import Tool, ask
+from demo_model.training.toolchat import draw_tool
+from demo_model.training.wordlists import VERBS
 
 
 def drawn(seed: int, **habits: float | bool) -> Lexicon:

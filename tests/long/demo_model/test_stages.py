@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from demo_model.training.batches import IGNORED, Batch
+from demo_model.training.export import export
+from demo_model.training.network import Llama, Shape
+from demo_model.training.recipe import Recipe
+from demo_model.training.stages import Lanes, Stage, grown
+from demo_model.training.training import Run
 from tests.long.demo_model.tiny_training import trained
-from triton_openai.demo_model.training.batches import IGNORED, Batch
-from triton_openai.demo_model.training.export import export
-from triton_openai.demo_model.training.network import Llama, Shape
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.stages import Lanes, Stage, grown
-from triton_openai.demo_model.training.training import Run
 
 GROWING = Recipe(
     shape=Shape(layers=2),

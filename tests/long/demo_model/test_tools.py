@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from triton_openai.demo_model.training.catalogue import (
+from demo_model.training.catalogue import (
     KINDS,
     LATER,
     LATER_FILES,
@@ -19,13 +19,13 @@ from triton_openai.demo_model.training.catalogue import (
     Family,
     Slot,
 )
-from triton_openai.demo_model.training.disguise import disguised
-from triton_openai.demo_model.training.evaluation import calls
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
-from triton_openai.demo_model.training.oddwords import KEPT_BACK, shown
-from triton_openai.demo_model.training.spoken import NO, YES, spelled_out, value
-from triton_openai.demo_model.training.toolbox import ask, by_chance, from_family
-from triton_openai.demo_model.training.toolchat import one_call, two_calls
+from demo_model.training.disguise import disguised
+from demo_model.training.evaluation import calls
+from demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.oddwords import KEPT_BACK, shown
+from demo_model.training.spoken import NO, YES, spelled_out, value
+from demo_model.training.toolbox import ask, by_chance, from_family
+from demo_model.training.toolchat import one_call, two_calls
 
 MARK = re.compile(r"\{(.*?)\}")
 # Words that tell an unseen kind from all others; no wording of a seen kind may have them.

@@ -11,16 +11,16 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from demo_model.training.batches import IGNORED, Encoder
+from demo_model.training.chat import Template
+from demo_model.training.corpus import FIRST, MAIN, conversations
+from demo_model.training.curve import draw_curve
+from demo_model.training.export import export
+from demo_model.training.lexicon import Lexicon, Split
+from demo_model.training.network import Shape
+from demo_model.training.recipe import Recipe
+from demo_model.training.training import Run
 from tests.long.demo_model.tiny_training import TOKENIZER, trained
-from triton_openai.demo_model.training.batches import IGNORED, Encoder
-from triton_openai.demo_model.training.chat import Template
-from triton_openai.demo_model.training.corpus import FIRST, MAIN, conversations
-from triton_openai.demo_model.training.curve import draw_curve
-from triton_openai.demo_model.training.export import export
-from triton_openai.demo_model.training.lexicon import Lexicon, Split
-from triton_openai.demo_model.training.network import Shape
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.training import Run
 
 TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512)
 DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]

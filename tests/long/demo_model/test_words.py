@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from triton_openai.demo_model.training.catalogue import SEEN, UNSEEN
-from triton_openai.demo_model.training.lexicon import Habits, Lexicon, Split
-from triton_openai.demo_model.training.oddwords import KEPT_BACK, odd_word, shown
-from triton_openai.demo_model.training.wordlists import WORDS
+from demo_model.training.catalogue import SEEN, UNSEEN
+from demo_model.training.lexicon import Habits, Lexicon, Split
+from demo_model.training.oddwords import KEPT_BACK, odd_word, shown
+from demo_model.training.wordlists import WORDS
 
 TOKENIZER = Path(__file__).parents[3] / "demo_model" / "shipped" / "tokenizer.json"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from triton_openai.demo_model.training.recipe import Recipe
-from triton_openai.demo_model.training.training import Run, Trainer
+from demo_model.training.recipe import Recipe
+from demo_model.training.training import Run, Trainer
 
 TOKENIZER = Path(__file__).parents[3] / "demo_model" / "shipped" / "tokenizer.json"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from build_engines.errors import BuildError
 from tests.fixtures import quantized_model as quantized
-from triton_openai.build_engines.errors import BuildError
 
 
 @pytest.fixture(scope="module")

@@ -15,21 +15,21 @@ import numpy as np
 import pytest
 from xgrammar import GrammarMatcher
 
+from build_engines.build import build_all
+from build_engines.facts import Facts
+from build_engines.models_file import ModelsFile, OnnxEntry
 from guides.compiler import GuideCompiler, GuideError
 from guides.mask import GuideMask
 from guides.state import GuideState
 from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Guide, Job, SamplingParams
+from proxy.domain.errors import InvalidSchema
+from proxy.structured.keywords import unenforced
+from proxy.structured.schema import SchemaLimits, checked
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, walk
 from tests.fixtures.stack import HANG_S
 from token_bytes import TokenBytes
-from triton_openai.build_engines.build import build_all
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
-from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.structured.keywords import unenforced
-from triton_openai.proxy.structured.schema import SchemaLimits, checked
 
 CASES = json.loads((Path(__file__).parent / "json_schema_cases.json").read_text())
 ANSWERS = int(os.environ.get("SCHEMA_ANSWERS", "1"))

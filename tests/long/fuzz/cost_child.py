@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from proxy.app import compose
+from proxy.domain.identity import Limits
+from proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from proxy.settings import Settings
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
 from tests.long.fuzz.cases import SOCKET, Case
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Limits
-from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
-from triton_openai.proxy.settings import Settings
 
 STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine
 MEMORY_BYTES = 3_000_000_000

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from proxy.domain.events import AnyDelta, ReasoningDelta
+from proxy.generation.choice.stop_matcher import StopMatcher
+from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.syntax.output_parser import OutputParser
+from proxy.syntax.reasoning.families import FAMILIES as REASONING
+from proxy.syntax.tools.families import FAMILIES as TOOLS
 from tests.long.fuzz.texts import SCHEMAS, THOUGHT, reasoning_marks, samples, texts, tool_marks
 from tests.strategies import cuts
 from tests.unit.syntax.tools.folding import Answer, answered, parser_of
-from triton_openai.proxy.domain.events import AnyDelta, ReasoningDelta
-from triton_openai.proxy.generation.choice.stop_matcher import StopMatcher
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
-from triton_openai.proxy.syntax.output_parser import OutputParser
-from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
-from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS
 
 Target = Callable[[st.DataObject], None]
 

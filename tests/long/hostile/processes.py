@@ -12,9 +12,9 @@ import psutil
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 OURS = (
-    "triton_openai.proxy.cli",
-    "triton_openai.proxy.launch",
-    "triton_openai.proxy.app",
+    "proxy.cli",
+    "proxy.launch",
+    "proxy.app",
     "uvicorn",
     "triton-openai",
 )

@@ -8,22 +8,17 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
+import yaml
 
 from tests.fixtures.demo_folder import BUILT, TRAINED
 from tests.fixtures.stack import ROOT
 from tests.long.wheel.conftest import build
 
-PACKAGE = "triton_openai/"
-
 
 @pytest.fixture(scope="module")
 def files(wheel: Path) -> set[str]:
-    """Paths inside the package."""
     names = zipfile.ZipFile(wheel).namelist()
-    metadata = [name for name in names if re.match(r"triton_openai-[\d.]+\.dist-info/", name)]
-    inside = {name for name in names if name.startswith(PACKAGE)}
-    assert {*names} == inside | {*metadata}, "it has one import name"
-    return {name.removeprefix(PACKAGE) for name in inside}
+    return {name for name in names if not re.match(r"triton_openai-[\d.]+\.dist-info/", name)}
 
 
 def sources(folder: str, *suffixes: str) -> set[str]:
@@ -46,11 +41,24 @@ def test_every_file_of_the_program_is_in_it(files: set[str], folder: str, suffix
     assert sources(folder, *suffixes) <= files
 
 
-def test_the_demo_model_the_dashboards_and_the_locks_are_in_it(files: set[str]) -> None:
+def test_it_installs_four_packages_by_the_names_of_their_folders(files: set[str]) -> None:
+    roots = {name.partition("/")[0] for name in files}
+    assert roots == {"proxy", "build_engines", "model_repository", "demo_model"}
+
+
+def test_the_demo_model_and_the_locks_of_builds_are_in_it(files: set[str]) -> None:
     assert {f"demo_model/shipped/{name}" for name in TRAINED | BUILT} <= files
-    assert {"models.yaml", "py.typed", "dashboards/overview.json"} <= files
-    assert {"requirements.lock", "requirements-build.lock", "requirements-torch.txt"} <= files
-    assert "requirements-quantization.lock" in files
+    assert {"demo_model/models.yaml", "proxy/py.typed", "build_engines/py.typed"} <= files
+    locks = ("requirements-build.lock", "requirements-torch.txt", "requirements-quantization.lock")
+    assert {f"build_engines/{name}" for name in locks} <= files
+
+
+def test_the_shipped_models_file_serves_the_demo_as_that_of_a_clone_does() -> None:
+    ours, cloned = (
+        yaml.safe_load((ROOT / folder / "models.yaml").read_text())["models"]["demo"]
+        for folder in ("demo_model", ".")
+    )
+    assert ours == cloned | {"weights": "shipped"}
 
 
 def test_no_tests_no_training_and_no_caches_are_in_it(files: set[str]) -> None:

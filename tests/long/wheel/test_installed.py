@@ -130,12 +130,12 @@ def test_there_is_no_other_import_name(environment: Path, elsewhere: Path, name:
 
 
 def test_the_training_is_not_installed(environment: Path, elsewhere: Path) -> None:
-    done = run(environment, elsewhere, "python", "-c", "import triton_openai.demo_model.training")
-    assert "No module named 'triton_openai.demo_model.training'" in done.stderr
+    done = run(environment, elsewhere, "python", "-c", "import demo_model.training")
+    assert "No module named 'demo_model.training'" in done.stderr
 
 
 def test_the_proxy_alone_imports_nothing_of_the_others(environment: Path, elsewhere: Path) -> None:
-    imports = "import sys, triton_openai.proxy.app; print(*sys.modules)"
+    imports = "import sys, proxy.app; print(*sys.modules)"
     done = run(environment, elsewhere, "python", "-c", imports)
     heavy = {"torch", "transformers", "tokenizers", "xgrammar", "onnxruntime", "pytriton"}
     assert done.returncode == 0, done.stderr

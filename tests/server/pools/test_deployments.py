@@ -68,7 +68,7 @@ def proxy(blue_green, proxy_of) -> Stack:
 
 def command(proxy: Stack, *arguments: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", "triton_openai.proxy.cli", *arguments, "--url", proxy.url],
+        [sys.executable, "-m", "proxy.cli", *arguments, "--url", proxy.url],
         cwd=ROOT,
         env={**os.environ, "ADMIN_KEY": KEY},
         check=True,

@@ -11,15 +11,15 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import CAPABILITIES, ModelCard
+from proxy.domain.request import Sampling
+from proxy.triton import codec
 from tests.doubles.engine import FACTS
 from tests.fixtures.adapters import write
 from tests.fixtures.stack import SECRET, Stack, eventually, free_port, stopped_at_the_end
 from tests.fixtures.trtllm_models import TrtllmModels
 from tests.server.tensorrt_llm.streams import STREAMS
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.triton import codec
 
 Run = Callable[..., Stack]
 
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             command, module = [], "tests.fixtures.rendered_triton"
             if proxy_for is not None:
                 target = f"grpc://127.0.0.1:{proxy_for.triton_grpc_port}"
-                command, module = ["proxy", "--triton", target], "triton_openai.proxy.cli"
+                command, module = ["proxy", "--triton", target], "proxy.cli"
                 others = folder / "others.yaml"
                 others.write_text("models: {another: {weights: w}}")
                 environment |= {"MODELS_FILE": str(others)}

@@ -8,10 +8,10 @@ import httpx
 import numpy as np
 import pytest
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.request import Sampling
 from tests.fixtures.stack import HANG_S, eventually
 from tests.server.tensorrt_llm.streams import LONG_STEPS
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.request import Sampling
 
 LOGITS = 512
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from openai import NotFoundError, OpenAI
 
+from proxy.domain.constraint import Constraint, GuideKind
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 
 PROMPT = [75, 76, 77, 78]  # which the stand-in says again, over and over
 TAG = {

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.domain.errors import InvalidRequest, RateLimited
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
 def test_one_more_than_the_limit_is_refused_until_one_ends():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from proxy.access.per_caller_lock import PerCallerLock
+from proxy.domain.identity import current_caller
 from tests.fixtures.limits import caller
-from triton_openai.proxy.access.per_caller_lock import PerCallerLock
-from triton_openai.proxy.domain.identity import current_caller
 
 
 def test_a_key_with_one_job_waits_for_one_of_each_other_key():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.access.concurrency import LONGEST_S, SHORTEST_S, UNKNOWN_S, PermitRate
+from proxy.access.concurrency import LONGEST_S, SHORTEST_S, UNKNOWN_S, PermitRate
 
 
 class Clock:

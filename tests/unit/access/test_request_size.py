@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.engine import CARD
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.request_size import RequestSizeLimits, permits_needed
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
-from triton_openai.proxy.domain.request import (
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.request_size import RequestSizeLimits, permits_needed
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.request import (
     GenerationRequest,
     PromptBatch,
     Sampling,
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
+from proxy.domain.tokenizer import AdmittedPrompt
+from tests.doubles.engine import CARD
 
 LIMITS = RequestSizeLimits(copied_bytes=1000, log_probs=100)
 REGEX = Constraint(GuideKind.REGEX, "a" * 300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from triton_openai.proxy.access.start_gate import StartGate
+from proxy.access.start_gate import StartGate
 
 
 def test_one_begins_at_once():

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from triton_openai.proxy.api.authentication import Authentication
-from triton_openai.proxy.api.route_scopes import RouteScopes
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
-from triton_openai.proxy.domain.identity import ANYONE, Caller, Scope, current_caller
-from triton_openai.proxy.telemetry.metrics import Metrics
+from proxy.api.authentication import Authentication
+from proxy.api.route_scopes import RouteScopes
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
+from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
+from proxy.telemetry.metrics import Metrics
 
 CHATTER = Caller(tenant="acme", key_id="k1ey", scopes=frozenset({Scope.CHAT}))
 

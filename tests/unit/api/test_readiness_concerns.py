@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from proxy.api import monitoring
+from proxy.domain.model import LoadedModel
+from proxy.models.registry import Registry
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.api import monitoring
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.telemetry.metrics import Metrics
 
 
 def test_models_without_an_endpoint_are_counted_and_not_named_while_others_are_served():

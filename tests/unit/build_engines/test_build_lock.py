@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from triton_openai.build_engines import build_lock
+from build_engines import build_lock
 
 
 def test_a_second_build_waits_and_says_so(tmp_path: Path):

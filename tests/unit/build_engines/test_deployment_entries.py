@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.build import build_all, needing_tools, show_all
-from triton_openai.build_engines.models_file import (
+from build_engines.build import build_all, needing_tools, show_all
+from build_engines.models_file import (
     ModelsFile,
     ModelsFileError,
     OnnxEntry,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.build_engines import triton_models
-from triton_openai.build_engines.engine_limits import (
+from build_engines import triton_models
+from build_engines.engine_limits import (
     ALTERNATIVES,
     GUIDES,
     LOG_PROBS,

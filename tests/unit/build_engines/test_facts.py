@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.facts import Facts
+from build_engines.facts import Facts
 
 FACTS = Facts(
     context_length=8, vocab_size=10, end_ids=(1, 2), chat_template=None, bos_token="",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines import kv_memory
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import OnnxEntry
-from triton_openai.build_engines.onnx_options import OnnxOptions
+from build_engines import kv_memory
+from build_engines.errors import BuildError
+from build_engines.facts import Facts
+from build_engines.models_file import OnnxEntry
+from build_engines.onnx_options import OnnxOptions
 
 FACTS = Facts(
     special_tokens={},

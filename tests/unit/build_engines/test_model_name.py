@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.errors import BuildError, UnservableFolder
-from triton_openai.build_engines.gpu.architecture import Architecture
-from triton_openai.build_engines.model_name import public_name, size_name
-from triton_openai.build_engines.one_folder import models_of
+from build_engines.errors import BuildError, UnservableFolder
+from build_engines.gpu.architecture import Architecture
+from build_engines.model_name import public_name, size_name
+from build_engines.one_folder import models_of
 
 LLAMA_3_2_1B = {
     "model_type": "llama",

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from triton_openai.build_engines import models_schema
-from triton_openai.build_engines.models_file import (
+from build_engines import models_schema
+from build_engines.models_file import (
     ModelsFileError,
     OnnxEntry,
     TensorrtLlmEntry,
     load,
 )
-from triton_openai.build_engines.weights import HubRepository, LocalFolder, StoredObjects
+from build_engines.weights import HubRepository, LocalFolder, StoredObjects
 
 ROOT = Path(__file__).parents[3]
 GPU = """\
@@ -250,7 +250,7 @@ def test_where_weights_cannot_be(tmp_path, text, said):
 
 def test_the_published_schema_is_that_of_the_reader():
     assert models_schema.PATH.read_text() == models_schema.text(), (
-        "write it anew: python -m triton_openai.build_engines.models_schema"
+        "write it anew: python -m build_engines.models_schema"
     )
 
 

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from triton_openai.build_engines import onnx_folder
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.onnx_graph import Graph
+from build_engines import onnx_folder
+from build_engines.errors import BuildError
+from build_engines.onnx_graph import Graph
 
 LAYERS, HEADS, HEAD_SIZE = 2, 2, 8
 DATA_BYTES = 64

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """\
 import json, sys
 from pathlib import Path
-from triton_openai.build_engines import fetch
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.weights import parse
+from build_engines import fetch
+from build_engines.errors import BuildError
+from build_engines.weights import parse
 source, artifacts = parse(sys.argv[1], Path()), Path(sys.argv[2])
 step = fetch.step(source, artifacts)
 try:

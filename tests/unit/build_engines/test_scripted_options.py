@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from triton_openai.build_engines import role_parameters
-from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import ModelsFile, ScriptedEntry
+from build_engines import role_parameters
+from build_engines.facts import Facts
+from build_engines.models_file import ModelsFile, ScriptedEntry
 
 SCRIPT = {"text": "Hello!"}
 FACTS = Facts(

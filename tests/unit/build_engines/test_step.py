@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines import step
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tool import Say
+from build_engines import step
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
 
 
 class Written(Step):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from triton_openai.build_engines import tool
-from triton_openai.build_engines.errors import BuildError
+from build_engines import tool
+from build_engines.errors import BuildError
 
 
 def run(folder, program: str, **options) -> list[str]:

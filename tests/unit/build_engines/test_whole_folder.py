@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from triton_openai.build_engines.whole_folder import KEY_FILE, Provenance, is_made, made
+from build_engines.whole_folder import KEY_FILE, Provenance, is_made, made
 
 HERE = Provenance(key="k", tools={"builder": "1.0", "library": "2.0"})
 

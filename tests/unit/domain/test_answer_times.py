@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
+from proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
 
 ONE = AnswerTimes(queue_s=3.0, prefill_s=1.0, decode_s=10.0)
 OTHER = AnswerTimes(queue_s=4.0, prefill_s=2.0, decode_s=20.0)

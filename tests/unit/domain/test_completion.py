@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.events import Finished, TextDelta
-from triton_openai.proxy.domain.output import FinishReason, Usage
+from proxy.domain.completion import fold
+from proxy.domain.events import Finished, TextDelta
+from proxy.domain.output import FinishReason, Usage
 
 END = Finished(reason=FinishReason.LENGTH, usage=Usage(prompt_tokens=3, completion_tokens=2))
 

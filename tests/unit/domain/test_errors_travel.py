@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
     InvalidSchema,

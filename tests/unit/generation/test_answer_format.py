@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.completion import Answer
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import CAPABILITIES, ModelCard
+from proxy.domain.output import FinishReason
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
+from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
+from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from tests.doubles.engine import CARD
 from tests.doubles.sandbox import InProcess
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
-from triton_openai.proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
-from triton_openai.proxy.generation.answer_format import AnswerFormat, AnswerFormats
 
 SCHEMA = {
     "type": "object",

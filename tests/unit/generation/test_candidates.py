@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.errors import EngineFailed
-from triton_openai.proxy.domain.events import Events, Finished, TextDelta
-from triton_openai.proxy.domain.output import FinishReason, Usage
-from triton_openai.proxy.generation.candidates import best, interleaved
+from proxy.access.start_gate import StartGate
+from proxy.domain.completion import fold
+from proxy.domain.errors import EngineFailed
+from proxy.domain.events import Events, Finished, TextDelta
+from proxy.domain.output import FinishReason, Usage
+from proxy.generation.candidates import best, interleaved
 
 
 class Source:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import CAPABILITIES, ModelCard
+from proxy.domain.output import FinishReason
+from proxy.domain.request import PromptLimit, Sampling
+from proxy.generation import continuation
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import PromptLimit, Sampling
-from triton_openai.proxy.generation import continuation
 
 IDS = [5, 6, 7]
 GUIDE = Constraint(kind=GuideKind.REGEX, text="a+", field="guided_regex")

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.interrupt import Cause
+from proxy.domain.model import ModelCard
+from proxy.domain.output import EngineTimes, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.domain.timeline import Timeline, current_timeline
+from proxy.generation.engine_stages import EngineStages
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import EngineTimes, TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.timeline import Timeline, current_timeline
-from triton_openai.proxy.generation.engine_stages import EngineStages
 
 CARD = ModelCard(name="m", triton_model="m", facts=FACTS)
 PART = EngineRequest(id="r", model=CARD, text="x", timeout_s=1, sampling=Sampling())

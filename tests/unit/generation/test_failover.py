@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.dying_engine import DyingEngine
-from tests.doubles.engine import CAPABILITIES
-from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
-from tests.unit.generation.test_other_endpoints import PooledStand, with_pool
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.completion import fold
+from proxy.domain.errors import (
     DeadlineExceeded,
     EngineStalled,
     ErrorCode,
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.request import Sampling
+from proxy.domain.interrupt import Cause
+from proxy.domain.request import Sampling
+from tests.doubles.dying_engine import DyingEngine
+from tests.doubles.engine import CAPABILITIES
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
+from tests.unit.generation.test_other_endpoints import PooledStand, with_pool
 
 SEEDED = Sampling(seed=5)
 TEXT = "It goes on and on."

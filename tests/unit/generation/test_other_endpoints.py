@@ -7,15 +7,15 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
+from proxy.domain.completion import fold
+from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable
+from proxy.domain.events import OutputEvent
+from proxy.domain.request import Sampling
+from proxy.models import readiness
 from tests.doubles import clock
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
 from tests.fixtures.lost_triton import Stand
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable
-from triton_openai.proxy.domain.events import OutputEvent
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.models import readiness
 
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
 

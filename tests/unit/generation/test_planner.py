@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.engine import CARD, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.unit.generation.test_service import service
-from triton_openai.proxy.access.request_size import RequestSizeLimits
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, RequestError, SchemaViolation
-from triton_openai.proxy.domain.generation import Delivery
-from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
-from triton_openai.proxy.domain.request import (
+from proxy.access.request_size import RequestSizeLimits
+from proxy.access.start_gate import StartGate
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import InvalidRequest, RequestError, SchemaViolation
+from proxy.domain.generation import Delivery
+from proxy.domain.model import CAPABILITIES, ModelCard
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     Message,
@@ -28,10 +25,13 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.generation.plan import Plan
-from triton_openai.proxy.generation.planner import Planner
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.generation.plan import Plan
+from proxy.generation.planner import Planner
+from tests.doubles.engine import CARD, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.unit.generation.test_service import service
 
 TOOLS = (Tool(name="f", parameters={"type": "object"}), Tool(name="g", is_strict=True))
 LONG = "a" * 40_000  # rendered in the sandbox

@@ -10,13 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.doubles.engine import ScriptedEngine, deltas
-from tests.doubles.watched_source import until
-from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
-from triton_openai.proxy.access.start_gate import AT_ONCE
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import (
+from proxy.access.start_gate import AT_ONCE
+from proxy.domain.completion import fold
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import (
     EngineFailed,
     ErrorCode,
     GuidePending,
@@ -24,7 +21,10 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.generation import resending
+from proxy.generation import resending
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.watched_source import until
+from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
 
 
 def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_its_permit():

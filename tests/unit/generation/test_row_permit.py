@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.completion import fold
+from proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
+from proxy.domain.generation import Delivery, Report
+from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
+from proxy.domain.interrupt import Cause
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.scheduling import Standing, Ticket
+from proxy.generation.row_permit import RowPermit
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
 from tests.doubles.scheduler import GivenScheduler
 from tests.fixtures.lost_triton import Stand
 from tests.unit.generation.test_failover import TEXT, Held
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
-from triton_openai.proxy.domain.generation import Delivery, Report
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, current_caller
-from triton_openai.proxy.domain.interrupt import Cause
-from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
-from triton_openai.proxy.generation.row_permit import RowPermit
 
 ASKED = GenerationRequest(id="r1", model="demo", prompt=TextPrompt(text="x" * 40))
 

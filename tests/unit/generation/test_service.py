@@ -9,6 +9,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.start_gate import StartGate
+from proxy.domain.completion import fold
+from proxy.domain.engine import NotReady
+from proxy.domain.errors import (
+    EngineFailed,
+    ModelUnavailable,
+    RateLimited,
+)
+from proxy.domain.events import Events, Finished, OutputEvent
+from proxy.domain.generation import Delivery
+from proxy.domain.model import LoadedModel
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    TextPrompt,
+    TokenPrompt,
+)
+from proxy.generation.composition import Access, composed
+from proxy.generation.service import Service
+from proxy.generation.time_limits import TimeLimits
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.shadow import without_shadows
@@ -16,33 +43,6 @@ from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 from tests.fixtures.limits import unlimited
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.errors import (
-    EngineFailed,
-    ModelUnavailable,
-    RateLimited,
-)
-from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
-from triton_openai.proxy.domain.generation import Delivery
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import (
-    ChatPrompt,
-    GenerationRequest,
-    Message,
-    TextPrompt,
-    TokenPrompt,
-)
-from triton_openai.proxy.generation.composition import Access, composed
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
 
 
 def ready() -> Registry:

@@ -8,16 +8,16 @@ from contextlib import aclosing
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.domain.shadow import ShadowOutcome, ShadowResult
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from proxy.models.deployments import Shadow
+from proxy.telemetry import request_log
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.domain.shadow import ShadowOutcome, ShadowResult
-from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
-from triton_openai.proxy.models.deployments import Shadow
-from triton_openai.proxy.telemetry import request_log
 
 pytestmark = pytest.mark.anyio
 

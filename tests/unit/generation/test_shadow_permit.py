@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import FreePermit, Ticket
+from proxy.domain.shadow import ShadowOutcome
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic
+from proxy.generation.shadow_permit import permitted
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.unit.generation.test_shadow import SHADOW, Traffic, asked, text
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import FreePermit, Ticket
-from triton_openai.proxy.domain.shadow import ShadowOutcome
-from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic
-from triton_openai.proxy.generation.shadow_permit import permitted
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from proxy.domain.errors import DeadlineExceeded, EngineStalled
+from proxy.domain.output import TokenDelta
+from proxy.generation.time_limits import TimeLimits
 from tests.fixtures.engine_streams import limited
-from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineStalled
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.generation.time_limits import TimeLimits
 
 SHORT_S = 0.05
 ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)

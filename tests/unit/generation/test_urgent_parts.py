@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from proxy.domain.completion import fold
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
 from tests.unit.generation.test_failover import TEXT, Held
 from tests.unit.generation.test_row_permit import served, turns
-from triton_openai.proxy.domain.completion import fold
 
 
 @pytest.mark.parametrize(("asked", "sent"), [(None, 1), (0, 1), (-3, -2)])

@@ -9,6 +9,25 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.start_gate import StartGate
+from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.errors import EngineFailed, ProxyError
+from proxy.domain.generation import Delivery
+from proxy.domain.identity import Limits, current_caller
+from proxy.domain.model import LoadedModel
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.generation.composition import Access, composed
+from proxy.generation.service import Service
+from proxy.generation.time_limits import TimeLimits
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.port import Grant
+from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.shadow import without_shadows
@@ -17,25 +36,6 @@ from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed, ProxyError
-from triton_openai.proxy.domain.generation import Delivery
-from triton_openai.proxy.domain.identity import Limits, current_caller
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
-from triton_openai.proxy.generation.composition import Access, composed
-from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.ledger.in_process import InProcessLedger
-from triton_openai.proxy.ledger.port import Grant
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
-from triton_openai.proxy.models.registry import Registry
 
 REQUESTS = 1_000
 BIG = 10**12

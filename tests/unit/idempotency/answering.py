@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
-from triton_openai.proxy.idempotency.answer import Head, Notice, OpenAnswer
-from triton_openai.proxy.idempotency.relay import Relay
-from triton_openai.proxy.idempotency.request import KeyedRequest
-from triton_openai.proxy.idempotency.running import RunningAnswer
+from proxy.idempotency.answer import Head, Notice, OpenAnswer
+from proxy.idempotency.relay import Relay
+from proxy.idempotency.request import KeyedRequest
+from proxy.idempotency.running import RunningAnswer
 
 HEAD = Head(
     status=200,

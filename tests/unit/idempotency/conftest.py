@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.idempotency.memory_records import MemoryRecords
+from proxy.idempotency.quotas import Quotas
+from proxy.idempotency.redis_records import RedisRecords
+from proxy.idempotency.relay import Relay, RelayLimits
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import PROGRAM, RedisServer, running
-from triton_openai.proxy.idempotency.memory_records import MemoryRecords
-from triton_openai.proxy.idempotency.quotas import Quotas
-from triton_openai.proxy.idempotency.redis_records import RedisRecords
-from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 QUOTAS = Quotas(keep_s=3600, bytes=10_000_000, answers=100)
 LIMITS = RelayLimits(

@@ -8,6 +8,11 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.idempotency.answer import Outcome, RecordsUnavailable
+from proxy.idempotency.port import Records
+from proxy.idempotency.redis_records import RedisRecords
+from proxy.idempotency.relay import Relay
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.idempotency.answering import (
     Generation,
@@ -18,11 +23,6 @@ from tests.unit.idempotency.answering import (
     whole,
 )
 from tests.unit.idempotency.conftest import LIMITS, QUOTAS
-from triton_openai.proxy.idempotency.answer import Outcome, RecordsUnavailable
-from triton_openai.proxy.idempotency.port import Records
-from triton_openai.proxy.idempotency.redis_records import RedisRecords
-from triton_openai.proxy.idempotency.relay import Relay
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 
 def relay(records: Records) -> Relay:

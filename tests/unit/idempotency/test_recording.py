@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from proxy.idempotency.answer import AnswerLost, JoinRefused, Notice, Reason
+from proxy.idempotency.part_window import MemoryBudget
+from proxy.idempotency.recording import Reader, Recording
 from tests.unit.idempotency.answering import HEAD, event
-from triton_openai.proxy.idempotency.answer import AnswerLost, JoinRefused, Notice, Reason
-from triton_openai.proxy.idempotency.part_window import MemoryBudget
-from triton_openai.proxy.idempotency.recording import Reader, Recording
 
 PART = b"x" * 100
 

@@ -9,6 +9,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
+from proxy.idempotency.redis_records import RedisRecords
+from proxy.idempotency.relay import Relay
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.idempotency.answering import (
     HEAD,
@@ -22,10 +26,6 @@ from tests.unit.idempotency.answering import (
     whole,
 )
 from tests.unit.idempotency.conftest import LIMITS, QUOTAS, Pair
-from triton_openai.proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
-from triton_openai.proxy.idempotency.redis_records import RedisRecords
-from triton_openai.proxy.idempotency.relay import Relay
-from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 
 def test_a_finished_answer_is_replayed_by_both(pair: Pair):

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.journal.journal import Journal, Outcome
-from triton_openai.proxy.journal.limits import JournalLimits
-from triton_openai.proxy.journal.record import Record
+from proxy.journal.journal import Journal, Outcome
+from proxy.journal.limits import JournalLimits
+from proxy.journal.record import Record
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 BODY = b'{"model":"demo","messages":[]}'

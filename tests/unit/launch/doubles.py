@@ -6,10 +6,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from triton_openai.proxy.launch.triton_server.command import Ports
-from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
-from triton_openai.proxy.launch.triton_server.server import Launch
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.triton_server.command import Ports
+from proxy.launch.triton_server.run_folder import RunFolder
+from proxy.launch.triton_server.server import Launch
+from proxy.processes.errors import LaunchError
 
 
 class ScriptedServer:

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 import typer
 
+from proxy import __version__
+from proxy.app import compose
+from proxy.cli import app, main
+from proxy.launch import announcement
+from proxy.processes.errors import explain
+from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.published import config
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy import __version__
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.cli import app, main
-from triton_openai.proxy.launch import announcement
-from triton_openai.proxy.processes.errors import explain
-from triton_openai.proxy.settings import Settings
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 

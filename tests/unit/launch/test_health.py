@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.launch import health
+from proxy.processes.errors import LaunchError
+from proxy.server.tls import ReloadingTls
+from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.launch import health
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.server.tls import ReloadingTls
-from triton_openai.proxy.settings import Settings
 
 
 class Alive(http.server.BaseHTTPRequestHandler):

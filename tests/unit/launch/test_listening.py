@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.launch.start import check_listening
+from proxy.launch.triton_server.ports import bind
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
-from triton_openai.proxy.launch.start import check_listening
-from triton_openai.proxy.launch.triton_server.ports import bind
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
 
 KEY = "the-one-key-of-the-tests"
 

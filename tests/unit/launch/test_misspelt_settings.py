@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.launch.misspelt_settings import misspelt
-from triton_openai.proxy.settings import Settings
+from proxy.launch.misspelt_settings import misspelt
+from proxy.settings import Settings
 
 SETTINGS = [name.upper() for name in Settings.model_fields]
 

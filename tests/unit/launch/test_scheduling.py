@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from triton_openai.proxy.launch import scheduling
-from triton_openai.proxy.launch.scheduling import Kernel
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.setting_groups.listening import CpuScheduling
+from proxy.launch import scheduling
+from proxy.launch.scheduling import Kernel
+from proxy.processes.errors import LaunchError
+from proxy.setting_groups.listening import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 

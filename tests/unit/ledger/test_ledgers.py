@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from tests.doubles.reference_ledger import ReferenceLedger
-from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, settled
-from triton_openai.proxy.ledger.port import (
+from proxy.ledger.port import (
     Grant,
     Meter,
     MeterKind,
 )
+from tests.doubles.reference_ledger import ReferenceLedger
+from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, settled
 
 OPERATIONS = 10_000
 S = 1_000_000

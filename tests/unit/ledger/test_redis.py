@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.configured_scheduling import part
+from proxy.ledger.in_process import steady_us
+from proxy.ledger.outage import OutageMode
+from proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
+from proxy.ledger.redis_ledger import RedisLedger
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
-from triton_openai.proxy.configured_scheduling import part
-from triton_openai.proxy.ledger.in_process import steady_us
-from triton_openai.proxy.ledger.outage import OutageMode
-from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
-from triton_openai.proxy.ledger.redis_ledger import RedisLedger
 
 pytestmark = needs_redis
 BEAT_S = 0.1

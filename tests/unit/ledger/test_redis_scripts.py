@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from redis.exceptions import NoScriptError, ResponseError
 
-from triton_openai.proxy.ledger.redis_state import Script
+from proxy.ledger.redis_state import Script
 
 
 class Front:

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.port import Grant, LedgerUnavailable, Refusal
 from tests.fixtures.ledgers import Clock
 from tests.unit.ledger.test_ledgers import DAY, MINUTE, S, gauge, month, rate, window
-from triton_openai.proxy.ledger.in_process import InProcessLedger
-from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Refusal
 
 
 def in_any_window(taken: list[tuple[int, int]], span_us: int) -> int:

@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
+from build_engines.deployment_entries import DeploymentEntry
+from build_engines.models_file import ModelEntry
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
+from proxy.models.deployment_chooser import DeploymentChooser
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
 from tests.doubles.pools import DecisionsInMemory
-from triton_openai.build_engines.deployment_entries import DeploymentEntry
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
-from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
-from triton_openai.proxy.models.registry import Registry
 
 TWO = (
     DeploymentEntry(name="blue", pool="blue", model="m", weight=3),

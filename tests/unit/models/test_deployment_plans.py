@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy.models.deployment_plans import DEFAULT_PLAN, plans
-from triton_openai.proxy.models.deployments import (
+from build_engines.models_file import ModelsFile
+from proxy.models.deployment_plans import DEFAULT_PLAN, plans
+from proxy.models.deployments import (
     CanaryRules,
     Deployment,
     DeploymentPlan,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.models.deployments import (
+from proxy.models.deployments import (
     CanaryRules,
     Deployment,
     DeploymentPlan,

@@ -6,11 +6,11 @@ from datetime import date
 
 from structlog.testing import capture_logs
 
+from proxy.domain.lifecycle import Lifecycle
+from proxy.domain.model import ModelCard
+from proxy.models import deprecation_log
+from proxy.models.deprecation_log import DeprecationLog
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.lifecycle import Lifecycle
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.models import deprecation_log
-from triton_openai.proxy.models.deprecation_log import DeprecationLog
 
 ENDING = Lifecycle(deprecated=date(2026, 1, 31), sunset=date(2026, 7, 31))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.models_file import ModelsFile
+from proxy.domain.errors import ModelNotAllowed, UnknownModel
+from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
+from proxy.domain.model import LoadedModel
+from proxy.models.callers_models import CallersModels, ServedModel
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy.domain.errors import ModelNotAllowed, UnknownModel
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.models.callers_models import CallersModels, ServedModel
-from triton_openai.proxy.models.registry import Registry
 
 POLICY = ModelsFile.model_validate(
     {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from build_engines.deployment_entries import DeploymentEntry
+from build_engines.models_file import ModelEntry
+from proxy.domain.model import LoadedModel
+from proxy.models.model_info import ModelInfo
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.deployment_entries import DeploymentEntry
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.models.model_info import ModelInfo
-from triton_openai.proxy.models.registry import Registry
 
 NEW = DeploymentEntry(name="new", model="chat-v2", pool="west")
 POLICY = {"chat": ModelEntry(deployments=(DeploymentEntry(name="old"), NEW))}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.build_engines.models_file import ModelsFileError
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.settings import Settings
+from build_engines.models_file import ModelsFileError
+from proxy.models import policy
+from proxy.settings import Settings
 
 MODELS = """\
 models:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from build_engines.models_file import ModelsFile
+from proxy import background
+from proxy.domain.engine import NotReady
+from proxy.domain.model import LoadedModel
+from proxy.models import policy
+from proxy.models.policy_watch import PolicyWatch, needing_build
+from proxy.models.registry import Registry
+from proxy.settings import Settings
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.models.policy_watch import PolicyWatch, needing_build
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
+from proxy.models.readiness import refresh
+from proxy.models.registry import Registry
+from proxy.prompting import control_tokens
 from tests.doubles.engine import FixedCatalog
-from triton_openai.proxy.models.readiness import refresh
-from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.prompting import control_tokens
 
 
 def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():

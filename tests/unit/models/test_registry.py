@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from build_engines.deployment_entries import DeploymentEntry
+from build_engines.models_file import ModelEntry
+from build_engines.sampling_defaults import SamplingDefaults
+from proxy.domain.engine import NotReady
+from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.model import LoadedModel
+from proxy.models.internal_models import internal_models
+from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.deployment_entries import DeploymentEntry
-from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.build_engines.sampling_defaults import SamplingDefaults
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
-from triton_openai.proxy.domain.model import LoadedModel
-from triton_openai.proxy.models.internal_models import internal_models
-from triton_openai.proxy.models.registry import Registry
 
 POLICY = {
     "big": ModelEntry(aliases=("gpt-4o",), owned_by="us"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from triton_openai.proxy.pools.breaker import Attempt, BreakerPolicy, BreakerState, CircuitBreaker
+from proxy.pools.breaker import Attempt, BreakerPolicy, BreakerState, CircuitBreaker
 
 POLICY = BreakerPolicy(consecutive_faults=3, base_s=30, most_s=100, forget_s=10)
 

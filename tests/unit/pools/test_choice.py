@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.candidate import Candidate, Candidates
-from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
-from triton_openai.proxy.pools.outstanding import Outstanding, Work
-from triton_openai.proxy.pools.prefix_index import PrefixIndex, prompt_blocks
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
+from proxy.pools.outstanding import Outstanding, Work
+from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
 PLAIN = RoutedRequest(100)
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import ModelUnavailable
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.domain.errors import ModelUnavailable
 
 READY, NOT_READY = EndpointState.READY, EndpointState.NOT_READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")

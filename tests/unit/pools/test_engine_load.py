@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from triton_openai.proxy import background
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools import engine_load
-from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader, loads, total
-from triton_openai.proxy.pools.metrics_parser import MOST_SAMPLES, MetricsParser
+from proxy import background
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools import engine_load
+from proxy.pools.engine_load import UNKNOWN, LoadReader, loads, total
+from proxy.pools.metrics_parser import MOST_SAMPLES, MetricsParser
 
 # As Triton writes them. `demo_engine` is one of ours, `tensorrt_llm` NVIDIA's, without `fraction`.
 PAGE = """\

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.engine_room import GROWS_LESS_AFTER, EngineRoom, usual_spare
+from proxy.domain.endpoints import EngineLoad
+from proxy.pools.engine_room import GROWS_LESS_AFTER, EngineRoom, usual_spare
 
 ROWS, SPARE = 16, 2
 

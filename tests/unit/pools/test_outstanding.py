@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.pools.outstanding import Outstanding, TokenEstimates
+from proxy.pools.outstanding import Outstanding, TokenEstimates
 
 AMOUNT = st.integers(-5, 10_000)
 

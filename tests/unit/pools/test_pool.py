@@ -10,15 +10,15 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import ModelUnavailable
+from proxy.pools import endpoint_life, pool
+from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.choice import ChoicePolicy, Chooser, RoutedRequest
+from proxy.pools.outstanding import Outstanding
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.pools import endpoint_life, pool
-from triton_openai.proxy.pools.candidate import Candidate, Candidates
-from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, RoutedRequest
-from triton_openai.proxy.pools.outstanding import Outstanding
 
 EJECTED, READY = EndpointState.EJECTED, EndpointState.READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")

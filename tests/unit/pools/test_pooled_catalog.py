@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.engine import NotReady
+from proxy.pools import pool_set
 from tests.doubles import clock
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.pools import pool_set
 
 
 def test_it_has_every_model_of_every_endpoint_once():

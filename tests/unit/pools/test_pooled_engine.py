@@ -9,11 +9,8 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles import clock
-from tests.doubles.engine import ScriptedEngine, deltas
-from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     ErrorCode,
@@ -22,7 +19,10 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.telemetry.request_log import RequestLine
+from proxy.telemetry.request_log import RequestLine
+from tests.doubles import clock
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
 
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
 TOO_LONG = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.kserve import KserveRequest
+from proxy.pools.pooled_kserve import PooledKserve
 from tests.doubles import clock
 from tests.doubles.kserve import EchoModels
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, checked
-from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
-from triton_openai.proxy.domain.kserve import KserveRequest
-from triton_openai.proxy.pools.pooled_kserve import PooledKserve
 
 REQUEST = KserveRequest(id="", parameters={}, inputs=(), outputs=())
 

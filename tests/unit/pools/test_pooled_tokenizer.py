@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import GuidePending, ModelUnavailable
 from tests.doubles import clock
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build
 from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
 
 
 class Failing(ByteTokenizer):

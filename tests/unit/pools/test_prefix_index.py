@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triton_openai.proxy.pools.prefix_index import (
+from proxy.pools.prefix_index import (
     BLOCK_SIZES,
     CHARACTER_ENDS,
     ID_ENDS,

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.endpoints import EngineLoad
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.model import USUAL_ROWS, LoadedModel
+from proxy.pools.engine_room import fixed_spare, usual_spare
+from proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities
 from tests.doubles import clock
 from tests.doubles.engine import FACTS, ScriptedEngine
 from tests.doubles.queues import CapacityRecorder
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
-from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import USUAL_ROWS, LoadedModel
-from triton_openai.proxy.pools.engine_room import fixed_spare, usual_spare
-from triton_openai.proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities
 
 QUEUE = "default/demo"
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.errors import ModelUnavailable
+from proxy.pools import router
 from tests.doubles import clock
 from tests.doubles.engine import FACTS
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
-from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.pools import router
 
 PROMPT = "".join(f"{number:07d} " for number in range(200))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.pools.state_counts import counted_states
+from proxy.domain.endpoints import EndpointState
+from proxy.pools.state_counts import counted_states
 
 READY, EJECTED = EndpointState.READY, EndpointState.EJECTED
 

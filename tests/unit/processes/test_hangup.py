@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from triton_openai.proxy.processes.hangup import on_hangup
-from triton_openai.proxy.processes.signals import Stop
+from proxy.processes.hangup import on_hangup
+from proxy.processes.signals import Stop
 
 pytestmark = pytest.mark.anyio
 
 IN_A_TERMINAL = """
 import asyncio
-from triton_openai.proxy.processes.hangup import on_hangup
-from triton_openai.proxy.processes.signals import Stop
+from proxy.processes.hangup import on_hangup
+from proxy.processes.signals import Stop
 
 async def main():
     stop = Stop()

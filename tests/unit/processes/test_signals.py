@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from triton_openai.proxy.processes.signals import Stop, stop_on_signals
+from proxy.processes.signals import Stop, stop_on_signals
 
 
 async def signalled() -> Stop:

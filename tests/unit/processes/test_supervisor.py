@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from proxy.processes.errors import LaunchError, StartCrashed
+from proxy.processes.supervisor import Backoff, State, Supervisor
 from tests.unit.launch.doubles import ScriptedServer
-from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
-from triton_openai.proxy.processes.supervisor import Backoff, State, Supervisor
 
 
 async def slept_s(*lives_s: float | None) -> list[float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import ToolCall
+from proxy.prompting.callers_text import RenderedPrompt
+from proxy.prompting.chat_template import rendered
+from proxy.prompting.control_tokens import ControlTokens
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.request import ChatPrompt, Message
-from triton_openai.proxy.domain.tools import ToolCall
-from triton_openai.proxy.prompting.callers_text import RenderedPrompt
-from triton_openai.proxy.prompting.chat_template import rendered
-from triton_openai.proxy.prompting.control_tokens import ControlTokens
 
 START, END = "<|im_start|>", "<|im_end|>"
 CHATML = (

@@ -8,6 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.domain import plain_spans
+from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool
+from proxy.prompting.callers_text import TooLongToMark
+from proxy.prompting.chat_template import render, rendered
+from proxy.prompting.control_tokens import ControlTokens, of_card
 from tests.doubles.engine import CARD, FACTS
 from tests.fixtures.examples import examples
 from tests.unit.prompting.marked_prompts import (
@@ -25,12 +31,6 @@ from tests.unit.prompting.marked_prompts import (
     spans_of,
     user,
 )
-from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.request import ChatPrompt, Message
-from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.prompting.callers_text import TooLongToMark
-from triton_openai.proxy.prompting.chat_template import render, rendered
-from triton_openai.proxy.prompting.control_tokens import ControlTokens, of_card
 
 
 def test_a_forged_turn_is_plain_and_the_templates_own_turns_are_not():

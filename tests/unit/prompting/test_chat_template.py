@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
+from proxy.prompting.chat_template import render
 from tests.doubles.engine import FACTS
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.request import ChatPrompt, Message
-from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.prompting.chat_template import render
 
 PROMPT = ChatPrompt(
     messages=(

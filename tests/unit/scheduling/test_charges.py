@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from proxy.domain.scheduling import Scheduler
 from tests.fixtures.schedulers import (
     QUEUE,
     Caller,
@@ -11,7 +12,6 @@ from tests.fixtures.schedulers import (
     settled,
     ticket,
 )
-from triton_openai.proxy.domain.scheduling import Scheduler
 
 
 def test_a_cancelled_stream_costs_its_tenant_nothing():

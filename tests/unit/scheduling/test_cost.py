@@ -11,14 +11,14 @@ from types import FrameType
 
 import pytest
 
+from proxy.scheduling import timekeeper
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.fair_queues import FairQueues
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
 from tests.doubles.clock import run as run_jumping
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket
-from triton_openai.proxy.scheduling import timekeeper
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.fair_queues import FairQueues
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
 
 WAITING = 10_000
 LIMITS = QueueLimits(waiting=WAITING, waiting_per_tenant=WAITING)

@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.doubles.reference_queue import ReferenceQueue
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.stream import State
 
 tickets = st.builds(
     Ticket,

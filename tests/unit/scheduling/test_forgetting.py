@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.priority_class import PriorityClass
 from tests.doubles.queued_stream import QueuedStream
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.priority_class import PriorityClass
 
 numbers = count(1)
 

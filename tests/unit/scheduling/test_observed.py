@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from proxy.domain.errors import RateLimited
+from proxy.domain.scheduling import Permit, QueueState, Ticket
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.observed import ObservedScheduler
 from tests.doubles import clock
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Permit, QueueState, Ticket
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.observed import ObservedScheduler
 
 QUEUE = "default/demo"
 LIMITS = QueueLimits(waiting=2, longest_wait_s=30.0)

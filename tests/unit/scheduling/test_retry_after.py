@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.errors import RateLimited
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.promises import GRACE_S, Promises
+from proxy.scheduling.service_rate import START_S, ServiceRate
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import ticket
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.promises import GRACE_S, Promises
-from triton_openai.proxy.scheduling.service_rate import START_S, ServiceRate
 
 
 class Row:

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.scheduling import Scheduler
 from tests.fixtures.schedulers import (
     QUEUE,
     Caller,
@@ -13,8 +15,6 @@ from tests.fixtures.schedulers import (
     settled,
     ticket,
 )
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
-from triton_openai.proxy.domain.scheduling import Scheduler
 
 
 def test_streams_of_one_tenant_run_in_their_order():

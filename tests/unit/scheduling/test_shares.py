@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.scheduling.limits import QueueLimits
 from tests.doubles.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
-from triton_openai.proxy.scheduling.limits import QueueLimits
 
 HOUR_S = 3_600.0
 MANY = QueueLimits(waiting=5_000, waiting_per_tenant=1_000, longest_wait_s=HOUR_S)

@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from triton_openai.proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
-from triton_openai.proxy.scheduling.in_process import InProcessScheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
+from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
 
 QUEUE, OTHER = "default/demo", "default/other"
 LIMITS = QueueLimits()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.scheduling import Ticket
+from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
-from triton_openai.proxy.domain.scheduling import Ticket
-from triton_openai.proxy.scheduling.fair_queue import FairQueue
-from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.stream import State
 
 
 class Rows:

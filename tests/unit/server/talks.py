@@ -8,9 +8,9 @@ import itertools
 import json
 from collections.abc import Awaitable, Callable
 
+from proxy.server.http_connection import MOST_HEAD_BYTES
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.server.http_connection import MOST_HEAD_BYTES
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections

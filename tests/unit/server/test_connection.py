@@ -7,9 +7,9 @@ import math
 
 from uvicorn.server import ServerState
 
+from proxy.server.connection import MOST_JOINED_BYTES, Connection
 from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.server.connection import MOST_JOINED_BYTES, Connection
 
 
 class Wire(asyncio.Transport):

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from triton_openai.proxy.server.uvicorn_server import ENOUGH_DESCRIPTORS, OWN_DESCRIPTORS
+from proxy.server.uvicorn_server import ENOUGH_DESCRIPTORS, OWN_DESCRIPTORS
 
 ASK = """
 import resource
-from triton_openai.proxy.server import uvicorn_server
+from proxy.server import uvicorn_server
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(uvicorn_server.descriptors_for_clients(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

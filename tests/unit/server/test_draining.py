@@ -9,12 +9,12 @@ import pytest
 import uvicorn
 import uvloop
 
+from proxy.launch.triton_server.ports import bind
+from proxy.processes.signals import Stop
+from proxy.server import http_connection
+from proxy.server.uvicorn_server import DrainingServer, relay, serve
 from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.launch.triton_server.ports import bind
-from triton_openai.proxy.processes.signals import Stop
-from triton_openai.proxy.server import http_connection
-from triton_openai.proxy.server.uvicorn_server import DrainingServer, relay, serve
 
 CALLERS = 100
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import uvloop
 
+from proxy.server.connection import LINGER_BYTES
 from tests.fixtures.own_server import served
-from triton_openai.proxy.server.connection import LINGER_BYTES
 
 PIECE = b"x" * 100_000
 ENDLESS = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n"

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 import uvloop
 
+from proxy.server.http_connection import MOST_FIELDS, MOST_URL_BYTES
 from tests.unit.server.talks import (
     CHUNKED,
     GET,
@@ -17,7 +18,6 @@ from tests.unit.server.talks import (
     says,
     talked,
 )
-from triton_openai.proxy.server.http_connection import MOST_FIELDS, MOST_URL_BYTES
 
 
 @pytest.mark.parametrize(

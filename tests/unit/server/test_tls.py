@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
+from proxy.processes.errors import LaunchError
+from proxy.server.tls import ReloadingTls
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.server.tls import ReloadingTls
 
 pytestmark = needs_openssl
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -12,10 +12,10 @@ import pytest
 import uvloop
 from websockets.frames import OP_BINARY, OP_CLOSE, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
 
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.server.websocket_connection import FREE_FRAMES
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.server.websocket_connection import FREE_FRAMES
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.doubles.answers import Answers
-from tests.doubles.tools import ScriptedTools
-from triton_openai.proxy.domain.completion import Completion, fold
-from triton_openai.proxy.domain.events import (
+from proxy.domain.completion import Completion, fold
+from proxy.domain.events import (
     OutputEvent,
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
 )
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message
-from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
-from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
+from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.domain.tools import Tool
+from proxy.server_tools.tool_loop import run_tool_loop
+from tests.doubles.answers import Answers
+from tests.doubles.tools import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
 
-from triton_openai.proxy.server_tools.addresses import is_public
+from proxy.server_tools.addresses import is_public
 
 # IANA IPv4 and IPv6 Special-Purpose Address Registries, whether "globally reachable" or not, with
 # multicast, and with the blocks that were given up (::/96, fec0::/10).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.domain.server_tools import ServerTool
-from triton_openai.proxy.server_tools.arguments import (
+from proxy.domain.server_tools import ServerTool
+from proxy.server_tools.arguments import (
     InvalidArguments,
     check_schema,
     parse_arguments,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from proxy.server_tools.header_secrets import HeaderSecrets
+from proxy.server_tools.http_tools import HttpToolRunner
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
-from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 
 
 @pytest.fixture(scope="module")

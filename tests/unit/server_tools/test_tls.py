@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from proxy.server_tools.header_secrets import HeaderSecrets
+from proxy.server_tools.http_tools import HttpToolRunner
 from tests.fixtures import tool_server
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
-from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="a certificate is made with the openssl command"

@@ -9,6 +9,21 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.completion import fold
+from proxy.domain.events import (
+    Finished,
+    OutputEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
+)
+from proxy.domain.output import FinishReason, Usage
+from proxy.domain.request import ChatPrompt, Message, Sampling
+from proxy.domain.server_tools import CallStatus, ServerTools
+from proxy.domain.tools import ToolChoice, ToolMode
+from proxy.server_tools.parallel_calls import AT_ONCE
+from proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
 from tests.doubles.answers import Answers
 from tests.doubles.tools import ScriptedTools
 from tests.unit.server_tools.rounds import (
@@ -25,21 +40,6 @@ from tests.unit.server_tools.rounds import (
     events_of,
     said,
 )
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.events import (
-    Finished,
-    OutputEvent,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallStarted,
-)
-from triton_openai.proxy.domain.output import FinishReason, Usage
-from triton_openai.proxy.domain.request import ChatPrompt, Message, Sampling
-from triton_openai.proxy.domain.server_tools import CallStatus, ServerTools
-from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
-from triton_openai.proxy.server_tools.parallel_calls import AT_ONCE
-from triton_openai.proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
 
 
 def test_results_go_to_the_model_and_its_answer_to_the_client():

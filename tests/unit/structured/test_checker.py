@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.sandbox import TooCostly
-from triton_openai.proxy.structured.checker import Checker
-from triton_openai.proxy.structured.checks import TextCheck
+from proxy.domain.completion import Answer
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import InvalidSchema
+from proxy.domain.output import FinishReason
+from proxy.domain.sandbox import TooCostly
+from proxy.structured.checker import Checker
+from proxy.structured.checks import TextCheck
 
 CHECK = TextCheck(constraint=Constraint(GuideKind.JSON_SCHEMA, '{"type": "null"}', "guided_json"))
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.completion import Answer
-from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.tools import ToolCall
-from triton_openai.proxy.structured.checks import check_of, engine_constraint, unenforced_keywords
-from triton_openai.proxy.structured.constraint_request import (
+from proxy.domain.completion import Answer
+from proxy.domain.constraint import Constraint
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.output import FinishReason
+from proxy.domain.tools import ToolCall
+from proxy.structured.checks import check_of, engine_constraint, unenforced_keywords
+from proxy.structured.constraint_request import (
     ConstraintRequest,
     Form,
     GuideLimits,
     constraint_of,
 )
+from tests.doubles.engine import CARD
 
 WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
-from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from proxy.structured.constraint_errors import MappedConstraintErrors
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
 REGEX = Constraint(GuideKind.REGEX, "a", "regex")

@@ -8,15 +8,15 @@ from contextlib import suppress
 
 import pytest
 
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
-from triton_openai.proxy.structured.constraint_request import (
+from proxy.domain.errors import InvalidRequest, InvalidSchema
+from proxy.structured.constraint_request import (
     ConstraintRequest,
     Form,
     GuideLimits,
     constraint_of,
     unenforced_by_tool,
 )
-from triton_openai.proxy.structured.schema import SchemaLimits
+from proxy.structured.schema import SchemaLimits
 
 LIMITS = GuideLimits(
     grammar_bytes=10**7,

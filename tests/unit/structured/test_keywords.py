@@ -13,7 +13,7 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from triton_openai.proxy.structured.keywords import FORMATS, IGNORED, uncheckable, unenforced
+from proxy.structured.keywords import FORMATS, IGNORED, uncheckable, unenforced
 
 DOCS = (Path(__file__).parents[3] / "docs" / "guided_decoding.md").read_text()
 STRING = {"type": "string"}

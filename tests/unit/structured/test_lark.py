@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.structured.grammar_text import Untranslatable, as_ebnf
+from proxy.structured.grammar_text import Untranslatable, as_ebnf
 
 
 def rules(text: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.structured.recent import ENTRY_BYTES, Recent, fingerprint
+from proxy.structured.recent import ENTRY_BYTES, Recent, fingerprint
 
 
 def test_the_least_recently_used_values_are_forgotten_first():

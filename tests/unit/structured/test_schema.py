@@ -9,9 +9,9 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel
 
-from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.structured.references import unfolding
-from triton_openai.proxy.structured.schema import SchemaLimits, checked
+from proxy.domain.errors import InvalidSchema
+from proxy.structured.references import unfolding
+from proxy.structured.schema import SchemaLimits, checked
 
 LIMITS = SchemaLimits()
 

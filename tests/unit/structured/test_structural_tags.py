@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.structured.constraint_request import (
+from proxy.domain.errors import InvalidSchema
+from proxy.structured.constraint_request import (
     ConstraintRequest,
     Form,
     GuideLimits,
     constraint_of,
 )
-from triton_openai.proxy.structured.schema import SchemaLimits
-from triton_openai.proxy.structured.structural_tags import checked
-from triton_openai.proxy.structured.tag_formats import WHITESPACE_AT_MOST
+from proxy.structured.schema import SchemaLimits
+from proxy.structured.structural_tags import checked
+from proxy.structured.tag_formats import WHITESPACE_AT_MOST
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.sandbox import TooCostly
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.syntax.guide_builder import GuideBuilder
+from proxy.syntax.guides import GuideOrder, guides_of
+from proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.syntax.tools.argument_list import OPTIONAL_AT_MOST
 from tests.doubles.sandbox import InProcess
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.sandbox import TooCostly
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import GuideOrder, guides_of
-from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from triton_openai.proxy.syntax.tools.argument_list import OPTIONAL_AT_MOST
 
 STRING = {"type": "string"}
 TAG = {"type": "triggered_tags", "triggers": ["<a><b>"], "tags": []}

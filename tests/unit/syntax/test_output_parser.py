@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.domain.completion import Answer, fold
+from proxy.domain.events import TextDelta
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.generation.answer_format import AnswerFormats
+from proxy.generation.choice.choice import Choice
+from proxy.syntax.parsers import families_of, parser_of, visible_special_tokens
 from tests.doubles.engine import CARD, FACTS, deltas
 from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
-from triton_openai.proxy.domain.completion import Answer, fold
-from triton_openai.proxy.domain.events import TextDelta
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.generation.answer_format import AnswerFormats
-from triton_openai.proxy.generation.choice.choice import Choice
-from triton_openai.proxy.syntax.parsers import families_of, parser_of, visible_special_tokens
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
 TOOLS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.telemetry.bounded_names import BoundedNames
+from proxy.telemetry.bounded_names import BoundedNames
 
 
 def test_the_first_names_are_admitted_and_stay_so():

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
+from proxy.domain.log_level import LogLevel
+from proxy.telemetry.chosen_level import ChosenLevel
 
 DEBUG, INFO, ERROR = LogLevel.DEBUG, LogLevel.INFO, LogLevel.ERROR
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from triton_openai.proxy.domain.endpoints import EndpointState
-from triton_openai.proxy.pools.endpoint_counter import Outcome, Place
-from triton_openai.proxy.telemetry.endpoint_metrics import MOST_ENDPOINTS, OTHERS, EndpointMetrics
+from proxy.domain.endpoints import EndpointState
+from proxy.pools.endpoint_counter import Outcome, Place
+from proxy.telemetry.endpoint_metrics import MOST_ENDPOINTS, OTHERS, EndpointMetrics
 
 
 @pytest.fixture

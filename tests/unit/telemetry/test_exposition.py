@@ -6,14 +6,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
+from proxy.domain.generation import Report
+from proxy.domain.output import FinishReason
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.domain.timeline import Timeline, Trace, current_timeline
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
-from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
-from triton_openai.proxy.telemetry.exposition import Exposition
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 # What Prometheus 3 sends.

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.telemetry import logs, request_log
-from triton_openai.proxy.telemetry.line_fields import FIELDS, bounded
+from proxy.telemetry import logs, request_log
+from proxy.telemetry.line_fields import FIELDS, bounded
 
 HOSTILE = "a\n2026-01-01 [info] request\r\x1b[2J\x00\x9b\u2028\u202e\ud800 b"
 values = st.recursive(

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import logging, sys, structlog
-from triton_openai.proxy.telemetry import logs
+from proxy.telemetry import logs
 logs.configure(sys.argv[1], sys.argv[2])
 logger = structlog.get_logger("ours")
 logger.debug("hidden")
@@ -56,7 +56,7 @@ def test_text_is_for_people():
 
 REQUESTS = """
 import logging, sys, httpx
-from triton_openai.proxy.telemetry import logs
+from proxy.telemetry import logs
 logs.configure(sys.argv[1], "json")
 answers = httpx.MockTransport(lambda _: httpx.Response(200))
 httpx.Client(transport=answers).get("http://127.0.0.1:8002/metrics")
@@ -83,7 +83,7 @@ def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, events
 
 CHANGED = """
 import logging, structlog
-from triton_openai.proxy.telemetry import logs
+from proxy.telemetry import logs
 logs.configure("info", "json")
 ours, library = structlog.get_logger("ours"), logging.getLogger("library")
 for level in ("info", "debug", "error", "info"):

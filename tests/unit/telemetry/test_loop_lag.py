@@ -11,7 +11,7 @@ import uvloop
 from prometheus_client import CollectorRegistry, Histogram
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.telemetry.loop_lag import LoopLag, name_task
+from proxy.telemetry.loop_lag import LoopLag, name_task
 
 WARN_S = 0.05
 BUSY_S = 6 * WARN_S  # of CPU time: what a busy machine takes away counts for nothing

@@ -4,8 +4,8 @@ import math
 
 from prometheus_client import CollectorRegistry
 
-from triton_openai.proxy.domain.scheduling import QueueState
-from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.domain.scheduling import QueueState
+from proxy.telemetry.queue_metrics import QueueMetrics
 
 QUEUE = "default/demo"
 

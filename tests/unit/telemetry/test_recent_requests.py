@@ -8,9 +8,9 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.domain.timeline import MOST_STAGES, StageName, Timeline, stage
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.recent_requests import (
+from proxy.domain.timeline import MOST_STAGES, StageName, Timeline, stage
+from proxy.telemetry import request_log
+from proxy.telemetry.recent_requests import (
     ATTRIBUTES,
     LONGEST_TEXT,
     MOST_ITEMS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.telemetry import request_log
+from proxy.telemetry import request_log
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed, RateLimited
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, current_caller
-from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.telemetry.buckets import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import EngineFailed, RateLimited
+from proxy.domain.generation import Report
+from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
+from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.telemetry.buckets import (
     DURATION_BUCKETS_S,
     FEW_BUCKETS_S,
     TOKEN_BUCKETS,
 )
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_watcher import TelemetryWatcher
+from tests.doubles.engine import CARD
 
 ASKED = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.generation import Report
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.telemetry import request_log
+from proxy.telemetry.buckets import DURATION_BUCKETS_S
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.telemetry.stream_latency import RequestLatency
 from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
-from triton_openai.proxy.telemetry.stream_latency import RequestLatency
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import RateLimited
+from proxy.domain.generation import Report
+from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.scheduling import QueueState
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.domain.scheduling import QueueState
-from triton_openai.proxy.telemetry.exposition import Exposition
-from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
 RECORD = json.loads((Path(__file__).parents[2] / "upstream" / "vllm_metrics.json").read_text())
 OURS = {

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from build_engines.facts import INFILLING_PARAMETERS
+from proxy.domain.engine import NotReady
+from proxy.domain.model import CAPABILITIES
+from proxy.triton import drain_mark, tensors
+from proxy.triton.catalog import TritonCatalog
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.facts import INFILLING_PARAMETERS
-from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import CAPABILITIES
-from triton_openai.proxy.triton import drain_mark, tensors
-from triton_openai.proxy.triton.catalog import TritonCatalog
 
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tritonclient.grpc import InferInput, service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.request import PromptLimit, Sampling
+from proxy.triton import codec
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.request import PromptLimit, Sampling
-from triton_openai.proxy.triton import codec
 
 
 def request(**fields) -> EngineRequest:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.domain.model import CAPABILITIES
-from triton_openai.proxy.triton import contract, tensors
+from proxy.domain.model import CAPABILITIES
+from proxy.triton import contract, tensors
 
 
 def metadata(*, without=(), retyped=()) -> service_pb2.ModelMetadataResponse:

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from triton_openai.proxy.domain.output import (
+from proxy.domain.output import (
     Alternative,
     EngineTimes,
     FinishReason,
     TokenDelta,
     TokenLogProb,
 )
-from triton_openai.proxy.triton import codec
+from proxy.triton import codec
 
 
 def response(*, final=False, **outputs) -> service_pb2.ModelInferResponse:

@@ -7,7 +7,7 @@ import json
 import grpc
 import pytest
 
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     GuidePending,
@@ -15,7 +15,7 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.triton.errors import STUB_LATE, error_of_message, error_of_status
+from proxy.triton.errors import STUB_LATE, error_of_message, error_of_status
 
 REFUSAL = {"code": "context_length_exceeded", "param": "max_tokens", "message": "too long {x}"}
 

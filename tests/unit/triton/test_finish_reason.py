@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.triton.codec import StreamMessage
+from proxy.triton.finish_reason import MissingFinishReason
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.triton.codec import StreamMessage
-from triton_openai.proxy.triton.finish_reason import MissingFinishReason
 
 END, OTHER_END = 2, 3
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.errors import DeadlineExceeded, GuidePending
+from proxy.triton.guide_retries import FIRST_PAUSE_S, MAX_WAIT_S, GuideRetries
 from tests.doubles import clock
-from triton_openai.proxy.domain.errors import DeadlineExceeded, GuidePending
-from triton_openai.proxy.triton.guide_retries import FIRST_PAUSE_S, MAX_WAIT_S, GuideRetries
 
 PENDING = GuidePending("not yet")
 

@@ -10,19 +10,19 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2
 
-from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     ForeignAnswer,
     InvalidRequest,
     ModelUnavailable,
 )
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.triton.tokenizer import TritonTokenizer
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Sampling
+from proxy.triton.tokenizer import TritonTokenizer
+from tests.doubles.engine import CARD
 
 REQUEST = EngineRequest(
     id="r1",

@@ -38,7 +38,7 @@ def _token(token: int, log_probs: int | None, own: float) -> Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """See triton_openai.build_engines.scripted_options. The last part answers every prompt."""
+    """See build_engines.scripted_options. The last part answers every prompt."""
 
     parts: tuple[Part, ...]
     repeats: bool

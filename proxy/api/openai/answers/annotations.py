@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from triton_openai.proxy.api.answers.stream_format import Annotation
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.service import Service
+from proxy.api.answers.stream_format import Annotation
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
+from proxy.domain.tokenizer import Tokenizer
+from proxy.generation.service import Service
 
 
 class Annotator:

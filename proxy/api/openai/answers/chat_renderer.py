@@ -6,17 +6,17 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
+from proxy.api.openai.answers.log_prob_renderer import (
     LogProbRenderer,
     RenderedLogProbs,
 )
-from triton_openai.proxy.api.openai.answers.response_head import response_head
-from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
-from triton_openai.proxy.api.openai.requests import priority_fields
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
-from triton_openai.proxy.domain.completion import Answer, Completion
-from triton_openai.proxy.domain.events import (
+from proxy.api.openai.answers.response_head import response_head
+from proxy.api.openai.answers.usage import StreamUsage, usage_body
+from proxy.api.openai.requests import priority_fields
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.field_names import FIELD_NAMES
+from proxy.domain.completion import Answer, Completion
+from proxy.domain.events import (
     AnyDelta,
     Finished,
     OutputEvent,
@@ -26,8 +26,8 @@ from triton_openai.proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.tools import ToolCall
+from proxy.domain.request import GenerationRequest
+from proxy.domain.tools import ToolCall
 
 
 class ChatRenderer:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
+from proxy.api.openai.answers.log_prob_renderer import (
     LogProbRenderer,
     RenderedLogProbs,
 )
-from triton_openai.proxy.api.openai.answers.response_head import response_head
-from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
-from triton_openai.proxy.api.openai.requests import priority_fields
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.requests.field_names import COMPLETION_NAMES
-from triton_openai.proxy.domain.completion import Answer, Completion
-from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.api.openai.answers.response_head import response_head
+from proxy.api.openai.answers.usage import StreamUsage, usage_body
+from proxy.api.openai.requests import priority_fields
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.field_names import COMPLETION_NAMES
+from proxy.domain.completion import Answer, Completion
+from proxy.domain.events import Finished, OutputEvent, TextDelta
+from proxy.domain.request import GenerationRequest
 
 
 class CompletionRenderer:

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from triton_openai.proxy.domain.events import Finished, LoggedToken, OutputEvent
-from triton_openai.proxy.domain.output import Alternative, TokenLogProb
+from proxy.domain.events import Finished, LoggedToken, OutputEvent
+from proxy.domain.output import Alternative, TokenLogProb
 
 LOWEST_LOG_PROB = -9999.0  # OpenAI's value for a probability of 0: JSON has no infinity
 

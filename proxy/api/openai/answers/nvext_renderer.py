@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triton_openai.proxy.api.answers.exchange import Renderer
-from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
-from triton_openai.proxy.api.openai.answers.timings_renderer import milliseconds
-from triton_openai.proxy.api.openai.requests.nvext import NvExt
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.completion import Completion
-from triton_openai.proxy.domain.events import Finished, OutputEvent
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import Timing, Usage
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.api.answers.exchange import Renderer
+from proxy.api.answers.stream_format import Annotation, Part, Payload
+from proxy.api.openai.answers.timings_renderer import milliseconds
+from proxy.api.openai.requests.nvext import NvExt
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.completion import Completion
+from proxy.domain.events import Finished, OutputEvent
+from proxy.domain.model import ModelCard
+from proxy.domain.output import Timing, Usage
+from proxy.domain.request import GenerationRequest
 
 
 class NvExtRenderer:

@@ -7,9 +7,9 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
 
 
 def response_head(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triton_openai.proxy.api.answers.exchange import Renderer
-from triton_openai.proxy.api.answers.stream_format import Part, Payload
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.completion import Completion
-from triton_openai.proxy.domain.events import Finished, OutputEvent
-from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.domain.request import GenerationRequest
+from proxy.api.answers.exchange import Renderer
+from proxy.api.answers.stream_format import Part, Payload
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.completion import Completion
+from proxy.domain.events import Finished, OutputEvent
+from proxy.domain.output import Usage
+from proxy.domain.request import GenerationRequest
 
 
 class TimingsRenderer:

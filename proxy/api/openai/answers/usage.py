@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.domain.events import Finished, OutputEvent
-from triton_openai.proxy.domain.output import Usage
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.domain.events import Finished, OutputEvent
+from proxy.domain.output import Usage
 
 # Audio and predictions are not supported, so these are 0. Clients with strict types (MacPaw's for
 # Swift, older ones for PHP) lose the whole block, or fail, if one of these fields is missing.

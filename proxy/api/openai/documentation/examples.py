@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from fastapi import Body
 from fastapi.openapi.models import Example
 
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
 
 Json = dict[str, Any]
 CREATED = 1_767_225_600

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import (
     INT32_MAX,
     ListOf,
     RequestBody,
@@ -16,9 +16,9 @@ from triton_openai.proxy.api.openai.requests.field_types import (
     TokenLimit,
     only,
 )
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.api.openai.requests.tool_bodies import ToolsBody
-from triton_openai.proxy.api.openai.requests.tool_history import Messages
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.api.openai.requests.tool_bodies import ToolsBody
+from proxy.api.openai.requests.tool_history import Messages
 
 Modality = Annotated[Literal["text", "audio"], only("text")]
 

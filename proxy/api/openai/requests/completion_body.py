@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import (
     INT32_MAX,
 )
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.api.openai.requests.prompt_body import GivenPromptBody
-from triton_openai.proxy.domain.errors import ErrorCode
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.api.openai.requests.prompt_body import GivenPromptBody
+from proxy.domain.errors import ErrorCode
 
 
 class CompletionBody(GenerationBody, GivenPromptBody):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.domain.model import ModelCard
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.domain.model import ModelCard
 
 Json = dict[str, Any]
 

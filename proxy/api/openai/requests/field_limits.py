@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.requests.tool_bodies import ToolBody
+from proxy.domain.errors import ErrorCode, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.chat_body import TEMPLATE_FIELDS
+from proxy.api.openai.requests.chat_body import TEMPLATE_FIELDS
 
 Json = dict[str, Any]
 NULL: Json = {"type": "null"}

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.domain.errors import ErrorCode
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.domain.errors import ErrorCode
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
-from triton_openai.proxy.api.openai.requests.guided_body import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import ListOf, RequestBody, only
+from proxy.api.openai.requests.guided_body import (
     Choices,
     Guide,
     GuidedBody,
@@ -20,8 +20,8 @@ from triton_openai.proxy.api.openai.requests.guided_body import (
     JsonObject,
     given,
 )
-from triton_openai.proxy.api.openai.requests.nvext import NvExtBody
-from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
+from proxy.api.openai.requests.nvext import NvExtBody
+from proxy.structured.constraint_request import ConstraintRequest, Form
 
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import (
     INT32_MAX,
     AnyTokenIds,
     Bias,
@@ -28,10 +28,10 @@ from triton_openai.proxy.api.openai.requests.field_types import (
     TokenLimit,
     only,
 )
-from triton_openai.proxy.api.openai.requests.format_body import FormatBody
-from triton_openai.proxy.api.openai.requests.prompt_body import PromptBody
-from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.domain.request import Sampling
+from proxy.api.openai.requests.format_body import FormatBody
+from proxy.api.openai.requests.prompt_body import PromptBody
+from proxy.domain.errors import ErrorCode
+from proxy.domain.request import Sampling
 
 Item = TypeVar("Item", int, str)
 

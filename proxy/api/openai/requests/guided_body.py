@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody
-from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
+from proxy.api.openai.requests.field_types import ListOf, RequestBody
+from proxy.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
 JsonObject = dict[str, Any]

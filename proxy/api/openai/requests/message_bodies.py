@@ -7,16 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
-from triton_openai.proxy.api.bodies import json_depth
-from triton_openai.proxy.api.openai.requests.field_types import (
+from proxy.api.bodies import json_depth
+from proxy.api.openai.requests.field_types import (
     AnswerText,
     AnyText,
     RequestBody,
     Text,
     join_parts,
 )
-from triton_openai.proxy.domain.request import Message
-from triton_openai.proxy.domain.tools import ToolCall
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
 
 Name = Annotated[str, StringConstraints(max_length=64)]  # aiperf sends an empty one
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import (
     INT32_MAX,
     ListOf,
     RequestBody,
     TokenIds,
 )
-from triton_openai.proxy.api.openai.requests.guided_body import GuidedBody
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.api.openai.requests.guided_body import GuidedBody
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
 ExtraField = Literal["timing", "worker_id"]

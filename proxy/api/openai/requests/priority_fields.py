@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TypeVar
 
-from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX
-from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.api.openai.requests.field_types import INT32_MAX
+from proxy.api.openai.requests.generation_body import GenerationBody
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 IN_METADATA = "metadata.priority"
 IN_NVEXT = "nvext.agent_hints.priority"

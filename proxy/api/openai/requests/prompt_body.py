@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, PromptText, RequestBody
-from triton_openai.proxy.domain.request import PromptLimit
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import INT32_MAX, PromptText, RequestBody
+from proxy.domain.request import PromptLimit
 
 
 def _not_zero(tokens: int) -> int:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
-from triton_openai.proxy.api.openai.requests.message_bodies import FunctionName
-from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import ListOf, RequestBody, only
+from proxy.api.openai.requests.message_bodies import FunctionName
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
 
 
 class FunctionBody(RequestBody):

@@ -10,15 +10,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import ListOf
-from triton_openai.proxy.api.openai.requests.message_bodies import (
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import ListOf
+from proxy.api.openai.requests.message_bodies import (
     AssistantBody,
     MessageBody,
     ToolCallBody,
     ToolResultBody,
 )
-from triton_openai.proxy.domain.errors import ErrorCode, echoed, in_short
+from proxy.domain.errors import ErrorCode, echoed, in_short
 
 
 def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:

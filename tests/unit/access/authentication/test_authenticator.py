@@ -9,15 +9,15 @@ from ipaddress import ip_network
 
 import pytest
 
+from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.known_keys import KnownKeys
+from proxy.access.authentication.signing_keys import SigningKeys
+from proxy.access.authentication.tokens import Tokens
+from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.domain.identity import ALL_SCOPES, Caller
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.issuer import public_jwk, token
 from tests.unit.access.authentication.test_tokens import RULES
-from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
-from triton_openai.proxy.access.authentication.known_keys import KnownKeys
-from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-from triton_openai.proxy.access.authentication.tokens import Tokens
-from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller
 
 FRONT = "10.0.0.1"
 RULES_WITH_CLAIM = replace(RULES, priority_claim="top")

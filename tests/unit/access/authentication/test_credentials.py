@@ -6,9 +6,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from triton_openai.proxy.access.authentication.credentials import MOST_BYTES, credential
-from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+from proxy.access.authentication.credentials import MOST_BYTES, credential
+from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.domain.errors import AuthenticationFailed, ErrorCode
 
 BEARER, ANTHROPIC, AZURE = b"authorization", b"x-api-key", b"api-key"
 FRONT = TrustedFront((ip_network("10.0.0.0/8"), ip_network("::1/128")), "x-client-name")

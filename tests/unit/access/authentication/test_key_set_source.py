@@ -5,13 +5,13 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from tests.fixtures.file_server import FileServer
-from triton_openai.proxy.access.authentication.key_set_source import (
+from proxy.access.authentication.key_set_source import (
     DISCOVERY,
     MOST_BYTES,
     KeySetSource,
     is_safe,
 )
+from tests.fixtures.file_server import FileServer
 
 KEYS = {"keys": [{"kid": "one"}]}
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
+from proxy.access.authentication.generation_watch import POLL_S
+from proxy.access.authentication.known_keys import KnownKeys
+from proxy.access.authentication.lookup_slots import LookupSlots
+from proxy.access.authentication.record_cache import ABSENT_S, RecordCache
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
+from proxy.domain.key_records import KeysUnavailable
 from tests.doubles import clock
 from tests.doubles.key_source import BEGAN, PEPPER, KeysInMemory, digest, whole_key
-from triton_openai.proxy.access.authentication.generation_watch import POLL_S
-from triton_openai.proxy.access.authentication.known_keys import KnownKeys
-from triton_openai.proxy.access.authentication.lookup_slots import LookupSlots
-from triton_openai.proxy.access.authentication.record_cache import ABSENT_S, RecordCache
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
-from triton_openai.proxy.domain.key_records import KeysUnavailable
 
 TRUST_S = 60.0
 

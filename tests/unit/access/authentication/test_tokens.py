@@ -7,10 +7,8 @@ import time
 
 import pytest
 
-from tests.doubles import clock
-from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
-from triton_openai.proxy.access.authentication import tokens as module
-from triton_openai.proxy.access.authentication.signing_keys import (
+from proxy.access.authentication import tokens as module
+from proxy.access.authentication.signing_keys import (
     KEEP_S,
     MOST_KEYS,
     REFETCH_S,
@@ -18,9 +16,11 @@ from triton_openai.proxy.access.authentication.signing_keys import (
     SigningKeys,
     SigningKeysUnavailable,
 )
-from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
-from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
-from triton_openai.proxy.domain.identity import Scope
+from proxy.access.authentication.tokens import TokenRules, Tokens
+from proxy.domain.errors import AuthenticationFailed, ErrorCode
+from proxy.domain.identity import Scope
+from tests.doubles import clock
+from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
 
 RULES = TokenRules(
     issuer=ISSUER,

@@ -8,19 +8,19 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.doubles.usage import KeptUsage
-from tests.fixtures.limits import caller
-from triton_openai.proxy.access.limits.caller_meters import (
+from proxy.access.limits.caller_meters import (
     NOTHING,
     CallerMeters,
     Unit,
     has_limits,
     meters_of,
 )
-from triton_openai.proxy.access.limits.metered_callers import MOST, MeteredCallers
-from triton_openai.proxy.domain.identity import ANYONE, Caller, Limits
-from triton_openai.proxy.domain.usage import NothingSpent, Spent
-from triton_openai.proxy.ledger.port import MeterKind
+from proxy.access.limits.metered_callers import MOST, MeteredCallers
+from proxy.domain.identity import ANYONE, Caller, Limits
+from proxy.domain.usage import NothingSpent, Spent
+from proxy.ledger.port import MeterKind
+from tests.doubles.usage import KeptUsage
+from tests.fixtures.limits import caller
 
 ALL = Limits(
     requests_per_second=3,

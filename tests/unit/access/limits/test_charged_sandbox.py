@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
+from proxy.access.limits.charged_sandbox import ChargedSandbox
+from proxy.access.limits.standing import Standings, current_standings
+from proxy.domain.errors import RateLimited
+from proxy.domain.identity import Caller, Limits, current_caller
+from proxy.domain.sandbox import TooCostly
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import caller, unlimited
-from triton_openai.proxy.access.limits.charged_sandbox import ChargedSandbox
-from triton_openai.proxy.access.limits.standing import Standings, current_standings
-from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.identity import Caller, Limits, current_caller
-from triton_openai.proxy.domain.sandbox import TooCostly
 
 TWO = caller(key=Limits(requests_per_minute=2))
 

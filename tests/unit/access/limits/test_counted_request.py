@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.access.limits.standing import Standings
+from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.domain.identity import Limits
 from tests.fixtures.limits import caller, unlimited
-from triton_openai.proxy.access.limits.standing import Standings
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
-from triton_openai.proxy.domain.identity import Limits
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.access.limits.priority_ceiling import under_ceiling
+from proxy.domain.generation import Report
+from proxy.domain.request import GenerationRequest, TextPrompt
 from tests.fixtures.limits import caller
-from triton_openai.proxy.access.limits.priority_ceiling import under_ceiling
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))

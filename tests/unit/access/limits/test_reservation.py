@@ -9,24 +9,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.engine import CARD, FACTS
-from tests.fixtures.ledgers import Clock
-from tests.fixtures.limits import caller
-from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import (
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
     ErrorCode,
     LimitsUnavailable,
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.domain.generation import Report
-from triton_openai.proxy.domain.identity import Caller, Limits
-from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
-from triton_openai.proxy.ledger.in_process import InProcessLedger
-from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Meter
+from proxy.domain.generation import Report
+from proxy.domain.identity import Caller, Limits
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.tokenizer import AdmittedPrompt
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.port import Grant, LedgerUnavailable, Meter
+from tests.doubles.engine import CARD, FACTS
+from tests.fixtures.ledgers import Clock
+from tests.fixtures.limits import caller
 
 LONG = replace(CARD, facts=replace(FACTS, context_length=100_000))
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.access.limits.token_bounds import (
+from proxy.access.limits.token_bounds import (
     ADDED_TOKENS,
     COUNTED_CHARACTERS,
     GROWTH,
@@ -19,14 +18,15 @@ from triton_openai.proxy.access.limits.token_bounds import (
     prompt_bound,
     prompt_bounds,
 )
-from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.request import (
+from proxy.domain.engine import EngineRequest
+from proxy.domain.request import (
     GenerationRequest,
     PromptBatch,
     PromptLimit,
     Sampling,
     TextPrompt,
 )
+from tests.doubles.engine import CARD, FACTS
 
 FACTS_100K = replace(FACTS, context_length=100_000)
 LONG = replace(CARD, facts=replace(FACTS, context_length=10_000))

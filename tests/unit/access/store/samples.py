@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 
-from triton_openai.proxy.access.store.issued_key import KeyOrder
-from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.domain.identity import Limits, ModelPatterns, Scope
-from triton_openai.proxy.domain.usage import UsageRow
+from proxy.access.store.issued_key import KeyOrder
+from proxy.access.store.pepper import Peppers
+from proxy.access.store.store import Store
+from proxy.domain.identity import Limits, ModelPatterns, Scope
+from proxy.domain.usage import UsageRow
 
 PEPPERS = Peppers(b"a pepper of the tests, thirty-two bytes long")
 ACTOR = "key:tester"

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from proxy.access.store.pepper import Peppers
+from proxy.access.store.store import Store
+from proxy.domain.errors import Conflict, ErrorCode, NotStored, StoreUnavailable
+from proxy.domain.identity import Limits, ModelPatterns, Scope
+from proxy.processes.errors import LaunchError
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, PEPPERS, opened
-from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode, NotStored, StoreUnavailable
-from triton_openai.proxy.domain.identity import Limits, ModelPatterns, Scope
-from triton_openai.proxy.processes.errors import LaunchError
 
 Use = Callable[[Store], Awaitable[None]]
 

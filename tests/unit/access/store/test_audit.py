@@ -10,15 +10,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from proxy.access.store.audit_chain import Verification
+from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.database import Database
+from proxy.access.store.denied_calls import DeniedCalls
+from proxy.access.store.pepper import Peppers
+from proxy.access.store.store import Store
+from proxy.domain.errors import ErrorCode
+from proxy.domain.identity import Caller, Limits, Scope
 from tests.unit.access.store.samples import ACTOR, ORDER, PEPPERS, opened
-from triton_openai.proxy.access.store.audit_chain import Verification
-from triton_openai.proxy.access.store.change_log import ChangeLog
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.denied_calls import DeniedCalls
-from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.domain.identity import Caller, Limits, Scope
 
 OTHER = Caller(tenant="acme", key_id="other", scopes=frozenset({Scope.CHAT}))
 NO_SCOPE = ErrorCode.TENANT_EXISTS  # any code

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from proxy.access.store.store import Store
+from proxy.domain.endpoints import MOST_DRAINED, Decisions
+from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable
+from proxy.domain.weight_history import KEPT_CHANGES
+from proxy.pools.memory_decisions import MemoryDecisions
 from tests.unit.access.store.samples import PEPPERS, opened
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.domain.endpoints import MOST_DRAINED, Decisions
-from triton_openai.proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable
-from triton_openai.proxy.domain.weight_history import KEPT_CHANGES
-from triton_openai.proxy.pools.memory_decisions import MemoryDecisions
 
 ONE, TWO = "10.0.0.1:8001", "[fd00::2]:8001"
 ACTOR = "key:tester"

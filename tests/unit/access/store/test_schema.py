@@ -15,14 +15,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Date, DateTime, LargeBinary, MetaData, Table, text
 
+from proxy.access.authentication import api_key
+from proxy.access.store import schema, tables
+from proxy.access.store.database import Database
+from proxy.access.store.pepper import Peppers
+from proxy.access.store.usage_reports import UsagePeriod
+from proxy.processes.errors import LaunchError
 from tests.fixtures.stack import ROOT
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
-from triton_openai.proxy.access.authentication import api_key
-from triton_openai.proxy.access.store import schema, tables
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.usage_reports import UsagePeriod
-from triton_openai.proxy.processes.errors import LaunchError
 
 VERSION_1 = json.loads((ROOT / "tests/fixtures/published/store_version_1.json").read_text())
 
@@ -129,7 +129,7 @@ def test_a_store_of_a_newer_release_is_refused(url):
 START = """
 import asyncio, sys
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
-from triton_openai.proxy.access.authentication import api_key
+from proxy.access.authentication import api_key
 async def main():
     async with opened(sys.argv[1]) as store:
         made = await store.create_first_key()

@@ -12,19 +12,19 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import func, select
 
-from tests.unit.access.store.samples import PEPPERS, opened, used
-from triton_openai.proxy.access.store import usage_writer
-from triton_openai.proxy.access.store.database import Database
-from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.access.store.tables import USAGE_BATCHES
-from triton_openai.proxy.access.store.usage_reports import (
+from proxy.access.store import usage_writer
+from proxy.access.store.database import Database
+from proxy.access.store.store import Store
+from proxy.access.store.tables import USAGE_BATCHES
+from proxy.access.store.usage_reports import (
     Grouping,
     UsagePeriod,
     UsageTotals,
     as_csv,
 )
-from triton_openai.proxy.access.store.usage_writer import UsageWriter
-from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
+from proxy.access.store.usage_writer import UsageWriter
+from proxy.domain.errors import ErrorCode, StoreUnavailable
+from tests.unit.access.store.samples import PEPPERS, opened, used
 
 MARCH = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
 

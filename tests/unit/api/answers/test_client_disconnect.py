@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
-from triton_openai.proxy.domain.errors import ShuttingDown
+from proxy.api.answers.client_disconnect import CancelOnDisconnect
+from proxy.domain.errors import ShuttingDown
 
 pytestmark = pytest.mark.anyio
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from proxy.api.answers.queue_headers import queue_headers
+from proxy.api.answers.stream_format import SSE
+from proxy.api.answers.stream_writer import StreamWriter
+from proxy.domain.generation import Report, Wait
+from proxy.domain.scheduling import Standing
 from tests.doubles import clock
-from triton_openai.proxy.api.answers.queue_headers import queue_headers
-from triton_openai.proxy.api.answers.stream_format import SSE
-from triton_openai.proxy.api.answers.stream_writer import StreamWriter
-from triton_openai.proxy.domain.generation import Report, Wait
-from triton_openai.proxy.domain.scheduling import Standing
 
 KEEP_ALIVE_S = 15.0
 

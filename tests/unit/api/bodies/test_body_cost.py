@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from triton_openai.proxy.api.bodies import body_reader
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.api.openai.socket_messages import SocketMessage
-from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
-from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
-from triton_openai.proxy.domain.errors import InvalidRequest
+from proxy.api.bodies import body_reader
+from proxy.api.bodies.body_reader import BodyLimits
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.socket_messages import SocketMessage
+from proxy.api.plain.plain_chat import PlainChatBody
+from proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
+from proxy.domain.errors import InvalidRequest
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 TEXT = {"model": "demo", "prompt": "hi"}

@@ -11,15 +11,15 @@ import pytest
 import uvloop
 from starlette.requests import ClientDisconnect, Request
 
+from proxy.api import errors
+from proxy.api.bodies.body_reader import BodyLimits, BodyReader
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.domain.errors import InvalidRequest, RequestError
+from proxy.domain.sandbox import TooCostly
+from proxy.process_sandbox import ProcessSandbox
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.own_server import served
-from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.domain.errors import InvalidRequest, RequestError
-from triton_openai.proxy.domain.sandbox import TooCostly
-from triton_openai.proxy.process_sandbox import ProcessSandbox
 
 HI = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 LARGE = 60_000

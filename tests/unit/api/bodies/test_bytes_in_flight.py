@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
+from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.domain.errors import ErrorCode, RateLimited
 
 
 def test_the_oldest_unfinished_body_makes_room():

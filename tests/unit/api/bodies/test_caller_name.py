@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.api.bodies.caller_name import caller_name
+from proxy.domain.identity import Caller, current_caller
 from tests.fixtures.limits import caller
-from triton_openai.proxy.api.bodies.caller_name import caller_name
-from triton_openai.proxy.domain.identity import Caller, current_caller
 
 
 def name_of(address: str, who: Caller | None = None) -> str:

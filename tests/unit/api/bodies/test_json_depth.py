@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.api.bodies import json_depth
+from proxy.api.bodies import json_depth
 
 VALUES = st.recursive(
     st.none() | st.text() | st.integers(),

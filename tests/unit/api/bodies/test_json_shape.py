@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from triton_openai.proxy.api.bodies import body_reader, json_shape
-from triton_openai.proxy.api.bodies.body_reader import BodyLimits
-from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.domain.errors import RequestError
+from proxy.api.bodies import body_reader, json_shape
+from proxy.api.bodies.body_reader import BodyLimits
+from proxy.api.bodies.json_shape import JsonLimits
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.domain.errors import RequestError
 
 MB = 1_000_000
 MOST_S = 0.025  # CPU time of the thread; five times the goal, for a slow machine

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from triton_openai.proxy.api.bodies.queue_patience import MOST_MS, with_patience
-from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.domain.identity import current_headers
-from triton_openai.proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.api.bodies.queue_patience import MOST_MS, with_patience
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.identity import current_headers
+from proxy.domain.request import GenerationRequest, TextPrompt
 
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
 

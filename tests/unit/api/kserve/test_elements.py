@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from triton_openai.proxy.api.kserve import elements
-from triton_openai.proxy.api.kserve.elements import DATATYPES, NUMPY, WrongElements
+from proxy.api.kserve import elements
+from proxy.api.kserve.elements import DATATYPES, NUMPY, WrongElements
 
 IN_JSON = st.sampled_from(sorted(NUMPY))
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.api.openai.request_builder import completion_request
+from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.domain.request_limits import RequestLimits
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.api.openai.request_builder import completion_request
-from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
-from triton_openai.proxy.domain.request_limits import RequestLimits
 
 OWN = replace(FACTS, default_max_tokens=40)
 

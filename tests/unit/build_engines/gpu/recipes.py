@@ -8,13 +8,13 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from build_engines.gpu import recipe
+from build_engines.gpu.device import Device
+from build_engines.gpu.recipe import Recipe
+from build_engines.gpu.step_factory import BuildContext
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.models_file import ModelsFile
 from tests.fixtures.published import config
-from triton_openai.build_engines.gpu import recipe
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.recipe import Recipe
-from triton_openai.build_engines.gpu.step_factory import BuildContext
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.models_file import ModelsFile
 
 INT8_CACHE = {  # without what needs paged prompts
     "kv_cache": {"dtype": "int8", "reuse": False}, "chunked_prefill": False,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from build_engines.errors import BuildError
+from build_engines.gpu import adapter
+from build_engines.gpu.adapter import Adapter
+from build_engines.gpu.options import GpuOptions
 from tests.fixtures.adapters import write
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import adapter
-from triton_openai.build_engines.gpu.adapter import Adapter
-from triton_openai.build_engines.gpu.options import GpuOptions
 
 LAYER = "base_model.model.model.layers.0"
 

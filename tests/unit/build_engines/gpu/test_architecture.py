@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.errors import BuildError
+from build_engines.gpu.architecture import Architecture
 from tests.fixtures.published import PARAMETERS, config, shape
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.architecture import Architecture
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import device
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.errors import BuildError
+from build_engines.gpu import device
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions
 
 
 @pytest.fixture

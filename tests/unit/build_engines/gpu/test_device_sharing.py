@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.build_engines.gpu import device_sharing
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.gpu import device_sharing
+from build_engines.gpu.options import GpuOptions
 
 
 def options(fraction: float = 0.9, **given: object) -> GpuOptions:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from triton_openai.build_engines import triton_models
-from triton_openai.build_engines.gpu import backend_parameters, llm_args
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines import triton_models
+from build_engines.gpu import backend_parameters, llm_args
+from build_engines.gpu.options import GpuOptions
 
 FOLDERS = {
     "weights": Path("/w"),

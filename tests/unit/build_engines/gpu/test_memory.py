@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from build_engines.gpu import memory
+from build_engines.gpu.options import GpuOptions
 from tests.fixtures.published import config, shape
-from triton_openai.build_engines.gpu import memory
-from triton_openai.build_engines.gpu.options import GpuOptions
 
 
 def options(**given: object) -> GpuOptions:
@@ -102,7 +102,7 @@ def test_the_length_that_is_proposed_fits():
 
 
 def test_nothing_is_said_of_weights_in_an_unknown_quantization():
-    from triton_openai.build_engines.gpu.architecture import Architecture
+    from build_engines.gpu.architecture import Architecture
 
     published = {**config("llama-3.1-70b"), "quantization_config": {"quant_method": "gptq"}}
     found = Architecture.read(published)

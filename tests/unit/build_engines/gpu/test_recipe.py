@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.errors import BuildError
+from build_engines.gpu.device import Device
+from build_engines.gpu.quantization import quantized_step
 from tests.unit.build_engines.gpu.recipes import INT8_CACHE, make, shown
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.quantization import quantized_step
 
 CALIBRATED = "--calib_dataset <calibration> --calib_size 512"
 PLAN = (

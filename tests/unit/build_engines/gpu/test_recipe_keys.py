@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from build_engines.gpu.device import Device
+from build_engines.gpu.recipe import Recipe
 from tests.fixtures.published import config
 from tests.unit.build_engines.gpu.recipes import H100, make
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.recipe import Recipe
 
 
 def keys(found: Recipe) -> dict[str, str]:

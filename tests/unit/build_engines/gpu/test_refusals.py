@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.refusals import refusals
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.refusals import refusals
 
 PLAN = {"engine": "plan"}
 

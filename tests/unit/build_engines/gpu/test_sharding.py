@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.gpu import sharding
+from build_engines.gpu.options import GpuOptions
 from tests.fixtures.published import PARAMETERS, shape
-from triton_openai.build_engines.gpu import sharding
-from triton_openai.build_engines.gpu.options import GpuOptions
 
 WAYS = range(1, 65)
 

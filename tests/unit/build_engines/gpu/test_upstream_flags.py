@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from build_engines.errors import BuildError
+from build_engines.gpu import recipe
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions, Lora
+from build_engines.gpu.recipe import Recipe
+from build_engines.gpu.speculation import Mtp
+from build_engines.gpu.verify import CACHE_BLOCK
+from build_engines.upstream.recorded import RecordedClasses
 from tests.doubles.upstream_tools import SCRIPTS
 from tests.fixtures.gpu_examples import VARIANTS, examples, published_for
 from tests.fixtures.published import PARAMETERS, config
 from tests.unit.build_engines.gpu import recipes
 from tests.upstream.parsers import parser, recorded
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import recipe
-from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.options import GpuOptions, Lora
-from triton_openai.build_engines.gpu.recipe import Recipe
-from triton_openai.build_engines.gpu.speculation import Mtp
-from triton_openai.build_engines.gpu.verify import CACHE_BLOCK
-from triton_openai.build_engines.upstream.recorded import RecordedClasses
 
 CLASSES = RecordedClasses.read()
 EXAMPLES = examples()

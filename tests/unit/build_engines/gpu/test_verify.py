@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import verify
-from triton_openai.build_engines.gpu.options import GpuOptions
+from build_engines.errors import BuildError
+from build_engines.gpu import verify
+from build_engines.gpu.options import GpuOptions
 
 TWO = GpuOptions(tensor_parallel=2, max_batch_size=8, max_num_tokens=512)
 MAPPING = {"tp_size": 2, "pp_size": 1}

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
+from build_engines.upstream.recorded import RecordedClasses
 from tests.upstream import record
 from tests.upstream.arguments import arguments_of, plugin_arguments_of
 from tests.upstream.classes import aliases_of, fields_of
-from triton_openai.build_engines.upstream.recorded import RecordedClasses
 
 TOOL = """
 parser = argparse.ArgumentParser()

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.engine import CARD
-from tests.strategies import cuts
-from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from triton_openai.proxy.domain.request import (
+from proxy.domain.completion import fold
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     PromptLimit,
@@ -20,7 +18,9 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.generation.choice.choice import Choice
+from proxy.generation.choice.choice import Choice
+from tests.doubles.engine import CARD
+from tests.strategies import cuts
 
 LOGGED = Sampling(top_log_probs=1)
 TOKENS = st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"\xc3", b"\xa9", "é".encode()]))

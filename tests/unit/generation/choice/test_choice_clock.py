@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from proxy.domain.answer_times import AnswerTimes
+from proxy.domain.model import CAPABILITIES
+from proxy.domain.output import EngineTimes
+from proxy.generation.choice.choice_clock import ChoiceClock
 from tests.doubles.engine import CARD
 from tests.fixtures.stack import HANG_S, eventually
-from triton_openai.proxy.domain.answer_times import AnswerTimes
-from triton_openai.proxy.domain.model import CAPABILITIES
-from triton_openai.proxy.domain.output import EngineTimes
-from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
 
 TIMED = replace(CARD, capabilities=CAPABILITIES)
 MUTE = replace(CARD, capabilities=CAPABILITIES - {"engine_times"})

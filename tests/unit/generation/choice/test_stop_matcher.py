@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.generation.choice.stop_matcher import StopMatcher
 from tests.strategies import cuts
-from triton_openai.proxy.generation.choice.stop_matcher import StopMatcher
 
 LETTERS = st.text(alphabet="ab\n", max_size=30)
 STOPS = st.lists(st.text(alphabet="ab\n", min_size=1, max_size=4), max_size=4)

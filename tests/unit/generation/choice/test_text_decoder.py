@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.generation.choice.text_decoder import TextDecoder
 from tests.strategies import cuts
-from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
 
 
 def decoded(pieces: list[bytes], *, strips_leading_space: bool = False) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from proxy import configured_store
+from proxy.cli import main
+from proxy.domain.identity import Limits
+from proxy.launch import key_store
+from proxy.settings import Settings
 from tests.unit.access.store.samples import used
-from triton_openai.proxy import configured_store
-from triton_openai.proxy.cli import main
-from triton_openai.proxy.domain.identity import Limits
-from triton_openai.proxy.launch import key_store
-from triton_openai.proxy.settings import Settings
 
 PEPPER = "a-pepper-for-tests-that-is-long-enough"
 Run = Callable[..., Any]
@@ -248,6 +248,6 @@ def test_the_first_admin_key_is_printed_at_the_first_start_only(place):
 
 
 def test_every_limit_has_an_option():
-    from triton_openai.proxy.api.admin.admin_bodies import LimitsBody
+    from proxy.api.admin.admin_bodies import LimitsBody
 
     assert [*LimitsBody.model_fields] == [*Limits.__dataclass_fields__]

@@ -10,14 +10,14 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.cli import main
+from proxy.domain.log_level import LogLevel
+from proxy.launch.administration.remote import Remote, own_url
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.running_app import RunningApp
-from triton_openai.proxy.cli import main
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.launch.administration.remote import Remote, own_url
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
 
 
 class RunningPools(RunningApp, OperatedPools):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.launch.doctor import checks, machine
-from triton_openai.proxy.launch.triton_server.libpython import LibPython
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.doctor import checks, machine
+from proxy.launch.triton_server.libpython import LibPython
+from proxy.launch.triton_server.wheel import Wheel
+from proxy.processes.errors import LaunchError
 
 LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
 

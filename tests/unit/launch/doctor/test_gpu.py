@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.build_engines.triton_models import TEMPLATES
-from triton_openai.build_engines.upstream.signatures import Signatures
-from triton_openai.proxy.launch.doctor import gpu
+from build_engines.triton_models import TEMPLATES
+from build_engines.upstream.signatures import Signatures
+from proxy.launch.doctor import gpu
 
 KNOWN = Signatures.read()
 WHOLE = {target: KNOWN.known.get(target, names) for target, names in KNOWN.used.items()}

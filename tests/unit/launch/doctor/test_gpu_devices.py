@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.gpu.device import ListedGpu
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.proxy.launch.doctor import gpu_devices
-from triton_openai.proxy.settings import Settings
+from build_engines.gpu.device import ListedGpu
+from build_engines.gpu.options import GpuOptions
+from proxy.launch.doctor import gpu_devices
+from proxy.settings import Settings
 
 LISTED = [
     ListedGpu(index=0, name="NVIDIA H100", uuid="GPU-aaaa-01"),

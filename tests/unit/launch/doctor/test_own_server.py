@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from triton_openai.proxy.launch.doctor import checks, own_server
+from proxy.launch.doctor import checks, own_server
 
 LISTENER = """
 import socket, sys
@@ -29,10 +29,10 @@ def started(*words: str) -> subprocess.Popen:
 @pytest.mark.parametrize(
     ("words", "command"),
     [
-        (("-c", LISTENER, "triton_openai.proxy.cli", "serve"), "serve"),
+        (("-c", LISTENER, "proxy.cli", "serve"), "serve"),
         (("-c", LISTENER, "/x/bin/triton-openai", "triton"), "triton"),
         (
-            ("-c", CHILD, "triton_openai.proxy.cli", "serve", LISTENER),
+            ("-c", CHILD, "proxy.cli", "serve", LISTENER),
             "serve",
         ),  # tritonserver, or a worker
         (("-c", LISTENER), None),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.launch.doctor import proxy_only
+from proxy.launch.triton_server.wheel import Wheel
 from tests.fixtures.proxy_image import LOCK, normal
 from tests.fixtures.stack import ROOT, free_port
-from triton_openai.proxy.launch.doctor import proxy_only
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
 
 
 def version(*packages: str):
@@ -81,7 +81,7 @@ def proxys_packages(tmp_path: Path) -> Path:
 def test_doctor_runs_there_and_says_what_it_is(proxys_packages, tmp_path):
     python = Path(sys.base_prefix, "bin", "python3")
     done = subprocess.run(
-        [python, "-S", "-m", "triton_openai.proxy.cli", "doctor"],
+        [python, "-S", "-m", "proxy.cli", "doctor"],
         cwd=tmp_path,
         env={
             **{name: value for name, value in os.environ.items() if "TRITON" not in name},

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from triton_openai.proxy.launch.live.overview import EndpointRow, ModelRow, Overview, TenantRow
+from proxy.launch.live.overview import EndpointRow, ModelRow, Overview, TenantRow
 
 LISTING: dict[str, Any] = {
     "data": [

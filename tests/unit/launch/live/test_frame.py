@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.launch.live.frame import MOST_ROWS, Frame, Order, number, seconds
 from tests.unit.launch.live.samples import BUSY, OVERVIEW, console, model, printed
-from triton_openai.proxy.launch.live.frame import MOST_ROWS, Frame, Order, number, seconds
 
 URL = "http://127.0.0.1:9000"
 WIDE = """\

@@ -21,6 +21,13 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.app import compose
+from proxy.cli import main
+from proxy.configured_pools import Operations
+from proxy.domain.identity import Scope
+from proxy.domain.log_level import LogLevel
+from proxy.settings import Settings
+from proxy.telemetry.chosen_level import ChosenLevel
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels
@@ -29,13 +36,6 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import HANG_S, ROOT, eventually
-from triton_openai.proxy.app import compose
-from triton_openai.proxy.cli import main
-from triton_openai.proxy.configured_pools import Operations
-from triton_openai.proxy.domain.identity import Scope
-from triton_openai.proxy.domain.log_level import LogLevel
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 ADDRESS = "10.0.0.1:8001"
@@ -221,7 +221,7 @@ def test_on_a_terminal_top_is_live_until_q_and_leaves_it_as_it_was(proxy):
     mine, its = pty.openpty()
     fcntl.ioctl(mine, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 60, 0, 0))
     before = termios.tcgetattr(its)
-    command = [sys.executable, "-m", "triton_openai.proxy.cli", "top", "--interval", "60"]
+    command = [sys.executable, "-m", "proxy.cli", "top", "--interval", "60"]
     environment = {**os.environ, "TERM": "xterm", "ADMIN_KEY": proxy.admin}
     with subprocess.Popen(
         [*command, "--url", proxy.url], stdin=its, stdout=its, stderr=its, env=environment, cwd=ROOT

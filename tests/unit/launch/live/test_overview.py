@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.launch.live.exposition import parsed
+from proxy.launch.live.overview import Overview, overview
+from proxy.launch.live.window import Window
 from tests.unit.launch.live.samples import LISTING
-from triton_openai.proxy.launch.live.exposition import parsed
-from triton_openai.proxy.launch.live.overview import Overview, overview
-from triton_openai.proxy.launch.live.window import Window
 
 BEFORE = """\
 proxy_ready 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.launch.live.quantile import quantile
+from proxy.launch.live.quantile import quantile
 
 BOUNDS = (0.1, 0.2, 0.5, 1.0, math.inf)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.launch.live.stage_bars import MARK, bar, rows
 from tests.unit.launch.live.samples import stage
-from triton_openai.proxy.launch.live.stage_bars import MARK, bar, rows
 
 
 def named(*stages: dict) -> list[tuple[int, str]]:

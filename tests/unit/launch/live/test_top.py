@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.launch.live.exposition import parsed
-from triton_openai.proxy.launch.live.frame import Frame, Order
-from triton_openai.proxy.launch.live.reading import Reading
-from triton_openai.proxy.launch.live.top import Top
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.live.exposition import parsed
+from proxy.launch.live.frame import Frame, Order
+from proxy.launch.live.reading import Reading
+from proxy.launch.live.top import Top
+from proxy.processes.errors import LaunchError
 
 
 class Terminal:

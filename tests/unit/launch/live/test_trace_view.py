@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.launch.live import trace_view
 from tests.unit.launch.live.samples import RECORD, console, printed, stage
-from triton_openai.proxy.launch.live import trace_view
 
 WIDE = """\
 req_6f1c  chatcmpl-5f0c

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from triton_openai.proxy.launch.live.exposition import Page, increments, parsed, summed
-from triton_openai.proxy.launch.live.window import INTERVALS, Window
-from triton_openai.proxy.processes.errors import LaunchError
+from proxy.launch.live.exposition import Page, increments, parsed, summed
+from proxy.launch.live.window import INTERVALS, Window
+from proxy.processes.errors import LaunchError
 
 REQUESTS, TTFT = "requests_total", "ttft_seconds"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy.launch.packages import on_demand
+from proxy.launch.packages.on_demand import GUIDES, PackageSet, Source
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy.launch.packages import on_demand
-from triton_openai.proxy.launch.packages.on_demand import GUIDES, PackageSet, Source
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
 
 CPU_INDEX = "https://index.example/cpu"
 MISSING = PackageSet(
@@ -80,7 +80,7 @@ def test_the_build_tools_are_torch_from_its_own_index_and_the_lock():
 
 
 def test_the_build_tools_are_looked_for_by_packages_of_their_lock():
-    lock = (ROOT / "requirements-build.lock").read_text()
+    lock = (ROOT / "build_engines/requirements-build.lock").read_text()
     _, others = on_demand.build_tools().sources
     for package in others.provides:
         assert f"\n{package}==" in lock

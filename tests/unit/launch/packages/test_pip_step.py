@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.launch.packages import pip_step
+from proxy.launch.packages.pip_step import MEGABYTES, Step
 from tests.fixtures.proxy_image import normal
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy.launch.packages import pip_step
-from triton_openai.proxy.launch.packages.pip_step import MEGABYTES, Step
 
 CPU_INDEX = "https://index.example/whl/cpu/"
 LOCKED = Step.named("2/2", "requirements.lock")
@@ -58,7 +58,8 @@ def test_the_size_of_a_folder_leaves_pythons_caches_out(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in MEGABYTES if name.endswith(".lock")])
 def test_a_lock_takes_as_much_as_its_step_says(name):
-    lock = (ROOT / name).read_text()
+    folder = ROOT if (ROOT / name).exists() else ROOT / "build_engines"
+    lock = (folder / name).read_text()
     pinned = {normal(found) for found in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     files = [
         file
@@ -72,7 +73,7 @@ def test_a_lock_takes_as_much_as_its_step_says(name):
 
 
 def command(*words: str) -> list[str]:
-    module = "triton_openai.proxy.launch.packages.pip_step"
+    module = "proxy.launch.packages.pip_step"
     return [sys.executable, "-m", module, "2/2", "requirements.lock", "--", *words]
 
 

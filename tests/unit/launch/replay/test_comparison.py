@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from triton_openai.proxy.launch.replay.answer_facts import facts_of
-from triton_openai.proxy.launch.replay.comparison import Replayed, compare
-from triton_openai.proxy.launch.replay.recorded import Recorded
+from proxy.launch.replay.answer_facts import facts_of
+from proxy.launch.replay.comparison import Replayed, compare
+from proxy.launch.replay.recorded import Recorded
 
 SEEDED, GREEDY, RANDOM = '{"seed":1}', '{"temperature":0}', '{"temperature":1}'
 CALLS = [{"id": "call_1", "function": {"name": "f", "arguments": '{"a":1}'}}]

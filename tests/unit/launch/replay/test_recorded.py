@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.launch.replay.recorded import Selection
+from proxy.launch.replay.recorded import Selection
 
 LINE = {
     "version": 1,

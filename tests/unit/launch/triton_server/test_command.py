@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.launch.triton_server import command
-from triton_openai.proxy.launch.triton_server.command import Place, Ports
-from triton_openai.proxy.launch.triton_server.ranks import World
-from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
+from proxy.launch.triton_server import command
+from proxy.launch.triton_server.command import Place, Ports
+from proxy.launch.triton_server.ranks import World
+from proxy.launch.triton_server.run_folder import RunFolder
+from proxy.launch.triton_server.wheel import Wheel
 
 WHEEL = Wheel(site_packages=Path("/venv/lib"), python="3.11")
 

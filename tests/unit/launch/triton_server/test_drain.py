@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from triton_openai.proxy.launch.triton_server import drain
+from proxy.launch.triton_server import drain
 
 BUSY = 'engine_requests_unfinished{model="a_engine",version="1"} 2\n'
 IDLE = 'engine_requests_unfinished{model="a_engine",version="1"} 0\n'

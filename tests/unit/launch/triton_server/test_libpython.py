@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.launch.triton_server import libpython
+from proxy.launch.triton_server import libpython
 
 
 def test_the_first_folder_that_has_it_wins(tmp_path):

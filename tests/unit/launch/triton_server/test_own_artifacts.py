@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from build_engines.build import build_all
+from build_engines.models_file import load
+from proxy.launch.triton_server import own_artifacts
+from proxy.settings import Settings
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
-from triton_openai.build_engines.build import build_all
-from triton_openai.build_engines.models_file import load
-from triton_openai.proxy.launch.triton_server import own_artifacts
-from triton_openai.proxy.settings import Settings
 
 NOBODY = 65534
 WRITE = 0o222
@@ -65,7 +65,7 @@ def as_another(clone: Path, *command: str, home: Path, **more: str) -> subproces
             path.chmod(path.stat().st_mode & ~WRITE)
     variables = {name: value for name, value in os.environ.items() if name != "ARTIFACTS_DIR"}
     return subprocess.run(
-        [*prefix, sys.executable, "-m", "triton_openai.proxy.cli", *command],
+        [*prefix, sys.executable, "-m", "proxy.cli", *command],
         cwd=clone,
         env={**variables, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(home), **more},
         capture_output=True,

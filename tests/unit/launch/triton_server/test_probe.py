@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from triton_openai.proxy.launch.triton_server import probe
+from proxy.launch.triton_server import probe
 
 CHUNKED = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n3\r\nt y\r\n0\r\n\r\n"
 

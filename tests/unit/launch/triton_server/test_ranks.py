@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from build_engines.models_file import ModelsFile
+from proxy.launch.triton_server import installation, ranks
+from proxy.launch.triton_server.ranks import World
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
 from tests.fixtures.stack import HANG_S, free_port
-from triton_openai.build_engines.models_file import ModelsFile
-from triton_openai.proxy.launch.triton_server import installation, ranks
-from triton_openai.proxy.launch.triton_server.ranks import World
-from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import Settings
 
 PROGRAM = """\
 import http.server, os, subprocess, sys, time

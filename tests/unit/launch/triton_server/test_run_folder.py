@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.launch.triton_server import run_folder
-from triton_openai.proxy.launch.triton_server.wheel import Wheel
+from proxy.launch.triton_server import run_folder
+from proxy.launch.triton_server.wheel import Wheel
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.launch.triton_server import secret
-from triton_openai.proxy.setting_groups.triton import TRITON_SECRET
-from triton_openai.proxy.settings import Settings
+from proxy.launch.triton_server import secret
+from proxy.setting_groups.triton import TRITON_SECRET
+from proxy.settings import Settings
 
 
 def test_each_launcher_makes_its_own_that_the_settings_take():

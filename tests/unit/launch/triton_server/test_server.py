@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.launch.triton_server import shm, stubs
+from proxy.launch.triton_server.server import TritonServer
+from proxy.processes.errors import LaunchError, StartCrashed
 from tests.fixtures.stack import HANG_S, eventually, free_port
 from tests.unit.launch.doubles import program
-from triton_openai.proxy.launch.triton_server import shm, stubs
-from triton_openai.proxy.launch.triton_server.server import TritonServer
-from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
 
 ROOT = Path(__file__).parents[4]
 
@@ -179,7 +179,7 @@ def test_a_tokenizer_that_stands_still_is_a_dead_server(tmp_path, port):
 LAUNCHER = """
 import asyncio, sys
 from pathlib import Path
-from triton_openai.proxy.launch.triton_server.server import TritonServer
+from proxy.launch.triton_server.server import TritonServer
 from tests.fixtures.stack import eventually
 from tests.unit.launch.doubles import program
 async def main():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.launch.triton_server import server_log
+from proxy.launch.triton_server import server_log
 
 NOISE = """\
 W1121 01:30:31.044508 29688 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from build_engines.models_file import load
+from proxy.launch.triton_server import shipped_demo
+from proxy.settings import Settings
 from tests.fixtures.stack import ROOT
-from triton_openai.build_engines.models_file import load
-from triton_openai.proxy.launch.triton_server import shipped_demo
-from triton_openai.proxy.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.proxy.launch.triton_server import shm
-from triton_openai.proxy.launch.triton_server.shm import Launcher
+from proxy.launch.triton_server import shm
+from proxy.launch.triton_server.shm import Launcher
 
 
 def regions(folder: Path, *names: str) -> set[str]:

@@ -8,16 +8,16 @@ import socket
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles import clock
-from tests.doubles.watched_source import watched
-from triton_openai.proxy.pools.discovery.dns import (
+from proxy.pools.discovery.dns import (
     EMPTY_S,
     EVERY_S,
     FAILED_S,
     DnsName,
     system_addresses,
 )
-from triton_openai.proxy.pools.discovery.source_url import parse
+from proxy.pools.discovery.source_url import parse
+from tests.doubles import clock
+from tests.doubles.watched_source import watched
 
 AWAY = socket.gaierror(socket.EAI_AGAIN, "no name server answers")
 

@@ -7,17 +7,17 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles import clock
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.outage import MOST_REASONS, Outage
-from triton_openai.proxy.pools.discovery.source_url import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_set import EndpointSet
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.outage import MOST_REASONS, Outage
+from proxy.pools.discovery.source_url import (
     MOST_ENDPOINTS,
     InvalidSource,
     parse,
 )
-from triton_openai.proxy.pools.discovery.sources import endpoint_source
+from proxy.pools.discovery.sources import endpoint_source
+from tests.doubles import clock
 
 ONE, TWO = EndpointAddress("one:8001"), EndpointAddress("two:8001", 8012)
 

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.kubernetes_api import endpoint, endpoint_slice
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.endpoint_slices import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.endpoint_slices import (
     MOST_READY,
     MOST_SLICES,
     EndpointSlices,
 )
-from triton_openai.proxy.pools.discovery.etcd_keys import (
+from proxy.pools.discovery.etcd_keys import (
     MOST_KEYS,
     EtcdKeys,
     encoded,
     end_of_prefix,
     endpoint_in,
 )
-from triton_openai.proxy.pools.discovery.http_stream import LineBuffer
+from proxy.pools.discovery.http_stream import LineBuffer
+from tests.doubles.kubernetes_api import endpoint, endpoint_slice
 
 
 def addresses(*slices, port: int | str = 8001, metrics: int | str | None = None) -> list[str]:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.etcd_server import EtcdServer, encoded, needs_etcd, running
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.source_url import parse
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,12 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery import kubernetes
+from proxy.pools.discovery.growing_pause import GrowingPause
+from proxy.pools.discovery.kubernetes import KubernetesService
+from proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from proxy.pools.discovery.source_url import parse
 from tests.doubles.kubernetes_api import (
     BREAK,
     END,
@@ -19,12 +25,6 @@ from tests.doubles.kubernetes_api import (
 )
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.certificates import certificate, needs_openssl
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery import kubernetes
-from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
-from triton_openai.proxy.pools.discovery.kubernetes import KubernetesService
-from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
-from triton_openai.proxy.pools.discovery.source_url import parse
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.source_url import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.source_url import (
     MOST_CHARS,
     DnsUrl,
     EtcdUrl,

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles.watched_source import until, watched
-from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.pools.discovery.source_url import parse
-from triton_openai.proxy.pools.discovery.watched_file import (
+from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.source_url import parse
+from proxy.pools.discovery.watched_file import (
     MOST_BYTES,
     WatchedFile,
     addresses_in,
 )
+from tests.doubles.watched_source import until, watched
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.delimiters import Delimiters
 
 LETTERS = st.text(alphabet="ab<", max_size=12)
 MARKS = st.lists(st.text(alphabet="ab<", min_size=1, max_size=5), max_size=4)

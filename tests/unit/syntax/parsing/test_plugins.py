@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from triton_openai.build_engines.models_file import ModelsFileError
-from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.models import policy
-from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.syntax.reasoning import families as reasoning
-from triton_openai.proxy.syntax.tools import families as tools
-from triton_openai.proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
+from build_engines.models_file import ModelsFileError
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.models import policy
+from proxy.settings import Settings
+from proxy.syntax.reasoning import families as reasoning
+from proxy.syntax.tools import families as tools
+from proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers a parser of each kind."""
     (tmp_path / "theirs.py").write_text(
-        "from triton_openai.proxy.syntax.tools.call_objects import CallObjects\n"
-        "from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning\n"
+        "from proxy.syntax.tools.call_objects import CallObjects\n"
+        "from proxy.syntax.reasoning.parser import TaggedReasoning\n"
         "class Calls(CallObjects):\n    sections = (('<<', '>>'),)\n"
-        "from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax\n"
-        "from triton_openai.proxy.syntax.tools.family import ToolFamily\n"
+        "from proxy.syntax.tools.call_syntax import CallSyntax\n"
+        "from proxy.syntax.tools.family import ToolFamily\n"
         "SYNTAX = CallSyntax(begin='<<{\"name\": \"', middle='\", \"arguments\": ', end='}>>')\n"
         "GUIDED = ToolFamily(parser_type=Calls, call_syntax=SYNTAX)\n"
         "class Thoughts(TaggedReasoning):\n    starts, ends = ('((',), ('))',)\n"

@@ -7,9 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.syntax.parsing.delimiters import Delimiters
+from proxy.syntax.parsing.reader import Reader
 from tests.strategies import cuts
-from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.reader import Reader
 
 MARKS = ("<a>", "</a>", "\n</a>")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.events import ReasoningDelta
+from proxy.syntax.reasoning.families import FAMILIES as REASONING
+from proxy.syntax.tools.families import FAMILIES as TOOLS
 from tests.unit.syntax.tools.folding import Answer, parser_of
 from tests.unit.syntax.tools.syntaxes import SYNTAXES
-from triton_openai.proxy.domain.events import ReasoningDelta
-from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
-from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS
 
 CALLS = [{"name": "f", "arguments": {"city": "Paris"}}, {"name": "f", "arguments": {}}]
 SCHEMAS = {"f": {"properties": {"city": {"type": "string"}}}}

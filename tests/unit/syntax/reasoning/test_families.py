@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.domain.events import ReasoningDelta, TextDelta
+from proxy.syntax.reasoning.families import FAMILIES
 from tests.fixtures.examples import examples
 from tests.strategies import cuts
-from triton_openai.proxy.domain.events import ReasoningDelta, TextDelta
-from triton_openai.proxy.syntax.reasoning.families import FAMILIES
 
 SYNTAXES = {
     "granite": "Here is my thought process:{thought}\nHere is my response:\n{answer}",

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from triton_openai.proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
-from triton_openai.proxy.syntax.tools.families import FAMILIES
-from triton_openai.proxy.syntax.tools.parser import ToolParser
+from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
+from proxy.syntax.tools.families import FAMILIES
+from proxy.syntax.tools.parser import ToolParser
 
 
 @dataclass

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from proxy.syntax.tools.families import FAMILIES
+from proxy.syntax.tools.literal import literal_in
 from tests.unit.syntax.tools.folding import answered, parser_of
-from triton_openai.proxy.syntax.tools.families import FAMILIES
-from triton_openai.proxy.syntax.tools.literal import literal_in
 
 TOOLS = {"f": {"properties": {"a": {"type": "string"}}}}
 

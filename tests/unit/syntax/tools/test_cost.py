@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from triton_openai.proxy.syntax.tools.families import FAMILIES, family
+from proxy.syntax.tools.families import FAMILIES, family
 
 WIDE = {"anyOf": [{"type": "string"}, *({"const": i} for i in range(10_000))]}
 TOOLS = {"f": {"type": "object", "properties": {"x": {}, "wide": WIDE}}}

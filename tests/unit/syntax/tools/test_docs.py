@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
-from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS
+from proxy.syntax.reasoning.families import FAMILIES as REASONING
+from proxy.syntax.tools.families import FAMILIES as TOOLS
 
 DOCS = (Path(__file__).parents[4] / "docs" / "tools.md").read_text(encoding="utf-8")
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxy.syntax.tools.families import FAMILIES
 from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from tests.unit.syntax.tools.folding import answered, parser_of
 from tests.unit.syntax.tools.syntaxes import SYNTAXES, UNSAYABLE, dumped
-from triton_openai.proxy.syntax.tools.families import FAMILIES
 
 CUT_SEEDS = examples(15)  # ways that each text is cut
 CASES = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.syntax.tools.families import FAMILIES, from_template
+from proxy.syntax.tools.ids import kimi_id, mistral_id, openai_id
 from tests.unit.syntax.tools.syntaxes import SYNTAXES
-from triton_openai.proxy.syntax.tools.families import FAMILIES, from_template
-from triton_openai.proxy.syntax.tools.ids import kimi_id, mistral_id, openai_id
 
 # Their templates have no marks of calls, or share another family's syntax.
 UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}

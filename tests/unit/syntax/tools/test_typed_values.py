@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.syntax.tools.typed_values import typed, types_of
 from tests.unit.syntax.tools.folding import answered, parser_of
-from triton_openai.proxy.syntax.tools.typed_values import typed, types_of
 
 REFERRED = {
     "$defs": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.telemetry.traces.configuration import (
+from proxy.telemetry.traces.configuration import (
     TraceConfiguration,
     WrongTraceVariable,
 )

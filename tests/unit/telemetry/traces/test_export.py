@@ -6,11 +6,11 @@ from collections import Counter
 
 from opentelemetry.sdk.resources import Resource
 
+from proxy.domain.timeline import Timeline, Trace
+from proxy.telemetry.traces.export import SpanExport
+from proxy.telemetry.traces.spans import RequestSpans
 from tests.fixtures.otlp import collecting
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.domain.timeline import Timeline, Trace
-from triton_openai.proxy.telemetry.traces.export import SpanExport
-from triton_openai.proxy.telemetry.traces.spans import RequestSpans
 
 
 def exported(url: str, spans: int, close_s: float) -> Counter[str]:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from triton_openai.proxy.domain.timeline import Exchange
-from triton_openai.proxy.telemetry.traces.messages import MOST_CHARACTERS, content_of
+from proxy.domain.timeline import Exchange
+from proxy.telemetry.traces.messages import MOST_CHARACTERS, content_of
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALL_PART = {"type": "tool_call", "id": "call_1", "name": "f", "arguments": "{}"}

@@ -9,7 +9,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace.status import StatusCode
 
-from triton_openai.proxy.domain.timeline import (
+from proxy.domain.timeline import (
     MOST_STAGES,
     Stage,
     StageName,
@@ -17,8 +17,8 @@ from triton_openai.proxy.domain.timeline import (
     current_timeline,
     stage,
 )
-from triton_openai.proxy.telemetry.traces.configuration import TraceConfiguration
-from triton_openai.proxy.telemetry.traces.tracing import Tracing
+from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.tracing import Tracing
 
 RESOURCE = Resource.create({"service.name": "tested"})
 PARENT = (b"traceparent", b"00-" + b"ab" * 16 + b"-" + b"cd" * 8)

@@ -9,13 +9,13 @@ from grpc import StatusCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
+from proxy.triton.http2.faults import ErrorCode
 from tests.doubles import http2_peer as peer
 from tests.fixtures.examples import examples
 from tests.strategies import cuts
-from triton_openai.proxy.triton.http2.calls import Http2Limits
-from triton_openai.proxy.triton.http2.connection import Connection
-from triton_openai.proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
-from triton_openai.proxy.triton.http2.faults import ErrorCode
 
 FIXED = settings(derandomize=True, max_examples=examples(200))
 READY = peer.settings() + peer.frame(peer.SETTINGS, peer.ACK, 0)

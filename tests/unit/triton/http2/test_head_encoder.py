@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hpack import Decoder
 
-from triton_openai.proxy.triton.http2.head_encoder import HeadEncoder
+from proxy.triton.http2.head_encoder import HeadEncoder
 
 SHARED = (
     (":method", "POST"),

@@ -7,8 +7,8 @@ from grpc import StatusCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.triton.http2.messages import BadMessage, MessageReader, framed
 from tests.strategies import cuts
-from triton_openai.proxy.triton.http2.messages import BadMessage, MessageReader, framed
 
 
 @settings(derandomize=True)

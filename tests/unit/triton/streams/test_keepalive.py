@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, KeepaliveTimes
 from tests.doubles import clock
-from triton_openai.proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, KeepaliveTimes
 
 QUIET_S, ANSWER_S = 10.0, 5.0
 FIRST_S = (

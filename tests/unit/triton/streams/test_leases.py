@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tritonclient.grpc import service_pb2
 
-from triton_openai.proxy.triton.streams.leases import Leases
-from triton_openai.proxy.triton.streams.port import LeaseTerms
+from proxy.triton.streams.leases import Leases
+from proxy.triton.streams.port import LeaseTerms
 
 pytestmark = pytest.mark.anyio
 LINGER_S = 0.01

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from tests.doubles import clock
-from triton_openai.proxy.triton.streams.read_pauses import (
+from proxy.triton.streams.read_pauses import (
     FEW_STREAMS,
     LONGEST_PAUSE_S,
     STREAMS_PER_SECOND,
     pause_reading,
 )
+from tests.doubles import clock
 
 
 class Transport(asyncio.Transport):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
-from triton_openai.proxy.api.openai.request_builder import chat_request
-from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
-from triton_openai.proxy.domain.events import Finished, TextDelta, ToolCallStarted
-from triton_openai.proxy.domain.output import FinishReason, Usage
+from proxy.api.openai.answers.chat_renderer import ChatRenderer
+from proxy.api.openai.request_builder import chat_request
+from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.domain.events import Finished, TextDelta, ToolCallStarted
+from proxy.domain.output import FinishReason, Usage
 
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody
-from triton_openai.proxy.domain.request import Message
-from triton_openai.proxy.domain.tools import ToolCall
+from proxy.api.openai.requests.message_bodies import MessageBody
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
 
 BODY = TypeAdapter(MessageBody)
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

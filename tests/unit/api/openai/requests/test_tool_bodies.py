@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
-from triton_openai.proxy.prompting.chat_template import tool_body
+from proxy.api.openai.requests.tool_bodies import ToolBody
+from proxy.prompting.chat_template import tool_body
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.field_types import ListOf
-from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody
-from triton_openai.proxy.api.openai.requests.tool_history import check_tool_history
+from proxy.api.bodies.validation_errors import FieldError
+from proxy.api.openai.requests.field_types import ListOf
+from proxy.api.openai.requests.message_bodies import MessageBody
+from proxy.api.openai.requests.tool_history import check_tool_history
 
 BODIES = TypeAdapter(ListOf[MessageBody])
 USER = {"role": "user", "content": "hi"}

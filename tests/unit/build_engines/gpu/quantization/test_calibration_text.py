@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.quantization.calibration_text import (
+from build_engines.errors import BuildError
+from build_engines.gpu.quantization.calibration_text import (
     FILE,
     SHIPPED,
     CalibrationText,

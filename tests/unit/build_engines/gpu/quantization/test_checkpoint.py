@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import verify
-from triton_openai.build_engines.gpu.options import GpuOptions
-from triton_openai.build_engines.gpu.quantization import safetensors_file
+from build_engines.errors import BuildError
+from build_engines.gpu import verify
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import safetensors_file
 
 Written = dict[str, tuple[str, tuple[int, ...], bytes]]
 ONE = struct.pack("<f", 0.5)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from build_engines.errors import BuildError
+from build_engines.gpu.quantization import environment
+from build_engines.gpu.quantization.environment import Environment
+from build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from tests.fixtures.stack import ROOT
-from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu.quantization import environment
-from triton_openai.build_engines.gpu.quantization.environment import Environment
-from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
 
-LOCK = (ROOT / environment.LOCK).read_text()
+LOCK = (ROOT / "build_engines" / environment.LOCK).read_text()
 
 
 def made(artifacts: Path, parent: Path) -> Environment:
