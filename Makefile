@@ -174,7 +174,7 @@ clean:
 # different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
 # that is not imported: Python does so at the first start.
 PIP := -m pip install --disable-pip-version-check
-STEP := $(RUN) proxy.launch.packages.pip_step
+STEP := $(RUN) proxy.operate.packages.pip_step
 # $(call need_room,GB,what)
 need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
 	if [ "$$free" -lt $(1) ]; then \
@@ -191,7 +191,7 @@ $(INSTALLED): requirements.lock Makefile
 	@rm -f $@
 	@set -e; \
 	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
+	  reason=$$("$$python" -m proxy.operate.suitable 2>/dev/null) && found=$$python && break; \
 	  why="$${why:-$${reason:+$$python: $$reason}}"; \
 	done; \
 	if [ -z "$$found" ]; then \

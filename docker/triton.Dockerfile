@@ -37,7 +37,7 @@ COPY docker/triton/wait_idle.py docker/triton/
 # tritonclient does not declare which protobuf it needs: one that is too old shows here. NVIDIA's own
 # files are in this folder, too. The user is NVIDIA's, whose home is not made there: kernels that are
 # compiled at run time are kept in it.
-RUN python3 -c "import build_engines.build, proxy.launch.run, tritonclient.grpc" \
+RUN python3 -c "import build_engines.build, proxy.operate.run, tritonclient.grpc" \
     && python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
     && python3 -m compileall -q build_engines docker model_repository proxy \
     && install --directory --owner=1000 --group=1000 /artifacts "$HOME"

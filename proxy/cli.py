@@ -1,4 +1,4 @@
-"""The command line `triton-openai`: each command parses settings and calls `proxy/launch/`.
+"""The command line `triton-openai`: each command parses settings and calls `proxy/operate/`.
 
 An expected failure prints one line to stderr (JSON if a model cannot be loaded) and exits with a
 non-zero status; anything else is our bug and shows its traceback. Heavy imports stand inside the
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from proxy.launch.administration import commands, loading_commands
-from proxy.launch.options import (
+from proxy.operate.administration import commands, loading_commands
+from proxy.operate.options import (
     Artifacts,
     GrpcPort,
     Host,
@@ -25,7 +25,7 @@ from proxy.launch.options import (
     Port,
     option,
 )
-from proxy.launch.replay import replay_command
+from proxy.operate.replay import replay_command
 from proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def serve(
 
     In a folder without models.yaml, it serves the shipped demo from your own data folder.
     """
-    from proxy.launch import run, start
-    from proxy.launch.doctor import machine
-    from proxy.launch.triton_server import installation, ports, secret
+    from proxy.operate import run, start
+    from proxy.operate.doctor import machine
+    from proxy.operate.triton_server import installation, ports, secret
 
     say = _say("serve")
     settings = _settings(
@@ -109,8 +109,8 @@ def triton(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build models that are missing, then run only tritonserver, until Ctrl-C."""
-    from proxy.launch import run, start
-    from proxy.launch.triton_server import installation, secret
+    from proxy.operate import run, start
+    from proxy.operate.triton_server import installation, secret
 
     say = _say("triton")
     settings = _settings(
@@ -145,9 +145,9 @@ def proxy(
     models_file: Models = None,
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
-    from proxy.launch import run, start
-    from proxy.launch.triton_server import ports
     from proxy.models import policy
+    from proxy.operate import run, start
+    from proxy.operate.triton_server import ports
 
     settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     start.check_remote(settings)
@@ -174,9 +174,9 @@ def build(
     ] = None,
 ) -> None:
     """Build the models of models.yaml: weights -> Triton models under artifacts/."""
-    from proxy.launch import building, start
-    from proxy.launch.doctor import machine
-    from proxy.launch.triton_server import own_artifacts, shipped_demo
+    from proxy.operate import building, start
+    from proxy.operate.doctor import machine
+    from proxy.operate.triton_server import own_artifacts, shipped_demo
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
@@ -196,7 +196,7 @@ def build(
 @app.command()
 def install_build_tools() -> None:
     """Install torch, transformers and the others that a build of other models needs."""
-    from proxy.launch.packages import on_demand
+    from proxy.operate.packages import on_demand
 
     on_demand.install_build_tools(_settings(), _say("install-build-tools"))
 
@@ -208,8 +208,8 @@ def models(
     """Show the models of models.yaml and whether each is built."""
     if context.invoked_subcommand is not None:
         return
-    from proxy.launch import start, tables
-    from proxy.launch.triton_server import own_artifacts, shipped_demo
+    from proxy.operate import start, tables
+    from proxy.operate.triton_server import own_artifacts, shipped_demo
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     settings = shipped_demo.settled(settings)
@@ -228,8 +228,8 @@ def doctor(
     ] = False,
 ) -> None:
     """Check this machine; print each problem and how to fix it."""
-    from proxy.launch import tables
-    from proxy.launch.doctor import gpu, machine
+    from proxy.operate import tables
+    from proxy.operate.doctor import gpu, machine
 
     settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
     checks = gpu.everything(settings) if only_gpu else machine.everything(settings)
@@ -241,7 +241,7 @@ def doctor(
 @app.command()
 def health(host: Host = None, port: Port = None) -> None:
     """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
-    from proxy.launch import health as health_check
+    from proxy.operate import health as health_check
 
     health_check.check(_settings(host=host, port=port))
 
@@ -268,7 +268,7 @@ def _settings(**overrides: Any) -> Settings:
 
     Warns of variables that no setting has.
     """
-    from proxy.launch.misspelt_settings import warn
+    from proxy.operate.misspelt_settings import warn
     from proxy.settings import OTHER_NAMES, Settings
 
     warn(lambda line: typer.echo(line, err=True))

@@ -19,14 +19,14 @@ from proxy.domain.usage import UsageStore
 from proxy.generation.composition import Access
 from proxy.generation.failover import ContinuationLimits
 from proxy.generation.time_limits import TimeLimits
+from proxy.language.structured.constraint_request import GuideLimits
+from proxy.language.structured.schema import SchemaLimits
 from proxy.ledger.in_process import InProcessLedger
 from proxy.ledger.outage import OutageMode
 from proxy.ledger.port import Ledger
 from proxy.models.registry import Registry
 from proxy.process_sandbox import MB, SandboxLimits
 from proxy.settings import Settings
-from proxy.structured.constraint_request import GuideLimits
-from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 
 
@@ -95,9 +95,9 @@ def sandbox_limits(settings: Settings) -> SandboxLimits:
         cpu_s=settings.sandbox_cpu_s,
         memory_bytes=settings.sandbox_memory_mb * MB,
         imports=(
-            "proxy.prompting.chat_template",
-            "proxy.structured.checks",
-            "proxy.structured.grammar_text",
+            "proxy.language.prompting.chat_template",
+            "proxy.language.structured.checks",
+            "proxy.language.structured.grammar_text",
         ),
     )
 

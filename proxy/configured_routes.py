@@ -44,10 +44,10 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
 from proxy.journal.journal import Journal
+from proxy.language.structured.examiner import Examiner
 from proxy.models.callers_models import CallersModels
 from proxy.models.registry import Registry
 from proxy.settings import Settings
-from proxy.structured.examiner import Examiner
 from proxy.telemetry.held_bytes import HeldBytes
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import RequestObserver

@@ -15,7 +15,7 @@ from proxy.access.per_caller_lock import PerCallerLock
 from proxy.domain.engine import EngineRequest
 from proxy.domain.request import Sampling
 from proxy.domain.tokenizer import Tokenizer
-from proxy.structured.recent import Recent
+from proxy.language.structured.recent import Recent
 
 REMEMBERED_BYTES = 4_000_000  # about 8,000 guides; the tokenizer remembers 4,096
 

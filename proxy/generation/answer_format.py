@@ -13,13 +13,13 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.tools import ToolMode
-from proxy.structured import checks
-from proxy.structured.checks import Check
-from proxy.syntax import parsers
-from proxy.syntax.call_check import call_check
-from proxy.syntax.guide_builder import GuideBuilder
-from proxy.syntax.guides import NO_GUIDES, GuideOrder, Guides
-from proxy.syntax.reasoning.parser import ReasoningParser
+from proxy.language.structured import checks
+from proxy.language.structured.checks import Check
+from proxy.language.syntax import parsers
+from proxy.language.syntax.call_check import call_check
+from proxy.language.syntax.guide_builder import GuideBuilder
+from proxy.language.syntax.guides import NO_GUIDES, GuideOrder, Guides
+from proxy.language.syntax.reasoning.parser import ReasoningParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

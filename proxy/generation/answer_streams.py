@@ -31,9 +31,9 @@ from proxy.generation.failover import StreamMeans
 from proxy.generation.plan import Part, Plan
 from proxy.generation.planner import Planner
 from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.language.structured.checker import Checker
+from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.server_tools.tool_loop import run_tool_loop
-from proxy.structured.checker import Checker
-from proxy.structured.constraint_errors import MappedConstraintErrors
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
 

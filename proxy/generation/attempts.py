@@ -18,8 +18,8 @@ from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.generation import Report
 from proxy.domain.output import Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
-from proxy.structured.checker import Checker
-from proxy.structured.checks import Check
+from proxy.language.structured.checker import Checker
+from proxy.language.structured.checks import Check
 
 SEED_STEP = 1000  # more than a request has choices
 

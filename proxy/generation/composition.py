@@ -23,11 +23,11 @@ from proxy.generation.resending import Resending
 from proxy.generation.service import Service
 from proxy.generation.shadow_deployments import ShadowDeployments
 from proxy.generation.time_limits import TimeLimits
+from proxy.language.structured.checker import Checker
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
-from proxy.structured.checker import Checker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
 from proxy.generation.answer_format import AnswerFormat
-from proxy.syntax import parsers
-from proxy.syntax.output_parser import OutputParser
+from proxy.language.syntax import parsers
+from proxy.language.syntax.output_parser import OutputParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

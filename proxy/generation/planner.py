@@ -16,9 +16,9 @@ from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.plan import Plan
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
+from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.syntax import parsers
 from proxy.server_tools.tool_offer import offer_server_tools
-from proxy.structured.constraint_errors import MappedConstraintErrors
-from proxy.syntax import parsers
 
 
 class Planner:

@@ -20,9 +20,9 @@ from proxy.domain.request import (
 )
 from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
-from proxy.prompting import chat_template, control_tokens, infilling
-from proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.syntax import parsers
+from proxy.language.prompting import chat_template, control_tokens, infilling
+from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
+from proxy.language.syntax import parsers
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768

@@ -25,11 +25,11 @@ from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.plan import Plan
 from proxy.generation.resending import Attempt
 from proxy.generation.stopwatch import Stopwatch
+from proxy.language.structured import checks
+from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
-from proxy.structured import checks
-from proxy.structured.constraint_errors import MappedConstraintErrors
 
 
 class Service:

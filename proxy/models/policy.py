@@ -11,10 +11,10 @@ from functools import partial
 from build_engines import models_file, one_folder
 from build_engines.deployment_checks import Where
 from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
+from proxy.language.syntax import parsers
 from proxy.server_tools.arguments import check_schema
 from proxy.server_tools.header_secrets import HeaderSecrets
 from proxy.settings import Settings
-from proxy.syntax import parsers
 
 
 def models(settings: Settings, environment: Mapping[str, str] | None = None) -> ModelsFile:

@@ -21,9 +21,9 @@ from build_engines.models_file import (
 )
 from proxy.domain.engine import NotReady
 from proxy.domain.health import Concern
+from proxy.language.prompting import control_tokens
 from proxy.models import policy
 from proxy.models.registry import Registry
-from proxy.prompting import control_tokens
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
 

@@ -12,9 +12,9 @@ from itertools import count
 import structlog
 
 from proxy.domain.engine import Catalog, NotReady
+from proxy.language.prompting import control_tokens
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
-from proxy.prompting import control_tokens
 from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)

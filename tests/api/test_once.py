@@ -12,8 +12,8 @@ from proxy.app import compose
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.plan import Plan
 from proxy.generation.planner import Planner
+from proxy.language.prompting import chat_template
 from proxy.models.registry import Registry
-from proxy.prompting import chat_template
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess

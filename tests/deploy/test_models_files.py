@@ -9,7 +9,7 @@ import pytest
 
 from build_engines import models_file
 from build_engines.models_file import GpuEntry
-from proxy.launch.triton_server.ranks import World
+from proxy.operate.triton_server.ranks import World
 from tests.deploy.places import DOCKER, ROOT
 
 DEPLOYED = sorted(DOCKER.rglob("models.yaml"))

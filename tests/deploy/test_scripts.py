@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.launch.triton_server import drain
+from proxy.operate.triton_server import drain
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
 

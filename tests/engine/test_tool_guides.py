@@ -14,9 +14,9 @@ from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
-from proxy.syntax.tools.families import FAMILIES
+from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.language.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
+from proxy.language.syntax.tools.families import FAMILIES
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
 

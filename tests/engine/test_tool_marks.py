@@ -11,8 +11,8 @@ from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
 from proxy.domain.tools import ToolChoice
-from proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from proxy.syntax.tools.call_guides import call_guide
+from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
+from proxy.language.syntax.tools.call_guides import call_guide
 from tests.fixtures.guide_info import CLOSING, walk
 from tests.fixtures.tool_calls import AUTO, REQUIRED, TOOLS, assert_conform, read
 

@@ -15,8 +15,8 @@ from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
-from proxy.structured.keywords import FORMATS
-from proxy.structured.lark import to_ebnf
+from proxy.language.structured.keywords import FORMATS
+from proxy.language.structured.lark import to_ebnf
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 
 WALKS = 100

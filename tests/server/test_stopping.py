@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 
-from proxy.launch.scheduling import FEW_CORES
+from proxy.operate.scheduling import FEW_CORES
 from tests.fixtures.stack import HANG_S, Stack, eventually
 
 ASKED = {

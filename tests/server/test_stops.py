@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.launch.triton_server import run_folder, wheel
+from proxy.operate.triton_server import run_folder, wheel
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT

@@ -40,8 +40,8 @@ from proxy.api.openapi.responses import (
 from proxy.api.typed_route import typed_router
 from proxy.domain.model import ModelCard
 from proxy.domain.request_limits import smaller
+from proxy.language.syntax import parsers
 from proxy.models.callers_models import CallersModels
-from proxy.syntax import parsers
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.

@@ -18,7 +18,7 @@ from proxy.api.typed_route import typed_router
 from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
-from proxy.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.telemetry import request_log
 
 

@@ -31,8 +31,8 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.domain.request_limits import smaller
+from proxy.language.structured.examiner import Examiner
 from proxy.models.callers_models import CallersModels, ServedModel
-from proxy.structured.examiner import Examiner
 
 # The default: the template need not support it.
 DEFAULT_VERBOSITY = ("verbosity", "medium")

@@ -8,7 +8,7 @@ from proxy.domain.request import GenerationRequest
 from proxy.generation.choice.stop_matcher import StopMatcher
 from proxy.generation.choice.text_decoder import TextDecoder
 from proxy.generation.choice.usage_counter import UsageCounter
-from proxy.syntax.output_parser import OutputParser
+from proxy.language.syntax.output_parser import OutputParser
 
 
 class AnswerText:

@@ -16,7 +16,7 @@ from proxy.generation.choice.held_tokens import HeldTokens
 from proxy.generation.choice.prompt_echo import PromptEcho
 from proxy.generation.choice.thinking_budget import ThinkingBudget
 from proxy.generation.choice.usage_counter import UsageCounter
-from proxy.syntax.output_parser import OutputParser
+from proxy.language.syntax.output_parser import OutputParser
 
 NO_SPECIALS: Mapping[int, bytes] = {}
 

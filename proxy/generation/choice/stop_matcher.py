@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.syntax.parsing.automaton import ROOT, automaton
+from proxy.language.syntax.parsing.automaton import ROOT, automaton
 
 
 class StopMatcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.generation.choice.usage_counter import UsageCounter
-from proxy.syntax.output_parser import OutputParser
+from proxy.language.syntax.output_parser import OutputParser
 
 
 class ThinkingBudget:

@@ -24,8 +24,8 @@ from guides.state import GuideState
 from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Guide, Job, SamplingParams
 from proxy.domain.errors import InvalidSchema
-from proxy.structured.keywords import unenforced
-from proxy.structured.schema import SchemaLimits, checked
+from proxy.language.structured.keywords import unenforced
+from proxy.language.structured.schema import SchemaLimits, checked
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, walk
 from tests.fixtures.stack import HANG_S

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from proxy.domain.events import AnyDelta, ReasoningDelta
 from proxy.generation.choice.stop_matcher import StopMatcher
 from proxy.generation.choice.text_decoder import TextDecoder
-from proxy.syntax.output_parser import OutputParser
-from proxy.syntax.reasoning.families import FAMILIES as REASONING
-from proxy.syntax.tools.families import FAMILIES as TOOLS
+from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.reasoning.families import FAMILIES as REASONING
+from proxy.language.syntax.tools.families import FAMILIES as TOOLS
 from tests.long.fuzz.texts import SCHEMAS, THOUGHT, reasoning_marks, samples, texts, tool_marks
 from tests.strategies import cuts
-from tests.unit.syntax.tools.folding import Answer, answered, parser_of
+from tests.unit.language.syntax.tools.folding import Answer, answered, parser_of
 
 Target = Callable[[st.DataObject], None]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from proxy.syntax.reasoning.families import FAMILIES as REASONING
-from proxy.syntax.tools.families import FAMILIES as TOOLS
-from tests.unit.syntax.tools.syntaxes import SYNTAXES
+from proxy.language.syntax.reasoning.families import FAMILIES as REASONING
+from proxy.language.syntax.tools.families import FAMILIES as TOOLS
+from tests.unit.language.syntax.tools.syntaxes import SYNTAXES
 
 SCHEMAS = {
     "f": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}},

@@ -13,7 +13,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 OURS = (
     "proxy.cli",
-    "proxy.launch",
+    "proxy.operate",
     "proxy.app",
     "uvicorn",
     "triton-openai",

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
+from proxy.language.prompting import control_tokens
 from proxy.models.readiness import refresh
 from proxy.models.registry import Registry
-from proxy.prompting import control_tokens
 from tests.doubles.engine import FixedCatalog
 
 

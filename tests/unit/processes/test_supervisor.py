@@ -8,7 +8,7 @@ import pytest
 
 from proxy.processes.errors import LaunchError, StartCrashed
 from proxy.processes.supervisor import Backoff, State, Supervisor
-from tests.unit.launch.doubles import ScriptedServer
+from tests.unit.operate.doubles import ScriptedServer
 
 
 async def slept_s(*lives_s: float | None) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 import uvloop
 
-from proxy.launch.triton_server.ports import bind
+from proxy.operate.triton_server.ports import bind
 from proxy.processes.signals import Stop
 from proxy.server import http_connection
 from proxy.server.uvicorn_server import DrainingServer, relay, serve

@@ -1,6 +1,7 @@
 """Many words as one regular expression, whose cost does not grow with their number.
 
-proxy/prompting/word_trie.py makes the same expressions, so that the proxy finds the same tokens.
+proxy/language/prompting/word_trie.py makes the same expressions, so the proxy finds the same
+tokens.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from proxy.api.openai.requests.guided_body import (
     given,
 )
 from proxy.api.openai.requests.nvext import NvExtBody
-from proxy.structured.constraint_request import ConstraintRequest, Form
+from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 

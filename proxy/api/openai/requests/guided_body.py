@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from proxy.api.openai.requests.field_types import ListOf, RequestBody
-from proxy.structured.constraint_request import ConstraintRequest, Form
+from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
 JsonObject = dict[str, Any]

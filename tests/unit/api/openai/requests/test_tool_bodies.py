@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.api.openai.requests.tool_bodies import ToolBody
-from proxy.prompting.chat_template import tool_body
+from proxy.language.prompting.chat_template import tool_body
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What models write and read: syntax of tools and reasoning, structured output, chat templates."""

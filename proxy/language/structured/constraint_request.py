@@ -1,0 +1,186 @@
+"""A caller's request to constrain the answer, in any of the API's forms -> one Constraint.
+
+`constraint_of` and `unenforced_by_tool` do the work that a caller's text can make expensive, so
+`examiner` runs them in a sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from typing_extensions import assert_never
+
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.language.structured import checks, structural_tags
+from proxy.language.structured.keywords import uncheckable, unenforced
+from proxy.language.structured.schema import SchemaLimits, checked, parsed
+from proxy.language.structured.tag_formats import structural_tag
+
+ANY_OBJECT = '{"type": "object"}'
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
+_CONTROL = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+class Form(Enum):
+    """What the value of a ConstraintRequest is."""
+
+    JSON_OBJECT = "nothing"
+    SCHEMA = "a JSON Schema, or the text of one"
+    REGEX = "a regular expression"
+    CHOICE = "a list of texts"
+    GRAMMAR = "the text of a grammar, in EBNF or Lark's syntax"
+    STRUCTURAL_TAG = "a structural tag, or the text of one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintRequest:
+    """`field`: its path in the request body. is_strict: the answer must conform to all of it."""
+
+    field: str
+    form: Form
+    value: Any = None
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuideLimits:
+    """Bytes are those of UTF-8. schemas: for each schema, and for the text of a structural tag."""
+
+    schemas: SchemaLimits = field(default_factory=SchemaLimits)
+    grammar_bytes: int = 256_000
+    regex_bytes: int = 16_384
+    choices: int = 1_024
+    choices_bytes: int = 65_536
+
+    def check(self, request: ConstraintRequest) -> None:
+        """Checks sizes that can be measured without parsing the value.
+
+        Raises:
+            InvalidRequest: the value is larger than allowed.
+        """
+        match request.form:
+            case Form.REGEX:
+                _check_count(request.field, _size(request.value), self.regex_bytes, "bytes")
+            case Form.GRAMMAR:
+                _check_count(request.field, _size(request.value), self.grammar_bytes, "bytes")
+            case Form.CHOICE:
+                _check_count(request.field, len(request.value), self.choices, "choices")
+                size = sum(map(_size, request.value))
+                _check_count(request.field, size, self.choices_bytes, "bytes")
+            case Form.JSON_OBJECT | Form.SCHEMA | Form.STRUCTURAL_TAG:
+                pass
+            case _:
+                assert_never(request.form)
+
+
+def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint:
+    """The constraint for the engine, with the facts that later checks of the answer need.
+
+    Raises:
+        InvalidSchema: a schema is invalid, or exceeds `limits`.
+        InvalidRequest: another value is malformed, or exceeds `limits`.
+    """
+    limits.check(request)
+    path, value = request.field, request.value
+    match request.form:
+        case Form.JSON_OBJECT:
+            return Constraint(GuideKind.JSON_SCHEMA, ANY_OBJECT, path)
+        case Form.SCHEMA:
+            return _of_schema(request, limits.schemas)
+        case Form.REGEX:
+            return _of_regex(value, path)
+        case Form.CHOICE:
+            return _of_regex("|".join(map(_pattern_of, value)), path)
+        case Form.GRAMMAR:
+            return Constraint(GuideKind.GRAMMAR, _ebnf(value, path), path)
+        case Form.STRUCTURAL_TAG:
+            return _of_tag(value, path, limits.schemas)
+        case _:
+            assert_never(request.form)
+
+
+def unenforced_by_tool(
+    schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
+) -> list[tuple[str, ...]]:
+    """Checks the schemas of tools.
+
+    Args:
+        schemas: for each tool the path in the request body, and the schema.
+
+    Returns:
+        For each schema, the keywords that a grammar does not enforce.
+
+    Raises:
+        InvalidSchema: one of them is invalid, or exceeds `limits`.
+    """
+    found = []
+    for path, schema in schemas:
+        checked(schema, path, limits)
+        found.append(unenforced(schema))
+    return found
+
+
+def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
+    schema = parsed(request.value, request.field)
+    return Constraint(
+        GuideKind.JSON_SCHEMA,
+        checked(schema, request.field, limits),
+        request.field,
+        request.is_strict,
+        unenforced=unenforced(schema),
+        unchecked=uncheckable(schema),
+    )
+
+
+def _of_tag(value: Any, path: str, limits: SchemaLimits) -> Constraint:
+    found = structural_tag(structural_tags.checked(value, path, limits), path)
+    _check_count(path, _size(found.text), limits.size_bytes, "bytes")
+    return found
+
+
+def _of_regex(pattern: str, path: str) -> Constraint:
+    """xgrammar and the check of answers know different dialects of regular expressions."""
+    try:
+        checks.compiled_regex(pattern)
+    except ValueError as error:
+        return Constraint(GuideKind.REGEX, pattern, path, check_error=str(error))
+    return Constraint(GuideKind.REGEX, pattern, path)
+
+
+def _pattern_of(text: str) -> str:
+    """A regular expression that matches this text only, and needs no group in an alternative."""
+    escaped = _SPECIAL.sub(r"\\\g<0>", text)
+    return "".join(_CONTROL.get(char, char) for char in escaped)
+
+
+def _ebnf(text: str, path: str) -> str:
+    from proxy.language.structured import (
+        grammar_text,  # imports lark, which only the sandbox needs
+    )
+
+    try:
+        return grammar_text.as_ebnf(text)
+    except grammar_text.Untranslatable as error:
+        raise InvalidRequest(
+            f"Invalid value for '{path}': this Lark grammar cannot be translated to EBNF: {error}",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=path,
+        ) from error
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _check_count(path: str, count: int, most: int, unit: str) -> None:
+    if count > most:
+        raise InvalidRequest(
+            f"Invalid value for '{path}': it has {count} {unit}, more than {most}.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=path,
+        )

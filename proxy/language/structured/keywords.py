@@ -1,0 +1,159 @@
+"""The keywords of a JSON Schema that the engine's grammar does not enforce.
+
+Found by experiment with xgrammar 0.2.8. docs/guided_decoding.md lists the same, and tests compare
+both with what the grammar permits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import jsonschema_rs
+
+from proxy.language.structured.disjoint_branches import are_disjoint
+from proxy.language.structured.schema_tree import Schema, is_pointer, schemas
+
+_ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
+# Never enforced, wherever they stand.
+IGNORED = (
+    *("uniqueItems", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"),
+    *("$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"),
+    *_ANNOTATIONS,
+)
+FORMATS = frozenset(
+    {
+        *("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6"),
+        *("uri", "uri-reference", "uri-template", "uuid", "json-pointer"),
+        "relative-json-pointer",
+    }
+)
+_WITHOUT_EFFECT = (("uniqueItems", False),)
+# Further formats that the check of an answer knows.
+_CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-reference"})
+# Where a schema has one of these, the grammar ignores all else; of several, the first counts.
+_ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
+_TYPED = frozenset(
+    {
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "pattern", "format"),
+        *("items", "prefixItems", "unevaluatedItems", "minItems", "maxItems"),
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
+        *("required", "propertyNames", "minProperties", "maxProperties"),
+    }
+)
+_ASSERTIONS = _TYPED | {"type", *_ALONE}
+# With one of these, a schema without a type is one of objects, or of arrays.
+_MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
+_MORE = ("additionalProperties", "unevaluatedProperties")
+# A pattern that may match a control character, which JSON strings cannot contain, or that has an
+# escape which xgrammar reads as the letter itself.
+_LOOSE = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)")
+_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]")
+# Characters that JSON strings contain only as escapes, quotation marks and backslashes included.
+_RAW = re.compile(
+    r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"
+)
+# An unclosed class ends with the pattern: otherwise the search would start at each of its brackets.
+_ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
+# The grammar ignores look-around, and an anchor that is not at the edge of a branch.
+_IGNORED_PARTS = re.compile(r"\(\?<?[=!]|(?<!^)(?<![|(])(?<!\(\?:)\^|\$(?![|)]|$)")
+
+
+def unenforced(schema: Schema) -> tuple[str, ...]:
+    """Their names, each once. Another part of the schema may enforce them all the same."""
+    found = [name for one in schemas(schema) for name in _loose(one, schema)]
+    return tuple(dict.fromkeys(found))
+
+
+def uncheckable(schema: Schema) -> tuple[str, ...]:
+    """The keywords that neither the grammar nor the check of an answer enforces."""
+    found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
+    if any(one.get("format", "uuid") not in FORMATS | _CHECKED_FORMATS for one in schemas(schema)):
+        found.append("format")
+    return tuple(dict.fromkeys(found))
+
+
+def _loose(one: Schema, root: Schema) -> Iterator[str]:
+    yield from (
+        name for name in IGNORED if name in one and (name, one[name]) not in _WITHOUT_EFFECT
+    )
+    alone = next((name for name in _ALONE if name in one), None)
+    if alone is not None:
+        yield from _next_to(alone, one)
+    match alone:
+        case "$ref" if not is_pointer(one["$ref"]):
+            yield "$ref"
+        case "allOf" if len(one["allOf"]) > 1:
+            yield "allOf"
+        case "oneOf" if not are_disjoint(one["oneOf"], root):
+            yield "oneOf"
+        case None:
+            yield from _loose_of_type(one)
+
+
+def _next_to(alone: str, one: Schema) -> Iterator[str]:
+    """The assertions next to the keyword that counts alone, except a `type` that all listed values
+    have.
+    """
+    for name in one:
+        if name == alone or name not in _ASSERTIONS:
+            continue
+        if name == "type" and alone in ("const", "enum"):
+            values = one["enum"] if alone == "enum" else [one["const"]]
+            if jsonschema_rs.is_valid({"items": {"type": one["type"]}}, values):
+                continue
+        yield name
+
+
+def _loose_of_type(one: Schema) -> Iterator[str]:
+    if "type" not in one and not _MEANS_A_TYPE & set(one):
+        yield from (name for name in one if name in _TYPED)
+        return
+    types = one.get("type", ())
+    types = {types} if isinstance(types, str) else set(types)
+    if set(one.get("required", ())) - set(one.get("properties", ())):
+        yield "required"
+    if "multipleOf" in one and (types & {"number"} or one["multipleOf"] % 1 or _is_half_open(one)):
+        yield "multipleOf"
+    has_format = one.get("format") in FORMATS
+    if "pattern" in one or has_format:
+        yield from (name for name in ("minLength", "maxLength") if name in one)
+    if "pattern" in one and (has_format or _is_loose(one["pattern"])):
+        yield "pattern"
+    if "patternProperties" in one and _has_competing_rules(one):
+        yield "patternProperties"
+    if "format" in one and one["format"] not in FORMATS:
+        yield "format"
+    if "propertyNames" in one and one.get("properties"):
+        yield "propertyNames"
+
+
+def _is_loose(pattern: str) -> bool:
+    plain = _ESCAPE_OR_CLASS.sub("x", pattern)
+    return any((is_wide(pattern), _RAW.search(pattern), _IGNORED_PARTS.search(plain)))
+
+
+def is_wide(pattern: str) -> bool:
+    """Whether it may match characters that a JSON string cannot contain, see `_LOOSE`."""
+    in_classes = (piece[at:] for piece in pattern.split("]") if (at := piece.find("[")) >= 0)
+    return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
+
+
+def _is_half_open(one: Schema) -> bool:
+    """Whether an integer has a lower or an upper bound, but not both."""
+    below, above = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+    return bool(below & set(one)) is not bool(above & set(one))
+
+
+def _has_competing_rules(one: Schema) -> bool:
+    """Whether the grammar may apply the wrong rule to a property: that of a listed property, of a
+    pattern, or for all further properties.
+    """
+    patterns = one["patternProperties"]
+    if any(map(_is_loose, patterns)):
+        return True
+    listed = dict.fromkeys(one.get("properties", ()))
+    takes_more = any(one.get(name, False) is not False for name in _MORE)
+    none_listed = {"patternProperties": dict.fromkeys(patterns, False)}
+    return bool(listed) and (takes_more or not jsonschema_rs.is_valid(none_listed, listed))

@@ -1,0 +1,84 @@
+"""A caller's structural tag: xgrammar's, or the older one of `structures` and `triggers`.
+
+Called by `constraint_request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.language.structured.schema import SchemaLimits, check_depth, parsed
+from proxy.language.structured.schema import checked as checked_schema
+from proxy.language.structured.tag_formats import WHITESPACE_AT_MOST, Format, json_format, tag
+
+_TYPES_WITH_SCHEMA = frozenset({"json_schema", "qwen_xml_parameter"})
+
+
+def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
+    """The tag's `format`, with every schema in it checked and the white space of JSON bounded.
+
+    Raises:
+        InvalidSchema: the value is not a JSON object, is nested too deeply, or holds an invalid
+            schema.
+        InvalidRequest: it has neither `format` nor `structures` and `triggers`.
+    """
+    given = parsed(value, field)
+    check_depth(given, field, 2 * limits.depth)  # formats, and schemas in them
+    if "format" in given:
+        content = given["format"]
+    elif {"structures", "triggers"} <= set(given):
+        content = _triggered(given, field)
+    else:
+        raise InvalidRequest(
+            f"Invalid value for '{field}': a structural tag has 'format', or 'structures' and "
+            "'triggers'",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=field,
+        )
+    for schema in _schemas(content):
+        if not isinstance(schema, bool):
+            checked_schema(schema, field, limits)
+    found: Format = _bounded(content)
+    return found
+
+
+def _bounded(given: Any) -> Any:
+    """Limits the white space between JSON tokens where the caller's format sets no limit."""
+    if isinstance(given, list):
+        return [_bounded(one) for one in given]
+    if not isinstance(given, Mapping):
+        return given
+    if given.get("type") == "json_schema":
+        return {"max_whitespace_cnt": WHITESPACE_AT_MOST, **given}
+    return {key: _bounded(value) for key, value in given.items()}
+
+
+def _triggered(given: Mapping[str, Any], field: str) -> Format:
+    try:
+        tags = [
+            tag(one["begin"], json_format(one["schema"]), one["end"]) for one in given["structures"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise InvalidRequest(
+            f"Invalid value for '{field}': each of its structures has 'begin', 'schema' and 'end'",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=field,
+        ) from error
+    return {"type": "triggered_tags", "triggers": given["triggers"], "tags": tags}
+
+
+def _schemas(given: Any) -> Iterator[Any]:
+    """The schemas in a format, however deep. xgrammar reports all other mistakes in it."""
+    waiting = [given]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, Mapping):
+            if one.get("type") in _TYPES_WITH_SCHEMA and "json_schema" in one:
+                yield one["json_schema"]
+                waiting += [value for key, value in one.items() if key != "json_schema"]
+            else:
+                waiting += one.values()

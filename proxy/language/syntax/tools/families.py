@@ -1,0 +1,77 @@
+"""All families of tool-call syntax by name: our own, and those of installed packages.
+
+To add a family, write its file and give it a row here.
+"""
+
+from __future__ import annotations
+
+from proxy.language.syntax.parsing.plugins import has_marks, plugin
+from proxy.language.syntax.tools.deepseek_v3 import DEEPSEEK_V3
+from proxy.language.syntax.tools.deepseek_v31 import DEEPSEEK_V31
+from proxy.language.syntax.tools.deepseek_v32 import DEEPSEEK_V32
+from proxy.language.syntax.tools.family import ToolFamily
+from proxy.language.syntax.tools.gemma4 import GEMMA4
+from proxy.language.syntax.tools.glm45 import GLM45
+from proxy.language.syntax.tools.granite import GRANITE
+from proxy.language.syntax.tools.harmony import HARMONY
+from proxy.language.syntax.tools.hermes import HERMES
+from proxy.language.syntax.tools.internlm import INTERNLM
+from proxy.language.syntax.tools.jamba import JAMBA
+from proxy.language.syntax.tools.json_list import JSON_LIST
+from proxy.language.syntax.tools.kimi_k2 import KIMI_K2
+from proxy.language.syntax.tools.llama3_json import LLAMA3_JSON
+from proxy.language.syntax.tools.llama4_pythonic import LLAMA4_PYTHONIC
+from proxy.language.syntax.tools.minimax_m2 import MINIMAX_M2
+from proxy.language.syntax.tools.mistral import MISTRAL
+from proxy.language.syntax.tools.phi4_mini_json import PHI4_MINI_JSON
+from proxy.language.syntax.tools.pythonic import PYTHONIC
+from proxy.language.syntax.tools.qwen3_coder import QWEN3_CODER
+from proxy.language.syntax.tools.xlam import XLAM
+
+# Entry points of users' packages: each is a ToolFamily, or a ToolParser alone.
+ENTRY_POINTS = "triton_openai.tool_parsers"
+
+# A chat template belongs to the first family whose marks it contains: families whose marks occur
+# in the templates of others, too, stand behind those.
+FAMILIES: dict[str, ToolFamily] = {
+    "kimi_k2": KIMI_K2,
+    "deepseek_v32": DEEPSEEK_V32,
+    "deepseek_v3": DEEPSEEK_V3,
+    "deepseek_v31": DEEPSEEK_V31,
+    "minimax_m2": MINIMAX_M2,
+    "harmony": HARMONY,
+    "gemma4": GEMMA4,
+    "glm45": GLM45,
+    "qwen3_coder": QWEN3_CODER,
+    "qwen3_xml": QWEN3_CODER,
+    "internlm": INTERNLM,
+    "phi4_mini_json": PHI4_MINI_JSON,
+    "mistral": MISTRAL,
+    "jamba": JAMBA,
+    "granite": GRANITE,
+    "hermes": HERMES,
+    "llama4_pythonic": LLAMA4_PYTHONIC,
+    "llama3_json": LLAMA3_JSON,
+    "pythonic": PYTHONIC,
+    "xlam": XLAM,
+    "json_list": JSON_LIST,
+}
+
+
+def family(name: str) -> ToolFamily:
+    """One of ours, or of an installed package.
+
+    Raises:
+        KeyError: no family has this name; the message lists those that exist.
+    """
+    found = FAMILIES.get(name)
+    if found is not None:
+        return found
+    offered = plugin(ENTRY_POINTS, name, tuple(FAMILIES))
+    return offered if isinstance(offered, ToolFamily) else ToolFamily(parser_type=offered)
+
+
+def from_template(chat_template: str) -> str | None:
+    """The name of the family that a chat template writes calls in; None if it shows none."""
+    names = (name for name, one in FAMILIES.items() if has_marks(chat_template, one.template_marks))
+    return next(names, None)

@@ -1,0 +1,207 @@
+"""The checks, one function each. Called by `machine`.
+
+A check gets the facts that it judges as arguments, so that tests can give those of other machines.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.operate.packages.on_demand import PackageSet
+from proxy.operate.triton_server import ports
+from proxy.operate.triton_server.command import LOOPBACK
+from proxy.operate.triton_server.libpython import LibPython
+from proxy.operate.triton_server.wheel import Wheel
+from proxy.processes.errors import LaunchError
+
+PYTHONS = ((3, 10), (3, 12))
+GLIBC = (2, 35)  # the wheel is manylinux_2_35
+DISK_BYTES = 1_000_000_000
+SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """detail: what was found. remedy: what to do if the check failed."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def python(version: tuple[int, int]) -> Check:
+    return Check(
+        name="Python",
+        ok=PYTHONS[0] <= version <= PYTHONS[1],
+        detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
+        remedy="the embedded tritonserver needs Python 3.10 to 3.12: "
+        "make an environment with one of them; in a clone, make clean and "
+        "make serve PYTHON=python3.11",
+    )
+
+
+def platform(system: str, machine: str) -> Check:
+    return Check(
+        name="platform",
+        ok=(system, machine) == ("Linux", "x86_64"),
+        detail=f"{system} {machine}",
+        remedy="the embedded tritonserver runs on x86-64 Linux only: run Triton elsewhere "
+        "and use `triton-openai proxy --triton grpc://host:port`",
+    )
+
+
+def glibc(library: str, version: str) -> Check:
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    return Check(
+        name="glibc",
+        ok=library == "glibc" and numbers >= GLIBC,
+        detail=f"{library or 'unknown C library'} {version}".strip(),
+        remedy="glibc 2.35 or later is needed: Debian 12, Ubuntu 22.04 or later",
+    )
+
+
+def libpython(found: LibPython | None, version: str) -> Check:
+    name = f"libpython{version}.so.1.0"
+    return Check(
+        name="libpython",
+        ok=found is not None,
+        detail=f"{name} in {found.folder or 'the system library path'}"
+        if found
+        else f"{name} not found",
+        remedy=f"this Python was built without its shared library: apt install libpython{version}, "
+        "or use a Python built with --enable-shared",
+    )
+
+
+def numpy(version: str | None) -> Check:
+    return Check(
+        name="numpy",
+        ok=version is not None and version.startswith("1."),
+        detail=f"numpy {version}" if version else "numpy is not installed",
+        remedy="Triton's Python backend misreads text with numpy 2: pip install 'numpy>=1.26,<2'",
+    )
+
+
+def tritonserver(wheel: Wheel) -> Check:
+    missing = [p for p in (wheel.tritonserver, wheel.libraries, wheel.stub) if not p.exists()]
+    return Check(
+        name="tritonserver",
+        ok=not missing,
+        detail=f"{missing[0]} does not exist" if missing else str(wheel.tritonserver),
+        remedy="pip install 'triton-openai[embedded]' (nvidia-pytriton 0.7.0 must have a stub for "
+        f"{wheel.python})",
+    )
+
+
+def installed(path: Path) -> Check:
+    return Check(name="tritonserver", ok=True, detail=f"{path} (installed on this machine)")
+
+
+def packages(missing: Sequence[str]) -> Check:
+    """The packages that the Python models inside the embedded tritonserver import."""
+    return Check(
+        name="packages",
+        ok=not missing,
+        detail=f"{', '.join(missing)} not installed in {sys.prefix}"
+        if missing
+        else f"all that the models inside Triton import, in {sys.prefix}",
+        remedy="pip install 'triton-openai[embedded]'",
+    )
+
+
+def on_demand(wanted: PackageSet, remedy: str, *, is_needed: bool, is_forbidden: bool) -> Check:
+    """Packages that are installed when first needed. `is_needed`: every start needs them."""
+    missing = "not installed, and INSTALL_PACKAGES is never"
+    if not is_forbidden:
+        missing = "not installed yet; installed when first needed"
+    return Check(
+        name="guides" if is_needed else "build tools",
+        ok=wanted.is_installed or not (is_needed and is_forbidden),
+        detail=f"{wanted.name}: {'installed' if wanted.is_installed else missing}",
+        remedy=f"run {remedy}",
+    )
+
+
+def bash(path: str | None) -> Check:
+    return Check(
+        name="bash",
+        ok=path is not None,
+        detail=path or "bash is not on PATH",
+        remedy="tritonserver starts its Python models through bash: install it",
+    )
+
+
+def disk(artifacts: Path) -> Check:
+    existing = next(p for p in (artifacts.resolve(), *artifacts.resolve().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    return Check(
+        name="disk",
+        ok=free >= DISK_BYTES,
+        detail=f"{free / 1e9:.1f} GB free in {existing}",
+        remedy="1 GB is needed: free some space, or set ARTIFACTS_DIR to a folder on a larger disk",
+    )
+
+
+def build_folder(named: Path, chosen: Path) -> Check:
+    """chosen: the folder that builds and starts use, because `named` is not writable."""
+    return Check(
+        name="build folder",
+        ok=True,
+        detail=f"{chosen}, because {named.resolve()} is not writable for you",
+    )
+
+
+def shared_memory(path: Path) -> Check:
+    free = shutil.disk_usage(path).free if path.exists() else 0
+    return Check(
+        name="shared memory",
+        ok=free >= SHM_BYTES,
+        detail=f"{free / 1e6:.0f} MB free in {path}",
+        remedy="64 MB are needed: in a container, docker run --shm-size=256m",
+    )
+
+
+def port(setting: str, host: str, number: int, others: Mapping[str, int]) -> Check:
+    """Whether it is free, and differs from the ports of other settings."""
+    if twin := next((name for name, other in others.items() if other == number), None):
+        return Check(
+            name=setting, ok=False, detail=f"{setting} and {twin} are both {number}",
+            remedy=f"set {setting} to another port",
+        )  # fmt: skip
+    try:
+        ports.bind(host, number, setting).close()
+    except LaunchError as error:
+        detail, _, remedy = str(error).rpartition("; ")
+        return Check(name=setting, ok=False, detail=detail or str(error), remedy=remedy)
+    return Check(name=setting, ok=True, detail=f"{host}:{number} is free")
+
+
+def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
+    return [
+        port(name, LOOPBACK, number, {k: v for k, v in numbers.items() if k != name})
+        for name, number in numbers.items()
+    ]
+
+
+def models(name: str, detail: str, *, ok: bool) -> Check:
+    """name: the models file, or the single model folder."""
+    return Check(
+        name=name,
+        ok=ok,
+        detail=detail,
+        remedy="fix it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
+    )
+
+
+def weights(model: str, folder: Path) -> Check:
+    return Check(
+        name=f"weights of {model}",
+        ok=folder.is_dir(),
+        detail=str(folder) if folder.is_dir() else f"{folder} does not exist",
+        remedy=f"put the model's files there, or correct `weights` of {model} in models.yaml",
+    )

@@ -1,0 +1,126 @@
+"""One request for people: what it was, and its stages as bars. Also the list of recent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from proxy.operate.live.stage_bars import Row, bar, rows
+
+Record = Mapping[str, Any]
+LEAST_BAR = 10  # characters
+WIDE = 80  # columns: with fewer, what a stage says stands in a line below it
+STYLES = {"queue": "yellow", "engine queue": "yellow", "prefill": "cyan", "decode": "green"}
+
+
+def show_trace(record: Record, console: Console) -> None:
+    console.print(Group(*_head(record), "", _bars(record, console.width)))
+
+
+def show_recent(answer: Record, console: Console) -> None:
+    if not answer["data"]:
+        console.print(_why_empty(answer))
+        return
+    table = Table(
+        *(Column("request", no_wrap=True), Column("began", no_wrap=True), "model", "tenant"),
+        *(Column("ended", no_wrap=True), *(_right(name) for name in ("in", "out", "TTFT", "ms"))),
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for each in answer["data"]:
+        table.add_row(
+            *(escape(each["id"]), each["began_at"][11:19]),
+            *(escape(each.get("model", "-")), escape(each.get("tenant", "-"))),
+            _ended(each),
+            *(str(each.get(name, "-")) for name in ("prompt_tokens", "completion_tokens")),
+            *(_ms(each.get(name)) for name in ("ttft_ms", "duration_ms")),
+        )
+    console.print(table)
+
+
+def _why_empty(answer: Record) -> str:
+    if not answer["kept_at_most"]:
+        return "This proxy keeps no requests: RECENT_REQUESTS is 0."
+    return "No request that has ended is known, or none that matches."
+
+
+def _head(record: Record) -> Iterator[Text]:
+    also = f"  {record['answer_id']}" if "answer_id" in record else ""
+    yield Text.assemble((record["id"], "bold"), also)
+    words = [record["began_at"], *(str(record.get(name, "")) for name in ("method", "path"))]
+    yield Text(" ".join(filter(None, words)))
+    names = ("model", "tenant", "status", "finish", "error")
+    facts = [f"{name} {record[name]}" for name in names if name in record]
+    facts += [f"endpoint {each}" for each in record.get("endpoints", ())]
+    yield Text("  ".join(facts))
+    yield Text("  ".join(_figures(record)))
+
+
+def _figures(record: Record) -> Iterator[str]:
+    if "prompt_tokens" in record:
+        cached = f" ({record['cached_tokens']} cached)" if record.get("cached_tokens") else ""
+        yield f"tokens {record['prompt_tokens']}{cached} + {record.get('completion_tokens', 0)}"
+    for name, field in (("TTFT", "ttft_ms"), ("queue", "queue_ms"), ("total", "duration_ms")):
+        if field in record:
+            yield f"{name} {_ms(record[field])} ms"
+    for name in ("resent", "continued", "dropped_stages"):
+        if record.get(name):
+            yield f"{name.replace('_', ' ')} {record[name]}"
+
+
+def _ended(record: Record) -> str:
+    if "error" in record:
+        return f"[red]{escape(record['error'])}[/]"
+    return escape(str(record.get("finish", record.get("status", "-"))))
+
+
+def _bars(record: Record, width: int) -> Table:
+    total, found = record["duration_ms"], list(rows(record["stages"]))
+    names = max(len("request"), *(len(_name(row)) for row in found), 0)
+    notes = min(max((len(_note(row)) for row in found), default=0), width // 3)
+    notes = notes if width >= WIDE else 0
+    room = max(LEAST_BAR, width - names - len(f" {_ms(total)} ms") - (notes and notes + 1) - 1)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, width=names)
+    table.add_column(no_wrap=True, width=room, overflow="ellipsis")
+    table.add_column(no_wrap=True, justify="right")
+    if notes:
+        table.add_column(no_wrap=True, width=notes, overflow="ellipsis")
+    table.add_row("request", bar(0, total, total, room), f"{_ms(total)} ms")
+    for row in found:
+        drawn = bar(row.stage["begin_ms"], row.stage["duration_ms"], total, room)
+        note = Text(_note(row))
+        cells = (Text(_name(row)), Text(drawn, _style(row)), f"{_ms(row.stage['duration_ms'])} ms")
+        table.add_row(*cells, *([note] if notes else []))
+        if note and not notes:
+            table.add_row("", note)
+    return table
+
+
+def _style(row: Row) -> str:
+    return "red" if row.stage["error"] else STYLES.get(row.stage["name"], "blue")
+
+
+def _name(row: Row) -> str:
+    return f"{'  ' * row.depth}{row.stage['name']}"
+
+
+def _note(row: Row) -> str:
+    """What a stage says of itself, such as its endpoint."""
+    stage = row.stage
+    words = [f"{name} {value}" for name, value in sorted(stage["attributes"].items())]
+    return "  ".join([stage["error"], *words] if stage["error"] else words)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _right(name: str) -> Column:
+    return Column(name, justify="right", no_wrap=True)

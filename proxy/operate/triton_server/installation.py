@@ -1,0 +1,106 @@
+"""Chooses the tritonserver to start, a container's or else the wheel's, and prepares its start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from build_engines.models_file import GpuEntry, ModelsFile
+from proxy import configured_telemetry
+from proxy.operate.triton_server import (
+    command,
+    container,
+    libpython,
+    run_folder,
+    secret,
+    shm,
+    wheel,
+)
+from proxy.operate.triton_server.command import Place, Ports
+from proxy.operate.triton_server.ranks import World
+from proxy.operate.triton_server.run_folder import RunFolder
+from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+
+
+def server(settings: Settings, models: ModelsFile) -> TritonServer:
+    """Prepares the run folder, and removes what dead launchers left in /dev/shm.
+
+    Raises:
+        LaunchError: the models cannot share a server, or need a container's server; or this Python
+            has no shared library.
+        OSError: the disk is full, or artifacts/ is not writable.
+    """
+    if (tritonserver := container.tritonserver()) is not None:
+        return _installed(tritonserver, settings, World.of(models))
+    if on_gpus := [n for n, entry in models.models.items() if isinstance(entry, GpuEntry)]:
+        raise LaunchError(
+            f"{on_gpus[0]} needs GPUs, and the embedded tritonserver has none: run this in "
+            "NVIDIA's container, whose tritonserver is on PATH"
+        )
+    return embedded(settings)
+
+
+def embedded(settings: Settings) -> TritonServer:
+    """The wheel's server. Raises like `server`."""
+    files = wheel.installed()
+    library = libpython.find(files.python, libpython.usual_folders())
+    if library is None:
+        raise LaunchError(f"libpython{files.python}.so.1.0 not found: see triton-openai doctor")
+    place, folder = _place(settings), run_folder.prepare(settings.artifacts_dir, files)
+    environment = command.environment(
+        os.environ,
+        bin_folder=command.bin_folder(),
+        libraries=[files.libraries, library.folder],
+    )
+    arguments = command.embedded(files, folder, place, exit_timeout_s=EXIT_TIMEOUT_S)
+    return _server(settings, arguments, environment, folder, place)
+
+
+def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonServer:
+    version = ".".join(map(str, sys.version_info[:2]))
+    folder = RunFolder(artifacts=settings.artifacts_dir.resolve(), python=version)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    place = _place(settings)
+    arguments = command.installed(tritonserver, folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S)
+    environment = command.environment(os.environ, bin_folder=command.bin_folder())
+    return _server(settings, arguments, environment | world.environment, folder, place)
+
+
+def _place(settings: Settings) -> Place:
+    """Where it listens. The prefix of its shared memory identifies this launcher."""
+    shm.sweep_dead()
+    traces = configured_telemetry.trace_configuration(os.environ)
+    ports = Ports(
+        grpc=settings.triton_grpc_port,
+        http=settings.triton_http_port,
+        metrics=settings.triton_metrics_port,
+    )
+    return Place(
+        host=settings.triton_host,
+        ports=ports,
+        shm_prefix=shm.this_launcher().prefix(ports.grpc),
+        secret=secret.of(settings),
+        traces_url=None if traces is None else traces.endpoint,
+    )
+
+
+def _server(
+    settings: Settings,
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: RunFolder,
+    place: Place,
+) -> TritonServer:
+    return TritonServer(
+        Launch(
+            arguments=arguments,
+            environment=environment,
+            folder=folder,
+            ports=place.ports,
+            shm_prefix=place.shm_prefix,
+            start_timeout_s=settings.triton_start_timeout_s,
+        )
+    )

@@ -1,0 +1,214 @@
+"""Chat templates: the model's own, in a sandbox, with what Hugging Face's templates expect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
+from proxy.language.prompting.chat_template import render
+from tests.doubles.engine import FACTS
+
+PROMPT = ChatPrompt(
+    messages=(
+        Message(role="developer", content="Be brief."),
+        Message(role="user", content="<b>Hi</b>", name="Ann"),
+    )
+)
+
+
+def rendered(template: str) -> str:
+    return render(PROMPT, replace(FACTS, chat_template=template))
+
+
+def test_messages_are_rendered_up_to_the_answer():
+    template = (
+        "{{ bos_token }}{% for m in messages %}"
+        "[{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}]{{ m.content }}{{ eos_token }}"
+        "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}"
+    )
+    assert rendered(template) == "<s>[system]Be brief.</s>[user Ann]<b>Hi</b></s>[answer]"
+
+
+def test_a_template_that_knows_developers_gets_the_role():
+    template = "{% for m in messages %}{% if m.role == 'developer' %}D{% endif %}{% endfor %}"
+    assert rendered(template) == "D"
+
+
+def test_tojson_does_not_escape_html():
+    assert rendered("{{ messages[1].content | tojson }}") == '"<b>Hi</b>"'
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("", '{"b": "ü", "a": [1, 2]}'),
+        ("(separators=(',', ':'))", '{"b":"ü","a":[1,2]}'),
+        ("(sort_keys=true)", '{"a": [1, 2], "b": "ü"}'),
+        ("(ensure_ascii=true)", '{"b": "\\u00fc", "a": [1, 2]}'),
+        ("(indent=1)", '{\n "b": "ü",\n "a": [\n  1,\n  2\n ]\n}'),
+    ],
+)
+def test_tojson_takes_what_transformers_takes(how, text):
+    assert rendered(f"{{{{ {{'b': 'ü', 'a': [1, 2]}} | tojson{how} }}}}") == text
+
+
+def test_text_marked_as_generated_is_rendered_unchanged():
+    template = (
+        "{% set own = 1 %}{% for m in messages %}{% generation %}"
+        "{% set own = 2 %}{{ m.role }}{{ own }}{{ loop.index }}\n"
+        "{%- endgeneration %}{{ own }} {% endfor %}"
+    )
+    assert rendered(template) == "system211 user221 "
+
+
+def test_a_variable_within_generated_text_is_used():
+    prompt = prompt_of(callers_values={"mood": "!"})
+    template = GENERAL + "{% generation %}{{ mood }}{% endgeneration %}"
+    assert render(prompt, facts_of(template), takes_callers_values=True) == "<user>hi</>!"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% generation %}",
+        "{{ raise_exception('roles must alternate') }}",
+        "{{ messages[9].content.nothing }}",
+        "{{ messages.append(1) }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ 1 / 0 }}",
+        "{{ 1" + " % 1" * 2_000 + " }}",  # RecursionError, in jinja2's parser
+    ],
+)
+def test_a_refusal_by_the_template_is_the_callers_mistake(template):
+    with pytest.raises(InvalidRequest) as caught:
+        rendered(template)
+    assert (caught.value.code, caught.value.param) == ("invalid_messages", "messages")
+
+
+def test_a_model_without_template_says_so():
+    with pytest.raises(InvalidRequest, match="no chat template") as caught:
+        render(PROMPT, replace(FACTS, chat_template=None))
+    assert caught.value.code == "unsupported_parameter"
+
+
+GENERAL = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"
+KNOWING = GENERAL + "{{ reasoning_effort }}{{ mood }}{% set own = 1 %}{{ own }}"
+CALLING_HELPERS = "{% if raise %}{{ range(2) | list }}{{ strftime_now('%Y') }}{% endif %}"
+
+
+def facts_of(template: str):
+    return replace(FACTS, chat_template=template)
+
+
+def prompt_of(*messages: Message, **fields) -> ChatPrompt:
+    return ChatPrompt(messages=messages or (Message(role="user", content="hi"),), **fields)
+
+
+def test_a_continued_message_ends_the_prompt_with_all_its_spaces():
+    last = Message(role="assistant", content="I am ")
+    prompt = prompt_of(last, adds_generation_prompt=False, continues_last=True)
+    assert render(prompt, facts_of(GENERAL)) == "<assistant>I am "
+
+
+def test_a_template_that_drops_the_last_message_cannot_continue_it():
+    prompt = prompt_of(continues_last=True)
+    with pytest.raises(InvalidRequest, match="cannot be continued"):
+        render(prompt, facts_of("fixed"))
+
+
+def test_values_reach_a_template_that_uses_them():
+    prompt = prompt_of(template_values={"reasoning_effort": "low"}, callers_values={"mood": "!"})
+    text = render(prompt, facts_of(KNOWING), takes_callers_values=True)
+    assert text == "<user>hi</>low!1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed", "param"),
+    [
+        ({"template_values": {"verbosity": "low"}}, True, "verbosity"),
+        ({"callers_values": {"mood": "!"}}, False, "chat_template_kwargs"),
+        ({"callers_values": {"unknown": 1}}, True, "chat_template_kwargs.unknown"),
+        ({"callers_values": {"own": 1}}, True, "chat_template_kwargs.own"),
+        ({"callers_values": {"messages": []}}, True, "chat_template_kwargs.messages"),
+        ({"callers_values": {"bos_token": ""}}, True, "chat_template_kwargs.bos_token"),
+        ({"callers_values": {"range": 1}}, True, "chat_template_kwargs.range"),
+        ({"callers_values": {"strftime_now": ""}}, True, "chat_template_kwargs.strftime_now"),
+    ],
+)
+def test_unused_values_are_refused_by_name(fields, allowed, param):
+    with pytest.raises(InvalidRequest) as caught:
+        render(
+            prompt_of(**fields), facts_of(KNOWING + CALLING_HELPERS), takes_callers_values=allowed
+        )
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+CALLING = Message(
+    role="assistant", content=None, tool_calls=(ToolCall(id="c", name="f", arguments="{}"),)
+)
+RESULT = Message(role="tool", content="1", tool_call_id="c")
+TWO = replace(
+    FACTS,
+    chat_template="plain",
+    tool_template="{{ tools | length if tools }} tools {{ messages[-1].tool_calls }}",
+)
+
+
+def test_a_template_for_tools_is_used_for_requests_with_tools():
+    assert render(prompt_of(), TWO) == "plain"
+    assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools "
+    own = prompt_of(template="own {{ tools | length }}")
+    assert render(own, TWO, [Tool(name="f")], takes_templates=True) == "own 1"
+
+
+@pytest.mark.parametrize("message", [CALLING, RESULT])
+def test_a_template_for_tools_is_used_for_calls_that_the_other_cannot_render(message):
+    assert render(prompt_of(message), TWO).startswith(" tools")
+    knowing = replace(TWO, chat_template="tool_calls")
+    assert render(prompt_of(message), knowing) == "tool_calls"
+
+
+SILENT = {"template_values": {"reasoning_effort": "none"}}
+SHOWN = "{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("{% if enable_thinking is defined and enable_thinking is false %}<>{% endif %}", "<>"),
+        (
+            "{% if not thinking is defined %}{% set thinking = true %}{% endif %}"
+            "{% if not thinking %}<>{% endif %}",
+            "<>",
+        ),
+        ("{{ reasoning_effort }}", "none"),
+        (SHOWN, "none False False"),
+    ],
+)
+def test_each_template_gets_its_own_variable_to_switch_reasoning_off(template, shown):
+    assert render(prompt_of(**SILENT), facts_of(template), thinks=True) == shown
+
+
+def test_switches_set_by_the_caller_stay():
+    prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
+    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
+    assert text == "none True False"
+
+
+def test_a_model_whose_reasoning_cannot_be_switched_off_refuses_the_request():
+    with pytest.raises(InvalidRequest, match="thinking_token_budget") as caught:
+        render(prompt_of(**SILENT), facts_of(GENERAL), thinks=True)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "reasoning_effort")
+
+
+def test_for_a_model_without_reasoning_nothing_is_switched_off():
+    assert render(prompt_of(**SILENT), facts_of(GENERAL)) == "<user>hi</>"
+
+
+def test_other_efforts_switch_nothing():
+    prompt = prompt_of(template_values={"reasoning_effort": "low"})
+    assert render(prompt, facts_of(SHOWN), thinks=True) == "low  "

@@ -1,0 +1,115 @@
+"""Checks of a caller's schema before any engine receives it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from openai.lib._pydantic import to_strict_json_schema
+from pydantic import BaseModel
+
+from proxy.domain.errors import InvalidSchema
+from proxy.language.structured.references import unfolding
+from proxy.language.structured.schema import SchemaLimits, checked
+
+LIMITS = SchemaLimits()
+
+
+class Node(BaseModel):
+    name: str
+    children: list[Node]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}},
+        {"$defs": {"x": {"$anchor": "here"}}, "items": {"$ref": "#here"}},
+        {"$defs": {"a/b~c d": {}}, "items": {"$ref": "#/$defs/a~1b~0c%20d"}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"},
+        {"enum": [{"$ref": "#/nowhere"}]},
+        to_strict_json_schema(Node),
+    ],
+)
+def test_a_schema_passes_as_json_and_so_does_its_text(schema):
+    assert json.loads(checked(schema, "x", LIMITS)) == schema
+    assert json.loads(checked(json.dumps(schema), "x", LIMITS)) == schema
+
+
+def doubling(keyword: str, step) -> dict:
+    """Thirty schemas, each of the next one twice: a billion, unfolded."""
+    defs = {
+        f"d{i}": {
+            keyword: [step({"$ref": f"#/$defs/d{i + 1}"}), step({"$ref": f"#/$defs/d{i + 1}"})]
+        }
+        for i in range(30)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, "d30": {"type": "null"}}}
+
+
+DEEP: dict = {}
+for _ in range(70):
+    DEEP = {"not": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("[1]", "not an object"),
+        ("{", "not JSON"),
+        (r'{"const": "\ud800"}', "not JSON"),
+        (r'{"\ud800": 1}', "not JSON"),
+        ({"type": "thing"}, "'type'"),
+        ({"properties": {"a": {"minLength": -1}}}, "'minLength'"),
+        ({"properties": {"a": 3}}, "not of types"),
+        ({"pattern": "("}, "regex"),
+        ({"$ref": "#/$defs/none"}, "does not exist"),
+        ({"$ref": "#none"}, "does not exist"),
+        ({"$ref": "http://127.0.0.1:1/x"}, "only references within"),
+        ({"$ref": "file:///etc/passwd"}, "only references within"),
+        ({"$schema": "http://127.0.0.1:1/x"}, "meta-schema"),
+        ({"$ref": "#"}, "'#' leads only to itself"),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "leads only to itself"),
+        ({"$ref": "#/x/a", "x": {"a": {"$ref": "#/x/a"}}}, "'#/x/a' leads only to itself"),
+        ({"$ref": "#/x", "x": {"$id": "http://a/b"}}, r"\$id .http://a/b. within it"),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}},
+            },
+            "leads only to itself",
+        ),
+        ({"items": {"$id": "http://a/b"}}, "'http://a/b' within it"),
+        ({"$id": "http://a/b", "$ref": "http://a/b"}, "is not followed"),
+        (doubling("anyOf", lambda one: one), "unfold to more than 50000"),
+        (doubling("anyOf", lambda one: {"items": one}), "unfold to more than 50000"),
+        (DEEP, "64 levels"),
+        ({"minimum": float("nan")}, "not JSON"),
+        ({"description": "x" * 300_000}, "256000 bytes"),
+        ({"properties": {f"p{i}": {} for i in range(5001)}}, "5001 properties"),
+    ],
+)
+def test_an_invalid_schema_is_refused_with_the_reason_and_the_field(schema, said):
+    with pytest.raises(InvalidSchema, match=said) as caught:
+        checked(schema, "guided_json", LIMITS)
+    assert caught.value.param == "guided_json"
+    assert "'guided_json'" in caught.value.message
+    assert len(caught.value.message) < 400
+
+
+def test_a_schema_as_large_as_may_be_costs_little_time():
+    chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(4000)}
+    schema = {"$ref": "#/$defs/d0", "$defs": {**chain, "d4000": {"type": "null"}}}
+    start = time.process_time()
+    checked(schema, "x", LIMITS)
+    assert time.process_time() - start < 2
+
+
+def test_recursion_counts_once():
+    node = {"anyOf": [{"items": {"$ref": "#"}}, {"contains": {"$ref": "#"}}]}
+    assert unfolding(node).is_recursive
+    assert unfolding(node).size < 10
+    assert not unfolding({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {}}}).is_recursive

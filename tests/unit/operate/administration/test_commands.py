@@ -1,0 +1,253 @@
+"""tenants, keys, usage, audit: the commands do what /admin/v1 does, and print its JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy import configured_store
+from proxy.cli import main
+from proxy.domain.identity import Limits
+from proxy.operate import key_store
+from proxy.settings import Settings
+from tests.unit.access.store.samples import used
+
+PEPPER = "a-pepper-for-tests-that-is-long-enough"
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store's file; the environment has a pepper, and a data folder of the test's own."""
+    monkeypatch.setenv("KEY_PEPPER", PEPPER)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path / "triton-openai" / "store.db"
+
+
+@pytest.fixture
+def run(place: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """run(*arguments) -> the JSON that a successful command prints."""
+
+    def printed(*arguments: str) -> Any:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert (ended.value.code, err) == (0, "")
+        return json.loads(out)
+
+    return printed
+
+
+@pytest.fixture
+def fails(place: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """fails(*arguments) -> the one line of an error."""
+
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert (ended.value.code, out) == (1, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err
+
+    return said
+
+
+def test_a_tenant_and_its_keys_from_creation_to_the_end(run, place):
+    limits = ("--limit", "requests_per_minute=60", "--limit", "monthly_budget=9.5")
+    tenant = run("tenants", "create", "acme", *limits, "--model-limit", "a:b:burst=2")
+    assert tenant["limits"] == {"requests_per_minute": 60, "monthly_budget": 9.5}
+    assert tenant["of_models"] == {"a:b": {"burst": 2}}
+    changes = ("--limit", "monthly_budget=none", "--model-limit", "a:b:none", "--inactive")
+    tenant = run("tenants", "update", "acme", *changes)
+    assert tenant["limits"] == {"requests_per_minute": 60}
+    assert (tenant["of_models"], tenant["is_active"]) == ({}, False)
+    assert run("tenants", "show", "acme") == tenant
+    assert run("tenants", "list") == [tenant]
+    assert run("tenants", "update", "acme", "--records")["records"] is True
+    assert run("tenants", "update", "acme", "--active")["records"] is True
+    assert run("tenants", "update", "acme", "--no-records", "--inactive") == tenant
+    assert run("tenants", "create", "b", "--records")["records"] is True
+    run("tenants", "delete", "b")
+    key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--model", "llama-*")
+    assert key["key"].startswith(f"sk-{key['id']}-")
+    assert key["scopes"] == ["chat", "completions", "embeddings", "models", "tokens"]
+    options = ("--scope", "admin", "--all-models", "--expires", "30d", "--limit", "burst=3")
+    changed = run("keys", "update", key["id"], *options)
+    assert (changed["scopes"], changed["models"]) == (["admin"], [])
+    assert (changed["limits"], changed["expires_at"] is None) == ({"burst": 3}, False)
+    assert run("keys", "update", key["id"], "--expires", "never")["expires_at"] is None
+    rotated = run("keys", "rotate", key["id"], "--overlap-s", "60")
+    assert rotated["key"] != key["key"]
+    assert rotated["overlap_until"] is not None
+    assert run("keys", "revoke", key["id"])["revoked_at"] is not None
+    assert [each["id"] for each in run("keys", "list", "--tenant", "acme")] == [key["id"]]
+    assert run("keys", "show", key["id"])["revoked_at"] is not None
+    assert run("tenants", "delete", "acme")["name"] == "acme"
+    assert run("tenants", "list") == []
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+def test_weight_and_ceilings_as_options(run):
+    tenant = run("tenants", "create", "acme", "--weight", "2.5", "--max-priority", "3")
+    assert (tenant["weight"], tenant["max_priority"]) == (2.5, 3)
+    tenant = run("tenants", "update", "acme", "--max-priority", "-3")
+    assert (tenant["weight"], tenant["max_priority"]) == (2.5, -3)
+    tenant = run("tenants", "update", "acme", "--weight", "none", "--max-priority", "none")
+    assert (tenant["weight"], tenant["max_priority"]) == (1.0, None)
+    key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--max-priority", "1")
+    assert key["max_priority"] == 1
+    assert run("keys", "update", key["id"], "--name", "cd")["max_priority"] == 1
+    assert run("keys", "update", key["id"], "--max-priority", "none")["max_priority"] is None
+
+
+def test_each_change_is_in_the_audit_log_under_the_users_name(run, place):
+    run("tenants", "create", "acme")
+    run("tenants", "delete", "acme")
+    entries = run("audit", "list")
+    assert [entry["action"] for entry in entries] == ["tenants.create", "tenants.delete"]
+    assert {entry["actor"].partition(":")[0] for entry in entries} == {"cli"}
+    assert run("audit", "list", "--after", "1", "--limit", "5") == entries[1:]
+    assert run("audit", "verify")["ok"] is True
+
+
+def test_a_log_that_was_changed_is_reported_and_the_command_fails(run, place, capfd):
+    run("tenants", "create", "acme")
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE audit SET actor = 'nobody'")
+    database.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "verify"])
+    found = json.loads(capfd.readouterr().out)
+    assert (ended.value.code, found["ok"]) == (1, False)
+    assert found["problems"][0].startswith("entry 1 is not what was written")
+
+
+def test_usage_as_json_and_csv(run, place, capfd):
+    async def use() -> None:
+        store = configured_store.store(key_store.settled(Settings()))
+        await store.prepare()
+        store.usage.add(used())
+        await store.usage.flush()
+        await store.close()
+
+    asyncio.run(use())
+    period = ("usage", "--from", "2026-03-01", "--to", "2026-03-31")
+    assert run(*period, "--by", "model") == [
+        {
+            "model": "demo",
+            "requests": 1,
+            "errors": 0,
+            "prompt_tokens": 10,
+            "cached_tokens": 4,
+            "output_tokens": 7,
+            "reasoning_tokens": 3,
+            "queue_s": 0.25,
+            "cost": 0.5,
+        }
+    ]
+    with pytest.raises(SystemExit):
+        main([*period, "--format", "csv"])
+    (row,) = csv.DictReader(io.StringIO(capfd.readouterr().out))
+    assert (row["tenant"], row["key"], row["output_tokens"]) == ("acme", "k1", "7")
+    assert run("usage", "--from", "2025-01-01", "--to", "2025-01-02") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tenants", "create", "a/b"), "Invalid value for 'name'"),
+        (("tenants", "create", "a", "--limit", "speed=3"), "'limits.speed' is not supported"),
+        (("tenants", "create", "a", "--limit", "burst"), "write NAME=VALUE"),
+        (("tenants", "create", "a", "--limit", "burst=many"), "'many' is no number"),
+        (("tenants", "create", "a", "--limit", "burst=0"), "Invalid value for 'limits.burst'"),
+        (("tenants", "create", "a", "--model-limit", "x"), "write MODEL:NAME=VALUE"),
+        (("tenants", "create", "a", "--weight", "nan"), "--weight nan: write a number"),
+        (("tenants", "create", "a", "--weight", "0"), "Invalid value for 'weight'"),
+        (("tenants", "update", "a", "--weight", "1001"), "Invalid value for 'weight'"),
+        (("tenants", "update", "a", "--max-priority", "high"), "write an integer"),
+        (("keys", "update", "k", "--max-priority", "9" * 11), "Invalid value for 'max_priority'"),
+        (("tenants", "show", "none"), "There is no tenant 'none'"),
+        (("keys", "create", "--tenant", "none", "--name", "a"), "There is no tenant 'none'"),
+        (("keys", "show", "none"), "There is no key with the id 'none'"),
+        (("keys", "update", "k", "--model", "a", "--all-models"), "contradict each other"),
+        (("keys", "update", "k", "--expires", "soon"), "Invalid value for 'expires_at'"),
+        (("keys", "rotate", "k", "--overlap-s", "-1"), "Invalid value for 'overlap_s'"),
+        (("usage", "--from", "2026-02-30"), "Invalid value for 'from'"),
+        (("usage", "--from", "2026-02-02", "--to", "2026-02-01"), "is after 'to'"),
+        (("usage", "--by", "hour"), "Invalid value for 'by'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(fails, arguments, said):
+    assert said in fails(*arguments)
+
+
+def test_without_a_pepper_the_command_says_how_to_make_one(fails, monkeypatch):
+    monkeypatch.delenv("KEY_PEPPER")
+    err = fails("keys", "create", "--tenant", "a", "--name", "b")
+    assert "KEY_PEPPER is not set" in err
+    assert "export KEY_PEPPER=$(python3 -c" in err
+
+
+def test_another_pepper_is_named(run, fails, monkeypatch):
+    run("tenants", "create", "acme")
+    monkeypatch.setenv("KEY_PEPPER", f"another-{PEPPER}")
+    assert "KEY_PEPPER is not the one" in fails("keys", "list")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://user:secret@127.0.0.1:1/none", "the database cannot be reached"),
+        ("sqlite:////proc/none/store.db", "the database cannot be reached"),
+        ("mysql://host/name", "it must start with sqlite:/// or postgresql://"),
+        ("sqlite://", "it names no file"),
+        ("store.db", "it is no URL"),
+    ],
+)
+def test_a_wrong_store_is_named_without_its_password(fails, monkeypatch, url, said):
+    monkeypatch.setenv("STORE_URL", url)
+    err = fails("keys", "list")
+    assert "STORE_URL" in err
+    assert said in err
+    assert "secret" not in err
+
+
+def test_the_store_is_in_the_data_folder_or_in_artifacts_dir_if_that_is_set(
+    place, monkeypatch, tmp_path
+):
+    def url() -> str:
+        return key_store.settled(Settings()).store_url.get_secret_value()
+
+    assert url() == f"sqlite:///{place}"
+    monkeypatch.setenv("ARTIFACTS_DIR", str(tmp_path / "built"))
+    assert url() == f"sqlite:///{tmp_path}/built/store.db"
+    monkeypatch.setenv("STORE_URL", "sqlite:///mine.db")
+    assert url() == "sqlite:///mine.db"
+    monkeypatch.delenv("STORE_URL")
+    monkeypatch.delenv("KEY_PEPPER")
+    assert key_store.settled(Settings()).store_url is None
+
+
+def test_the_first_admin_key_is_printed_at_the_first_start_only(place):
+    said: list[str] = []
+    settings = asyncio.run(key_store.prepared(Settings(), said.append))
+    assert settings.store_url is not None
+    asyncio.run(key_store.prepared(Settings(), said.append))
+    (line,) = said
+    assert line.startswith("the first admin key, which is shown only now: sk-")
+
+
+def test_every_limit_has_an_option():
+    from proxy.api.admin.admin_bodies import LimitsBody
+
+    assert [*LimitsBody.model_fields] == [*Limits.__dataclass_fields__]

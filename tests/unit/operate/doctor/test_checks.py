@@ -1,0 +1,90 @@
+"""checks: each judges one fact and says how to fix it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from proxy.operate.doctor import checks, machine
+from proxy.operate.triton_server.libpython import LibPython
+from proxy.operate.triton_server.wheel import Wheel
+from proxy.processes.errors import LaunchError
+
+LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        checks.python((3, 10)),
+        checks.python((3, 12)),
+        checks.platform("Linux", "x86_64"),
+        checks.glibc("glibc", "2.35"),
+        checks.glibc("glibc", "2.100"),
+        checks.libpython(LIBPYTHON, "3.11"),
+        checks.numpy("1.26.4"),
+        checks.bash("/bin/bash"),
+    ],
+    ids=lambda check: check.detail,
+)
+def test_what_is_enough_passes(check):
+    assert check.ok
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        checks.python((3, 9)),
+        checks.python((3, 13)),
+        checks.platform("Linux", "aarch64"),
+        checks.platform("Darwin", "x86_64"),
+        checks.glibc("glibc", "2.34"),
+        checks.glibc("", ""),
+        checks.libpython(None, "3.11"),
+        checks.numpy("2.1.0"),
+        checks.numpy(None),
+        checks.bash(None),
+        checks.tritonserver(Wheel(site_packages=Path("/nowhere"), python="3.11")),
+        checks.shared_memory(Path("/nowhere")),
+        checks.models("models file", "cannot read it", ok=False),
+        checks.weights("demo", Path("/nowhere")),
+    ],
+    ids=lambda check: check.detail,
+)
+def test_what_is_not_enough_fails_with_a_remedy(check):
+    assert not check.ok
+    assert check.remedy
+
+
+def test_the_disk_is_that_of_the_first_folder_that_exists(tmp_path):
+    assert str(tmp_path) in checks.disk(tmp_path / "not" / "yet").detail
+
+
+def test_a_taken_port_fails_and_a_free_one_passes():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check = checks.port("PORT", "127.0.0.1", port, {})
+        assert not check.ok
+        assert check.remedy == "set PORT to a free port"
+    assert checks.port("PORT", "127.0.0.1", port, {}).ok
+
+
+def test_two_settings_may_not_name_one_port():
+    check, _ = checks.triton_ports({"TRITON_GRPC_PORT": 23998, "TRITON_HTTP_PORT": 23998})
+    assert check.detail == "TRITON_GRPC_PORT and TRITON_HTTP_PORT are both 23998"
+
+
+def test_a_start_refuses_with_the_first_failure():
+    with pytest.raises(LaunchError, match=r"numpy 2\.1\.0: .*pip install"):
+        machine.require(checks.bash("/bin/bash"), checks.numpy("2.1.0"), checks.bash(None))
+
+
+def test_an_installed_tritonserver_needs_nothing_of_the_wheel(tmp_path, monkeypatch):
+    server = tmp_path / "tritonserver"
+    server.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = machine.runtime()
+    assert [check.name for check in found] == ["tritonserver", "bash"]
+    assert str(server) in found[0].detail

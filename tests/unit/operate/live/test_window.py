@@ -1,0 +1,105 @@
+"""Rates and quantiles from pages of metrics, also over restarts and with new series."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from proxy.operate.live.exposition import Page, increments, parsed, summed
+from proxy.operate.live.window import INTERVALS, Window
+from proxy.processes.errors import LaunchError
+
+REQUESTS, TTFT = "requests_total", "ttft_seconds"
+
+
+class Server:
+    """A process with a counter and a histogram; a new one is a restart."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("requests", "", ("model", "outcome"), registry=self.registry)
+        self.ttft = Histogram(
+            "ttft_seconds", "", ("model",), buckets=(0.1, 0.2, 0.4), registry=self.registry
+        )
+
+    def page(self) -> Page:
+        return parsed(generate_latest(self.registry).decode())
+
+
+def test_a_page_has_each_series_by_its_labels():
+    server = Server()
+    server.requests.labels("a", "stop").inc(3)
+    server.requests.labels('q"uo\\te\n', "length").inc(4)
+    page = server.page()
+    assert page[REQUESTS][("model", "a"), ("outcome", "stop")] == 3
+    assert summed(page, REQUESTS, "model") == {("a",): 3, ('q"uo\\te\n',): 4}
+    assert summed(page, REQUESTS) == {(): 7}
+    assert summed(page, REQUESTS, "tenant") == summed(page, "none") == {}
+
+
+@pytest.mark.parametrize("text", ["<html>no metrics</html>", 'a{b="c} 1', "a b c d e"])
+def test_another_page_is_no_page_of_metrics(text):
+    with pytest.raises(LaunchError, match="Prometheus"):
+        parsed(text)
+
+
+def test_a_counter_that_went_back_has_grown_from_0_and_so_has_a_new_one():
+    before = {"a": {(): 10.0, (("x", "1"),): 5.0}}
+    after = {"a": {(): 3.0, (("x", "1"),): 7.0, (("x", "2"),): 2.0}, "b": {(): 1.0}}
+    assert increments(before, after) == {
+        "a": {(): 3.0, (("x", "1"),): 2.0, (("x", "2"),): 2.0},
+        "b": {(): 1.0},
+    }
+
+
+def test_rates_are_over_all_intervals_of_the_window():
+    server, window = Server(), Window()
+    server.requests.labels("a", "stop").inc(1000)
+    window.add(server.page(), 100.0)
+    assert window.rates(REQUESTS, "model") == {}
+    server.requests.labels("a", "stop").inc(6)
+    window.add(server.page(), 102.0)
+    assert window.rates(REQUESTS, "model") == {("a",): 3.0}
+    server.requests.labels("b", "length").inc(4)
+    window.add(server.page(), 104.0)
+    assert window.rates(REQUESTS, "model", "outcome") == {("a", "stop"): 1.5, ("b", "length"): 1.0}
+    assert window.seconds == 4.0
+
+
+def test_an_old_interval_leaves_the_window():
+    server, window = Server(), Window()
+    window.add(server.page(), 0.0)
+    server.requests.labels("a", "stop").inc(100)
+    for second in range(1, INTERVALS + 1):
+        window.add(server.page(), float(second))
+        assert window.rates(REQUESTS)[()] == 100 / second
+    window.add(server.page(), INTERVALS + 1.0)
+    assert window.rates(REQUESTS)[()] == 0.0
+
+
+def test_a_restart_between_two_pages_counts_what_came_after_it():
+    server, window = Server(), Window()
+    server.requests.labels("a", "stop").inc(1000)
+    for _ in range(1000):
+        server.ttft.labels("a").observe(0.3)
+    window.add(server.page(), 0.0)
+    again = Server()
+    again.requests.labels("a", "stop").inc(5)
+    again.ttft.labels("a").observe(0.05)
+    window.add(again.page(), 1.0)
+    assert window.rates(REQUESTS, "model") == {("a",): 5.0}
+    assert 0 < window.quantiles(TTFT, 0.99, "model")["a",] <= 0.1
+
+
+def test_quantiles_are_of_the_window_alone_and_of_each_group():
+    server, window = Server(), Window()
+    for _ in range(1000):
+        server.ttft.labels("a").observe(0.05)
+    window.add(server.page(), 0.0)
+    server.ttft.labels("a").observe(0.15)
+    server.ttft.labels("b").observe(0.3)
+    window.add(server.page(), 1.0)
+    found = window.quantiles(TTFT, 0.5, "model")
+    assert found == {("a",): pytest.approx(0.15), ("b",): pytest.approx(0.3)}
+    window.add(server.page(), 2.0)
+    assert window.quantiles("none", 0.5, "model") == {}

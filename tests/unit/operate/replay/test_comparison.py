@@ -1,0 +1,115 @@
+"""What is the same, and what differs, between a recorded answer and another one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.operate.replay.answer_facts import facts_of
+from proxy.operate.replay.comparison import Replayed, compare
+from proxy.operate.replay.recorded import Recorded
+
+SEEDED, GREEDY, RANDOM = '{"seed":1}', '{"temperature":0}', '{"temperature":1}'
+CALLS = [{"id": "call_1", "function": {"name": "f", "arguments": '{"a":1}'}}]
+USAGE = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+
+
+def whole(text: str = "Hello", finish: str = "stop", usage: object = USAGE, **more: object) -> str:
+    message = {"role": "assistant", "content": text, **more}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return json.dumps({"id": "x", "choices": [choice], "usage": usage})
+
+
+def events(*chunks: object) -> str:
+    return "".join(f"id: 1\ndata: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+
+
+def chunk(index: int = 0, finish: str | None = None, **delta: object) -> dict[str, object]:
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+
+def recorded(body: str, answer: str, status: int = 200) -> Recorded:
+    return Recorded(
+        version=1,
+        at="2026-03-01T12:00:00Z",
+        tenant="acme",
+        key_id="k",
+        request_id="req_1",
+        path="/v1/chat/completions",
+        model="demo",
+        body=body,
+        status=status,
+        answer=answer,
+        is_complete=True,
+        ttft_ms=10.0,
+        duration_ms=100.0,
+    )
+
+
+def test_a_stream_and_a_whole_answer_have_the_same_facts():
+    call = {"index": 0, "id": "call_9", "function": {"name": "f", "arguments": '{"a'}}
+    more = {"index": 0, "function": {"arguments": '":1}'}}
+    stream = events(
+        *(chunk(role="assistant", content=""), chunk(reasoning_content="hm"), chunk(content="Hel")),
+        *(chunk(content="lo"), chunk(tool_calls=[call]), chunk(tool_calls=[more])),
+        *(chunk(finish="tool_calls"), {"choices": [], "usage": USAGE}),
+    )
+    complete = whole(finish="tool_calls", tool_calls=CALLS, reasoning_content="hm")
+    assert facts_of(200, stream) == facts_of(200, complete)
+    assert facts_of(200, stream).usage == (3, 5)
+
+
+def test_choices_are_in_their_order_and_completions_have_texts():
+    stream = events(
+        chunk(1, content="b"), chunk(0, content="a"), chunk(1, "stop"), chunk(0, "length")
+    )
+    facts = facts_of(200, stream)
+    assert (facts.text, facts.finishes, facts.usage) == ("a\nb", ("length", "stop"), None)
+    text = json.dumps({"choices": [{"index": 0, "text": "abc", "finish_reason": "stop"}]})
+    assert facts_of(200, text).text == "abc"
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "no json", "[1]", '{"choices": 5}', 'data: {"a\n\n', "\x00"]
+)
+def test_any_answer_has_facts(answer):
+    assert facts_of(502, answer).status == 502
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "after", "differs", "first"),
+    [
+        (SEEDED, whole(), whole(), (), None),
+        (GREEDY, whole(), whole("Help"), ("text",), 3),
+        (GREEDY, whole(), whole("Hello!"), ("text",), 5),
+        (RANDOM, whole(), whole("Bye", usage={**USAGE, "completion_tokens": 9}), (), None),
+        (RANDOM, whole(), whole("Bye", "length"), ("finish",), None),
+        (SEEDED, whole(), whole(usage={**USAGE, "completion_tokens": 9}), ("usage",), None),
+        (SEEDED, whole(), whole(usage=None), (), None),
+        (SEEDED, whole(tool_calls=CALLS), whole(), ("text",), 5),
+        ("{}", whole(), '{"error": {"code": "x"}}', ("finish",), None),
+    ],
+)
+def test_what_differs_is_named(body, before, after, differs, first):
+    found = compare(recorded(body, before), Replayed(status=200, answer=after, ttft_ms=20.0))
+    assert (found.differs, found.first_difference) == (differs, first)
+    assert found.ttft_ratio == 2.0
+    line = json.dumps(found.as_json(), default=str)
+    assert "Hello" not in line
+    assert "Bye" not in line
+
+
+def test_a_refusal_is_the_same_by_status_and_code():
+    before = recorded("{}", '{"error":{"code":"invalid_parameter"}}', 400)
+    error = '{"error":{"code":"%s","message":"m"}}'
+    same = compare(before, Replayed(status=400, answer=error % "invalid_parameter", ttft_ms=1.0))
+    assert (same.differs, same.ttft_ratio, same.duration_ratio) == ((), None, None)
+    other = compare(before, Replayed(status=422, answer=error % "invalid_schema"))
+    assert other.differs == ("status", "finish")
+
+
+def test_no_answer_is_a_difference():
+    found = compare(recorded(SEEDED, whole()), Replayed(status=None, fault="ConnectError: refused"))
+    assert (found.differs, found.duration_ratio) == (("no answer",), None)
+    assert found.as_json()["fault"] == "ConnectError: refused"

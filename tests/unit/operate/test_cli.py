@@ -1,0 +1,276 @@
+"""cli: an expected failure is one line on stderr and a non-zero exit."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from proxy import __version__
+from proxy.app import compose
+from proxy.cli import app, main
+from proxy.operate import announcement
+from proxy.processes.errors import explain
+from proxy.settings import Settings
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.published import config
+from tests.fixtures.running_app import RunningApp
+from tests.fixtures.stack import ROOT
+
+MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "models.yaml").write_text(MODELS)
+    return tmp_path
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield str(sock.getsockname()[1])
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    status, _, err = run(capfd, *arguments)
+    assert status == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def loading_failure(err: str) -> str:
+    """The message of the one line that says it."""
+    assert err.count("\n") == 1
+    error = json.loads(err)["error"]
+    assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")
+    return error["message"]
+
+
+def test_help_names_every_command(capfd):
+    status, out, _ = run(capfd, "--help")
+    assert status == 0
+    assert all(name in out for name in ("serve", "build", "triton", "proxy", "models", "doctor"))
+
+
+def test_the_version_is_that_of_the_package(capfd):
+    status, out, _ = run(capfd, "--version")
+    project = (ROOT / "pyproject.toml").read_text()
+    assert (status, out) == (0, f"triton-openai {__version__}\n")
+    assert f'name = "triton-openai"\nversion = "{__version__}"\n' in project
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
+
+
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])
+def test_help_names_each_options_variable_and_default(command):
+    options = typer.main.get_command(app).commands[command].params
+    fields = Settings.model_fields
+    named = 0
+    for option in options:
+        variable = re.search(r"Variable: ([A-Z_]+)\.$", option.help or "")
+        if variable is None:
+            continue
+        named += 1
+        default = fields[variable[1].lower()].default
+        shown = {None: "off"}.get(default, str(default))
+        if variable[1] == "TRITON_URL":
+            shown = f"grpc://127.0.0.1:{fields['triton_grpc_port'].default}"
+        assert option.show_default == shown, option.name
+    assert named >= 2
+
+
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_a_taken_port_is_said_before_anything_else(capfd, folder, taken, command):
+    (folder / "models.yaml").write_text("models: {m: {weights: none}}")
+    err = refused(capfd, command, "--port", taken, "--models-file", folder / "models.yaml")
+    assert f"PORT={taken}" in err
+    assert "set PORT to a free port" in err
+
+
+def test_a_taken_triton_port_is_named(capfd, folder, taken):
+    err = refused(capfd, "triton", "--triton-grpc-port", taken, "--artifacts-dir", folder)
+    assert f"TRITON_GRPC_PORT={taken}" in err
+
+
+def test_a_wrong_setting_is_named(capfd):
+    assert "PORT=70000" in refused(capfd, "serve", "--port", "70000")
+
+
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build"])
+def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, command):
+    monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
+    monkeypatch.setenv("PORT", "0")  # ends the start
+    status, _, err = run(capfd, command)
+    warning, error = err.splitlines()
+    assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
+    assert warning.endswith("did you mean TRITON_GRPC_PORT?")
+    assert "a-secret" not in err
+    assert error.startswith("error: PORT=0")
+    assert status == 1
+
+
+def test_a_wrong_models_file_is_named(capfd, folder):
+    (folder / "models.yaml").write_text("models: {a: {wights: x}}")
+    err = refused(capfd, "models", "--models-file", folder / "models.yaml")
+    assert "models.a" in err
+    assert "models.yaml" in err
+
+
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_a_missing_secret_is_said_before_anything_is_built(capfd, folder, monkeypatch, command):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    tool = "server_tools: {t: {url: 'https://x.example', headers: {X: '${NO_SUCH_KEY}'}}}"
+    (folder / "models.yaml").write_text(f"models:\n  small: {{weights: w, {tool}}}\n")
+    told = refused(capfd, command, "--models-file", folder / "models.yaml")
+    assert "models.small.server_tools.t.headers" in told
+    assert "NO_SUCH_KEY is not set" in told
+
+
+def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
+    status, _, err = run(
+        capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
+    )
+    assert status == 1
+    assert str(folder / "weights") in loading_failure(err)
+
+
+def test_a_folder_that_holds_no_model_is_told_as_json(capfd, folder, monkeypatch):
+    monkeypatch.setenv("MODEL_PATH", str(folder / "nowhere"))
+    status, _, err = run(capfd, "build", "--artifacts-dir", folder / "a")
+    assert status == 1
+    assert loading_failure(err) == (
+        f"Failed to load model from {folder / 'nowhere'}: the folder does not exist"
+    )
+
+
+def test_settings_that_do_not_go_together_are_named(capfd, folder, monkeypatch):
+    monkeypatch.setenv("MODEL_PATH", str(folder))
+    err = refused(capfd, "build", "--models-file", folder / "models.yaml")
+    assert err.startswith("error: MODELS_FILE and MODEL_PATH both say")
+
+
+def test_a_port_option_wins_over_both_names_of_the_variable(capfd, taken, monkeypatch):
+    monkeypatch.setenv("SERVER_PORT", "1234")
+    assert f"PORT={taken}" in refused(capfd, "proxy", "--port", taken)
+
+
+def test_a_default_that_a_remote_triton_cannot_take_is_refused(capfd, monkeypatch):
+    monkeypatch.setenv("DEFAULT_MAX_TOKENS", "5")
+    assert "DEFAULT_MAX_TOKENS" in refused(capfd, "proxy", "--triton", "grpc://far:8001")
+
+
+def test_a_remote_triton_is_host_and_port(capfd):
+    assert "grpc://host:port" in refused(capfd, "proxy", "--triton", "http://triton:8000/v2")
+
+
+def test_models_shows_names_and_whether_they_are_built(capfd, folder):
+    status, out, _ = run(
+        capfd, "models", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
+    )
+    assert status == 0
+    assert "small" in out
+    assert "tiny" in out
+
+
+def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
+    status, out, _ = run(
+        capfd, "doctor", "--port", taken, "--models-file", folder / "models.yaml"
+    )  # fmt: skip
+    assert status == 1
+    assert f"PORT={taken}" in out
+    assert "-> set PORT to a free port" in out
+    assert "weights of small" in out
+
+
+def test_doctor_looks_at_tensorrt_llm_alone_when_asked(capfd):
+    status, out, _ = run(capfd, "doctor", "--gpu")
+    assert status == 1
+    assert "FAIL  TensorRT-LLM: tensorrt_llm is not installed" in out
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/a/b"), "the disk is full at /a/b"),
+        (OSError(errno.EACCES, "Permission denied", "/a/b"), "cannot write /a/b"),
+    ],
+)
+def test_a_disk_that_refuses_is_explained(error, line):
+    assert line in (explain(error) or "")
+
+
+def test_a_bug_is_not_explained_away():
+    assert explain(OSError(errno.EBADF, "Bad file descriptor")) is None
+
+
+def test_the_curl_line_names_the_model():
+    line = announcement.curl("http://127.0.0.1:9000/v1", "demo")
+    assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
+    assert '"model": "demo"' in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "is_said"),
+    [({}, True), ({"admin": "on"}, False), ({"api_key": "a-key-of-this-test"}, False)],
+)
+def test_the_start_says_how_to_get_an_admin_key(given, is_said):
+    said: list[str] = []
+    proxy = RunningApp()
+    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
+    proxy.app = compose(Settings(), *ports)
+    with proxy:
+        settings = Settings(port=int(proxy.url.rpartition(":")[2]), **given)
+        asyncio.run(announcement._announce(settings, None, said.append))
+    assert said[0].startswith("ready: ")
+    assert any("KEY_PEPPER" in line and "ADMIN=on" in line for line in said) is is_said
+
+
+GPU_MODEL = """\
+models:
+  big:
+    weights: weights
+    runtime: tensorrt_llm
+    gpu: {quantization: fp8, memory_gb: 80, architecture: hopper}
+"""
+
+
+def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
+    (folder / "models.yaml").write_text(GPU_MODEL)
+    (folder / "weights").mkdir()
+    (folder / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
+    given = ["build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"]
+    status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
+    assert status == 0
+    assert "--format fp8" in out
+    assert "# memory of a GPU: " in out
+    assert "for the KV cache: about " in out
+    assert not (folder / "a").exists()
+    _, _, err = run(capfd, *given, "--dry-run", "--tensorrt-llm", "0.16.0")
+    assert "0.16.0 is too old" in loading_failure(err)
+
+
+def test_a_build_is_by_the_installed_version(capfd):
+    assert "--tensorrt-llm needs --dry-run" in refused(capfd, "build", "--tensorrt-llm", "1.2")
+
+
+def test_a_version_that_is_none_is_refused(capfd, folder):
+    given = ["build", "--models-file", folder / "models.yaml", "--dry-run"]
+    assert "'x.y' is not a version" in refused(capfd, *given, "--tensorrt-llm", "x.y")

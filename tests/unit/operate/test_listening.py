@@ -1,0 +1,103 @@
+"""The whole command `proxy`: who is let in where it listens, and TLS in all of its processes."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.operate.start import check_listening
+from proxy.operate.triton_server.ports import bind
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from tests.fixtures.certificates import certificate, needs_openssl
+from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
+
+KEY = "the-one-key-of-the-tests"
+
+
+def checked(host: str, **settings: object) -> None:
+    with bind(host, 0, "PORT") as sock:
+        check_listening(Settings(host=host, **settings), sock)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8"])
+def test_this_machine_is_served_without_keys(host):
+    checked(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_other_addresses_need_keys_or_a_word(host):
+    if ":" in host and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 on this machine")
+    with pytest.raises(LaunchError, match="without keys the proxy serves this machine only"):
+        checked(host)
+    checked(host, auth="off")
+    checked(host, api_key=KEY)
+    checked(host, jwt_issuer="https://a.example", jwt_audience=("a",))
+
+
+def test_the_command_refuses_to_serve_strangers(tmp_path):
+    with stopped_at_the_end() as stacks:
+        stack = started(tmp_path, HOST="0.0.0.0")
+        stacks.append(stack)
+        eventually(lambda: stack.process.poll() is not None, 10, "the refusal")
+        assert stack.process.returncode == 1
+        assert "error: HOST=0.0.0.0: without keys" in stack.log.read_text()
+
+
+def started(folder: Path, **environment: object) -> Stack:
+    """`triton-openai proxy` before a Triton that is not there."""
+    (folder / "models.yaml").write_text("models: {another: {weights: w}}")
+    given = {
+        "PORT": free_port(),
+        "TRITON_GRPC_PORT": 1,
+        "TRITON_METRICS_PORT": 1,
+        "TRITON_URL": "grpc://127.0.0.1:1",
+        "MODELS_FILE": folder / "models.yaml",
+        "LOG_LEVEL": "debug",
+        **environment,
+    }
+    text = {name: str(value) for name, value in given.items()}
+    return Stack(["proxy"], text, folder / "log.txt")
+
+
+def shown(port: int) -> str:
+    """The certificate that a new connection gets."""
+    return ssl.get_server_certificate(("127.0.0.1", port))
+
+
+@needs_openssl
+def test_tls_with_keys_and_a_new_certificate(tmp_path):
+    first, second = certificate(tmp_path, "first"), certificate(tmp_path, "second")
+    used = tmp_path / "used.crt", tmp_path / "used.key"
+    for source, target in zip(first, used, strict=True):
+        shutil.copy(source, target)
+    with stopped_at_the_end() as stacks:
+        stack = started(tmp_path, API_KEY=KEY, TLS_CERT_FILE=used[0], TLS_KEY_FILE=used[1])
+        stacks.append(stack)
+        url = f"https://127.0.0.1:{stack.port}"
+        eventually(lambda: status(f"{url}/health/live") == 200, 20, f"it serves: {stack.log}")
+        assert status(f"{url}/v1/models") == 401
+        assert status(f"{url}/v1/models", KEY) == 503  # no Triton is there
+        assert status(f"http://127.0.0.1:{stack.port}/health/live") is None
+        assert shown(stack.port) == first[0].read_text()
+        for source, target in zip(second, used, strict=True):
+            shutil.copy(source, target)
+        new = second[0].read_text()
+        eventually(lambda: shown(stack.port) == new, 10, "the new one")
+    log = stack.log.read_text()
+    assert KEY not in log
+    assert "Traceback" not in log
+
+
+def status(url: str, key: str | None = None) -> int | None:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    try:
+        return httpx.get(url, headers=headers, verify=False, timeout=30).status_code
+    except httpx.TransportError:
+        return None

@@ -1,0 +1,291 @@
+"""ranks: how many processes the models of a registry want, and upstream's command for them."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from build_engines.models_file import ModelsFile
+from proxy.operate.triton_server import installation, ranks
+from proxy.operate.triton_server.ranks import World
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from tests.fixtures.stack import HANG_S, free_port
+
+PROGRAM = """\
+import http.server, os, subprocess, sys, time
+told = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+if "--load-model" in told:
+    time.sleep(300)  # as the ranks do that do not serve: they never come out of loading
+stub = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", int(told["--http-port"])), Ready).serve_forever()
+"""
+MPIRUN = """\
+import os, signal, subprocess, sys
+parts = [[]]
+for argument in sys.argv[sys.argv.index("-n"):]:
+    parts.append([]) if argument == ":" else parts[-1].append(argument)
+started = [
+    subprocess.Popen(part[2:], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)})
+    for rank, part in enumerate(parts)
+]
+def stop(*_):
+    for process in started:
+        process.kill()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+for process in started:
+    process.wait()
+"""
+
+# As upstream's: rank 0 has the command beside its own process, the others have that alone.
+LAUNCHER = """\
+#!/bin/bash
+set -e
+task_with_command="${@:1}"
+if [ "$OMPI_COMM_WORLD_RANK" -eq 0 ]; then
+  (
+    unset OMPI_COMM_WORLD_RANK
+    $task_with_command
+    echo stop
+  ) &
+fi
+/usr/bin/sleep 300
+"""
+
+
+def models(**entries: dict) -> ModelsFile:
+    given = {name: {"weights": "w", **entry} for name, entry in entries.items()}
+    return ModelsFile.model_validate({"models": given})
+
+
+def gpu(runtime: str, **options: object) -> dict:
+    """Its share of the GPUs' memory leaves room for another model."""
+    return {"runtime": runtime, "gpu": {"kv_cache": {"fraction": 0.4}, **options}}
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """mpirun, tritonserver and the LLM API's launcher on PATH, and nothing else."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in {
+        "mpirun": f"#!{sys.executable}\n{MPIRUN}",
+        "tritonserver": f"#!{sys.executable}\n{PROGRAM}",
+        "trtllm-llmapi-launch": LAUNCHER,
+    }.items():
+        path = folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "world"),
+    [
+        (models(small={}), World()),
+        (models(m=gpu("tensorrtllm")), World()),
+        (models(m=gpu("tensorrt_llm", tensor_parallel=8)), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm"), small={}), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm", mpi="mpirun")), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm", mpi="spawn")), World()),
+        (models(m=gpu("tensorrt_llm", mpi="single_process")), World()),
+        (models(a=gpu("tensorrt_llm"), b=gpu("tensorrt_llm")), World()),  # each spawns its own
+        (models(a=gpu("tensorrt_llm"), b=gpu("tensorrtllm")), World()),
+        (
+            models(m=gpu("tensorrt_llm", tensor_parallel=2, devices=[4, 5])),
+            World(is_under_mpirun=True, devices=("4", "5")),
+        ),
+        (models(m=gpu("tensorrt_llm", devices=[4], mpi="spawn")), World()),
+        (
+            models(m=gpu("tensorrtllm", tensor_parallel=2, pipeline_parallel=2), small={}),
+            World(size=4, engines=("m_engine",)),
+        ),
+        (
+            models(
+                a=gpu("tensorrtllm", tensor_parallel=2), b=gpu("tensorrtllm", pipeline_parallel=2)
+            ),
+            World(size=2, engines=("a_engine", "b_engine")),
+        ),
+        (
+            models(m=gpu("tensorrt_llm", tensor_parallel=8, pipeline_parallel=2)),
+            World(size=16, engines=("m_engine",), launcher=("trtllm-llmapi-launch",)),
+        ),
+        (
+            models(m=gpu("tensorrt_llm", tensor_parallel=4, gpus_per_node=2, devices=[4, 5])),
+            World(
+                size=4,
+                engines=("m_engine",),
+                launcher=("trtllm-llmapi-launch",),
+                devices=("4", "5"),
+            ),
+        ),
+        (
+            models(m=gpu("tensorrtllm", tensor_parallel=2, devices=[4, 5])),
+            World(size=2, engines=("m_engine",)),  # the backend has a parameter for them
+        ),
+    ],
+)
+def test_the_world_is_that_of_the_registry(given, world):
+    assert World.of(given) == world
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        models(a=gpu("tensorrtllm", tensor_parallel=2), b=gpu("tensorrtllm", tensor_parallel=4)),
+        models(a=gpu("tensorrtllm", tensor_parallel=2), b=gpu("tensorrtllm")),
+        models(a=gpu("tensorrtllm", tensor_parallel=2), b=gpu("tensorrt_llm")),
+        models(
+            a=gpu("tensorrt_llm", tensor_parallel=16), b=gpu("tensorrt_llm", tensor_parallel=16)
+        ),
+    ],
+)
+def test_models_that_cannot_be_in_one_server_are_named(given):
+    with pytest.raises(LaunchError, match=r"a is distributed .* and b .*: one tritonserver cannot"):
+        World.of(given)
+
+
+def test_under_mpirun_only_one_process_may_use_mpi():
+    both = models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm"))
+    with pytest.raises(LaunchError, match=r"a has gpu\.mpi: mpirun, and b is in the same server"):
+        World.of(both)
+
+
+def test_one_rank_under_mpirun_is_upstreams_command(programs):
+    """Of launch_triton_server.py with --oversubscribe."""
+    found = ranks.command(["/bin/t", "--x=1"], World(is_under_mpirun=True), shm_prefix="mine-")
+    assert found == [
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none", "--oversubscribe",
+        "-n", "1", "/bin/t", "--x=1", "--backend-config=python,shm-region-prefix-name=mine-0-",
+    ]  # fmt: skip
+
+
+def test_what_mpirun_spawns_sees_the_named_gpus_on_every_node(programs):
+    world = World(is_under_mpirun=True, devices=("GPU-aaaa",))
+    assert world.environment == {
+        "CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }  # fmt: skip
+    exported = ranks.command(["/bin/t"], world, shm_prefix="")
+    assert [exported[at + 1] for at, word in enumerate(exported) if word == "-x"] == [
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    ]  # fmt: skip
+    assert World().environment == {}
+
+
+def test_one_process_is_a_plain_tritonserver():
+    found = ranks.command(["/bin/t", "--x=1"], World(), shm_prefix="mine-")
+    assert found == ["/bin/t", "--x=1", "--backend-config=python,shm-region-prefix-name=mine-"]
+
+
+def test_several_are_upstreams_mpirun(programs):
+    """As launch_triton_server.py has it: rank 0 loads everything, the others the engine only."""
+    world = World(size=3, engines=("m_engine",))
+    found = ranks.command(["/bin/t", "--x=1"], world, shm_prefix="mine-")
+    backend = "--backend-config=python,shm-region-prefix-name=mine-"
+    only = ["--model-control-mode=explicit", "--load-model=m_engine"]
+    assert found == [
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
+        "-n", "1", "/bin/t", "--x=1", f"{backend}0-",
+        ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}1-",
+        ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}2-",
+    ]  # fmt: skip
+
+
+def test_the_llm_api_over_nodes_has_its_launcher_before_each_rank(programs):
+    world = World(size=2, engines=("m_engine",), launcher=("trtllm-llmapi-launch",))
+    found = ranks.command(["/bin/t"], world, shm_prefix="")
+    launcher = str(programs / "trtllm-llmapi-launch")
+    backend = "--backend-config=python,shm-region-prefix-name="
+    only = ["--model-control-mode=explicit", "--load-model=m_engine"]
+    assert found == [
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
+        "-n", "1", launcher, "/bin/t", f"{backend}0-",
+        ":", "-n", "1", launcher, "/bin/t", *only, f"{backend}1-",
+    ]  # fmt: skip
+
+
+def test_a_missing_mpirun_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match="mpirun is not on PATH"):
+        ranks.command(["/bin/t"], World(size=2), shm_prefix="")
+
+
+def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match="m needs GPUs, and the embedded tritonserver has none"):
+        installation.server(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
+
+
+ONE = gpu("tensorrtllm")
+UNDER_MPIRUN = gpu("tensorrt_llm")
+TWO = gpu("tensorrtllm", tensor_parallel=2)
+NODES = gpu("tensorrt_llm", tensor_parallel=2, gpus_per_node=1)
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize(
+    ("model", "victim"),
+    [
+        (ONE, "a Python model"),
+        (UNDER_MPIRUN, "a Python model"),
+        (UNDER_MPIRUN, "the server"),
+        (TWO, "a Python model"),
+        (TWO, "another rank"),
+        (NODES, "a Python model"),
+        (NODES, "another rank"),
+        (NODES, "the server"),  # beside which upstream's launcher goes on
+    ],
+)
+def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, model, victim):
+    port = free_port()
+    settings = Settings(
+        artifacts_dir=tmp_path,
+        triton_grpc_port=port,
+        triton_http_port=port,
+        triton_metrics_port=port,
+        triton_start_timeout_s=HANG_S,
+    )
+
+    async def life() -> tuple[str, list[psutil.Process]]:
+        before = set(psutil.Process().children(recursive=True))
+        server = installation.server(settings, models(m=model))
+        await server.start()
+        started = [p for p in psutil.Process().children(recursive=True) if p not in before]
+        ended = asyncio.create_task(server.wait())
+        await asyncio.sleep(0.5)
+        next(process for process in started if _part(process) == victim).kill()
+        how = await ended
+        await server.stop(grace_s=0)
+        return how, started
+
+    how, started = asyncio.run(life())
+    assert " died: " in how
+    _, alive = psutil.wait_procs(started, timeout=HANG_S)
+    assert not alive
+
+
+def _part(process: psutil.Process) -> str:
+    """By the command line: what it is to the server as a whole."""
+    try:
+        arguments = process.cmdline()[1:]
+    except psutil.Error:
+        return "beside them"  # it has ended
+    if arguments[:1] == ["-c"]:
+        return "a Python model"
+    if not arguments or Path(arguments[0]).name not in {"tritonserver", "trtllm-llmapi-launch"}:
+        return "beside them"
+    if any(part.startswith("--load-model") for part in arguments):
+        return "another rank"
+    return "the server" if Path(arguments[0]).name == "tritonserver" else "the launcher"

@@ -1,0 +1,232 @@
+"""server: a process that is started until ready, and leaves nothing behind. A stand-in is run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from proxy.operate.triton_server import shm, stubs
+from proxy.operate.triton_server.server import TritonServer
+from proxy.processes.errors import LaunchError, StartCrashed
+from tests.fixtures.stack import HANG_S, eventually, free_port
+from tests.unit.operate.doubles import program
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+def stub_pid(artifacts: Path) -> int:
+    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[1])
+
+
+def worker_pid(artifacts: Path) -> int:
+    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[3])
+
+
+def has_children(artifacts: Path) -> bool:
+    log = artifacts / "triton" / "tritonserver.log"
+    return log.exists() and len(log.read_text().split()) == 4
+
+
+def is_gone(pid: int, within_s: float = HANG_S) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["serves", "deaf"])
+def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
+    region = shm.SHM / f"triton-openai-test-{port}-x"
+
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, mode, port))
+        await server.start()
+        region.touch()
+        ended = asyncio.create_task(server.wait())
+        await server.stop(grace_s=0.5)
+        return await ended
+
+    status = asyncio.run(life())
+    assert status == ("signal 15" if mode == "serves" else "signal 9")
+    assert is_gone(stub_pid(tmp_path))
+    assert is_gone(worker_pid(tmp_path))
+    assert not region.exists()
+
+
+def test_a_start_that_ends_says_why_in_one_line(tmp_path, port):
+    with pytest.raises(LaunchError, match=r"exit status 1: failed to load 'demo': no file \(log"):
+        asyncio.run(TritonServer(program(tmp_path, "fails", port)).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_crash_of_tritons_python_backend_is_told_from_a_fault_of_the_configuration(
+    tmp_path, port
+):
+    with pytest.raises(StartCrashed, match=r"signal 6: terminate called .*lock_exception"):
+        asyncio.run(TritonServer(program(tmp_path, "crashes", port)).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
+    launch = program(tmp_path, "hangs", port, start_timeout_s=4.0)
+    with pytest.raises(
+        LaunchError, match="not ready within 4 s after it last made progress"
+    ) as why:
+        asyncio.run(TritonServer(launch).start())
+    assert is_gone(stub_pid(tmp_path))
+    waits = rf"waits for the metrics port {port}, .* and runs python\S* \(\d+\.\d s of CPU\)"
+    assert re.search(waits, str(why.value))
+    assert re.search(r"load of [\d. ]+ on \d+ cores, and [\d.]+ of [\d.]+ GB", str(why.value))
+
+
+def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
+    async def life() -> None:
+        server = TritonServer(program(tmp_path, "slow", port, start_timeout_s=3.0))
+        await server.start()
+        await server.stop(grace_s=1)
+
+    asyncio.run(life())
+
+
+def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
+    launch = program(tmp_path, "endless", port, start_timeout_s=1.5)
+    with pytest.raises(LaunchError, match=r"not ready within \d+ s \(5 times TRITON_START"):
+        asyncio.run(TritonServer(launch).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
+    async def life() -> None:
+        starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
+        await asyncio.to_thread(eventually, lambda: has_children(tmp_path), 20, "it has started")
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(life())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_death_leaves_nothing_that_could_hold_a_gpu(tmp_path, port):
+    async def life() -> None:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        psutil.Process(stub_pid(tmp_path)).parent().kill()
+        await server.wait()
+
+    asyncio.run(life())
+    assert not psutil.pid_exists(stub_pid(tmp_path))
+    assert not psutil.pid_exists(worker_pid(tmp_path)), "before it is started anew"
+
+
+def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        psutil.Process(stub_pid(tmp_path)).parent().kill()
+        status = await server.wait()
+        await server.start()
+        await server.stop(grace_s=1)
+        return status
+
+    assert asyncio.run(life()) == "signal 9"
+
+
+def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        ended = asyncio.create_task(server.wait())
+        await asyncio.sleep(0.1)
+        os.kill(stub_pid(tmp_path), signal.SIGKILL)
+        return await asyncio.wait_for(ended, HANG_S)
+
+    how = asyncio.run(life())
+    assert how.startswith(f"its process {stub_pid(tmp_path)} died: ")
+
+
+def test_a_tokenizer_that_stands_still_is_a_dead_server(tmp_path, port):
+    """Triton gives its later answers to other requests."""
+
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        ended = asyncio.create_task(server.wait())
+        await asyncio.sleep(0.1)
+        os.kill(stub_pid(tmp_path), signal.SIGSTOP)
+        return await asyncio.wait_for(ended, HANG_S)
+
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} stands still: ")
+
+
+LAUNCHER = """
+import asyncio, sys
+from pathlib import Path
+from proxy.operate.triton_server.server import TritonServer
+from tests.fixtures.stack import eventually
+from tests.unit.operate.doubles import program
+async def main():
+    await TritonServer(program(Path(sys.argv[1]), "serves", int(sys.argv[2]))).start()
+    print("ready", flush=True)
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+
+
+def test_running_out_of_descriptors_is_no_death(tmp_path, port):
+    """Nothing can be learned of the Python models then; what happens to them is seen afterwards."""
+
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        waiting = asyncio.create_task(server.wait())
+        try:
+            await asyncio.sleep(stubs.POLL_S)
+            await without_descriptors(2 * stubs.POLL_S)
+            os.kill(stub_pid(tmp_path), signal.SIGKILL)
+            return await waiting
+        finally:
+            await server.stop()
+
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} died: ")
+
+
+async def without_descriptors(seconds: float) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path), str(port)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    with launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == b"ready\n"
+        below = psutil.Process(launcher.pid).children(recursive=True)
+        assert len(below) == 4
+        os.kill(launcher.pid, signal.SIGKILL)
+    assert all(is_gone(process.pid) for process in below)
