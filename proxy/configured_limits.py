@@ -97,7 +97,7 @@ def sandbox_limits(settings: Settings) -> SandboxLimits:
         imports=(
             "proxy.language.prompting.chat_template",
             "proxy.language.structured.checks",
-            "proxy.language.structured.grammar_text",
+            "proxy.language.structured.lark",
         ),
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,39 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
-from proxy.language.prompting.disabled_thinking import disable_thinking
 from proxy.language.prompting.template_environment import compiled, variables
+
+EFFORT, NONE = "reasoning_effort", "none"
+# The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
+SWITCHES = ("enable_thinking", "thinking")
+
+
+def disable_thinking(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> ChatPrompt:
+    """The prompt, with the values that make its template switch the reasoning off if the caller
+    wants that. Switches that the caller has set by name keep their values.
+
+    Args:
+        variables: those that the template reads.
+        thinks: the model has a reasoning parser.
+
+    Raises:
+        InvalidRequest: the model reasons, and its template cannot switch that off.
+    """
+    values = prompt.template_values
+    if values.get(EFFORT) != NONE:
+        return prompt
+    read = [name for name in (EFFORT, *SWITCHES) if name in variables]
+    if thinks and not read:
+        raise InvalidRequest(
+            f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
+            f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param=EFFORT,
+        )
+    kept = {name: value for name, value in values.items() if name != EFFORT or EFFORT in read}
+    off = dict.fromkeys(set(SWITCHES).intersection(read) - prompt.callers_values.keys(), False)
+    return replace(prompt, template_values=kept | off)
+
 
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
 # The names that templates use for the reasoning before an answer.

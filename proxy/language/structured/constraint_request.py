@@ -159,13 +159,11 @@ def _pattern_of(text: str) -> str:
 
 
 def _ebnf(text: str, path: str) -> str:
-    from proxy.language.structured import (
-        grammar_text,  # imports lark, which only the sandbox needs
-    )
+    from proxy.language.structured import lark  # only the sandbox needs its library
 
     try:
-        return grammar_text.as_ebnf(text)
-    except grammar_text.Untranslatable as error:
+        return lark.as_ebnf(text)
+    except lark.Untranslatable as error:
         raise InvalidRequest(
             f"Invalid value for '{path}': this Lark grammar cannot be translated to EBNF: {error}",
             code=ErrorCode.INVALID_PARAMETER,

@@ -5,15 +5,271 @@ What Lark's parsers do beyond the set of texts (priorities, aliases, inlining) h
 
 from __future__ import annotations
 
+import json
+import pkgutil
+import re
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
-from lark import Token, Tree
+from lark import GrammarError, Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
+from lark.load_grammar import eval_escaping
 
-from proxy.language.structured import lark_literals
-from proxy.language.structured.lark_definitions import Definition, Grammar, parsed
-from proxy.language.structured.lark_syntax import Node, Untranslatable, fault, shown, tokens
+MAX_TOKENS = 20_000
+MAX_DEPTH = 64  # of brackets
+MAX_SHOWN = 20  # characters of the caller's text in a message
+# What lark's loader accepts beyond lark.lark, and patterns that need linear time: lark.lark's need
+# quadratic or exponential time for a string, an expression or empty lines without an end.
+_CHANGED_SYNTAX = r"""
+%extend statement: "%override" token -> override_rule | "%extend" (rule | token) -> extend
+%override RULE: /(![?]?|[?]!?)?_?[a-z][_a-z0-9]*/
+%override STRING: /"(\\.|[^"\\\n])*"i?/
+%override REGEXP: /\/(?!\/)(\\.|[^\/\\\n])+\/[imslux]*/
+%override _NL: /\r?\n\s*/
+%ignore /\\ *\n/
+"""
+_NESTING = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
+Node = Tree[Token] | Token
+
+
+class Untranslatable(ValueError):
+    """The grammar is invalid, or EBNF cannot express it; the message says what and where."""
+
+
+def fault(said: str, token: Token, library: str = "") -> Untranslatable:
+    """library: the one whose text has the token, if it is not the caller's."""
+    where = f"{library}.lark, " if library else ""
+    return Untranslatable(f"{where}line {token.line}, column {token.column}: {said}")
+
+
+def shown(text: str) -> str:
+    return repr(text[:MAX_SHOWN] + "…" if len(text) > MAX_SHOWN else str(text))
+
+
+def library_text(name: str) -> str:
+    """A grammar that lark ships."""
+    return (pkgutil.get_data("lark", f"grammars/{name}.lark") or b"").decode()
+
+
+def statements(text: str) -> list[Tree[Token]]:
+    """Raises Untranslatable: it is not a Lark grammar, or is too large."""
+    parser = _parser().parse_interactive(text)
+    depth, token = 0, None
+    try:
+        for count, token in enumerate(parser.iter_parse(), 1):
+            depth += _NESTING.get(token.type, 0)
+            if count > MAX_TOKENS:
+                raise fault(f"it has more than {MAX_TOKENS} tokens", token)
+            if depth > MAX_DEPTH:
+                raise fault(f"it is nested more than {MAX_DEPTH} levels deep", token)
+        grammar: Tree[Token] = parser.feed_eof(token)  # type: ignore[no-untyped-call]
+    except UnexpectedCharacters as error:
+        said = f"{shown(text[error.pos_in_stream :])} is not part of Lark's syntax"
+        raise Untranslatable(f"line {error.line}, column {error.column}: {said}") from None
+    except UnexpectedToken as error:
+        raise fault(_unexpected(error.token, error.expected), error.token) from None
+    return [child for child in grammar.children if isinstance(child, Tree)]
+
+
+def tokens(node: Node) -> list[Token]:
+    return [node] if isinstance(node, Token) else list(node.scan_values(lambda _: True))
+
+
+@cache
+def _parser() -> Lark:
+    syntax = library_text("lark") + _CHANGED_SYNTAX
+    return Lark(syntax, parser="lalr", maybe_placeholders=False)
+
+
+def _unexpected(token: Token, expected: set[str]) -> str:
+    if token.type == "$END":
+        return "a definition ends too early"
+    if expected == {"NUMBER"}:
+        return f"{shown(token)} is not a number"
+    return f"{shown(token)} may not stand here"
+
+
+# Look-around, back references, groups with flags.
+_BEYOND_REGULAR = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?!:)|\\[1-9bB])")
+# A class that is not closed ends with the pattern: else each of its brackets would be tried.
+_CLASS_OR_DOT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\.", re.DOTALL)
+
+
+def string(literal: Token, library: str) -> str:
+    """`"…"`, and `"…"i` for either case."""
+    text = _text(literal, library)
+    if not literal.endswith("i"):
+        return json.dumps(text, ensure_ascii=False)
+    return f"({' '.join(map(_either_case, text))})" if text else '""'
+
+
+def character_range(first: Token, last: Token, library: str) -> str:
+    """`"a".."z"`"""
+    ends = [_text(end, library) for end in (first, last)]
+    if any(len(end) != 1 for end in ends):
+        raise fault("a range goes from one character to another", first, library)
+    return f"[{_in_class(ends[0])}-{_in_class(ends[1])}]"
+
+
+def regex(literal: Token, library: str) -> str:
+    """`/…/flags`; Lark's dot is not a newline, unless the flag s is given."""
+    pattern, flags = literal[1:].rsplit("/", 1)
+    if set(flags) - set("su"):
+        raise fault(f"the flags of {shown(literal)} are not supported", literal, library)
+    if found := _BEYOND_REGULAR.search(pattern):
+        raise fault(f"{found[0]!r} is not part of a regular language", literal, library)
+    pattern = pattern.replace(r"\/", "/")
+    if "s" not in flags:
+        pattern = _CLASS_OR_DOT.sub(lambda m: r"[^\n]" if m[0] == "." else m[0], pattern)
+    return f"Regex({json.dumps(pattern, ensure_ascii=False)})"
+
+
+def _text(literal: Token, library: str) -> str:
+    try:
+        text: str = eval_escaping(literal.removesuffix("i")[1:-1])  # type: ignore[no-untyped-call]
+    except (GrammarError, ValueError):
+        raise fault(f"{shown(literal)} is not a string", literal, library) from None
+    return text.replace("\\\\", "\\")
+
+
+@lru_cache(maxsize=256)
+def _either_case(char: str) -> str:
+    cases = {char.lower(), char.upper()}
+    if len(cases) == 1:
+        return json.dumps(char, ensure_ascii=False)
+    return f"({' | '.join(json.dumps(case, ensure_ascii=False) for case in sorted(cases))})"
+
+
+def _in_class(char: str) -> str:
+    return f"\\{char}" if char in "\\]^-" else json.dumps(char, ensure_ascii=False)[1:-1]
+
+
+LIBRARIES = ("common", "unicode")  # that lark ships
+# Lark's own have a look-behind and a lazy repetition; these have the same texts without.
+_REGULAR = {
+    "common": r"""
+%override ESCAPED_STRING: /"([^"\\\n]|\\[^\n])*"/
+%override C_COMMENT: /\/\*([^*]|\*+[^*\/])*\*+\//
+"""
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Alternatives. library: where the names in it are looked up, "" for the caller's grammar."""
+
+    tree: Node
+    library: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """name: in EBNF, where no other definition has it. bodies: none if it is only declared."""
+
+    name: str
+    is_terminal: bool
+    parameters: tuple[str, ...] = ()
+    bodies: tuple[Body, ...] = ()
+
+
+Scope = dict[str, Definition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """scopes: by library, and "" for the caller's grammar, what each name means there."""
+
+    scopes: Mapping[str, Scope]
+    ignored: tuple[Node, ...]
+
+
+def parsed(text: str) -> Grammar:
+    """Raises Untranslatable: it is not a Lark grammar, or is too large."""
+    found = statements(text)
+    imports = [one for tree in found for one in _imports(tree)]
+    own = {local: _library(library)[name] for library, name, local in imports}
+    for tree in found:
+        _define(tree, own, "")
+    scopes = {name: _library(name) for name in LIBRARIES} | {"": own}
+    ignored = tuple(tree.children[0] for tree in found if tree.data == "ignore")
+    return Grammar(scopes=scopes, ignored=ignored)
+
+
+def _imports(statement: Tree[Token]) -> Iterator[tuple[str, str, str]]:
+    """The library, the name in it and the name here, of `%import library.NAME`,
+    `%import library.NAME -> OTHER` and `%import library (NAME, …)`.
+    """
+    if statement.data not in ("import", "multi_import"):
+        return
+    path, *listed = map(tokens, statement.children)
+    words = [token for token in path if token.type != "DOT"]
+    names = listed[0] if statement.data == "multi_import" else [words.pop()]
+    library = ".".join(words)
+    if library not in LIBRARIES or path[0].type == "DOT":
+        raise fault(f"only {', '.join(LIBRARIES)} can be imported from", path[0])
+    for name in names:
+        if name not in _library(library):
+            raise fault(f"{library} does not define {shown(name)}", name)
+        local = listed[0][0] if listed and statement.data == "import" else name
+        yield library, str(name), str(local)
+
+
+@cache
+def _library(name: str) -> Scope:
+    scope: Scope = {}
+    for tree in statements(library_text(name)) + statements(_REGULAR.get(name, "")):
+        _define(tree, scope, name)
+    return scope
+
+
+def _define(statement: Tree[Token], scope: Scope, library: str) -> None:
+    """Adds to `scope` what the statement defines, if it defines anything."""
+    match statement:
+        case Tree(data="rule" | "token", children=parts):
+            name, definition = _definition(parts, library)
+            if name in scope:
+                raise fault(f"{shown(name)} is defined twice", name)
+            scope[str(name)] = definition
+        case Tree(data="override_rule" | "extend" as kind, children=[Tree(children=parts)]):
+            name, definition = _definition(parts, library)
+            if name not in scope:
+                raise fault(f"{shown(name)} is not defined", name)
+            if kind == "extend":
+                definition = _extended(scope[name], definition, name)
+            scope[str(name)] = definition
+        case Tree(data="declare"):
+            for name in tokens(statement):
+                scope[str(name)] = Definition(name=str(name), is_terminal=name.type == "TOKEN")
+
+
+def _definition(parts: list[Node], library: str) -> tuple[Token, Definition]:
+    """`name{parameters}.priority: body`"""
+    (name,), parameters = tokens(parts[0]), tokens(parts[1])
+    is_terminal = name.type == "TOKEN"
+    if is_terminal and parameters:
+        raise fault("a terminal cannot have parameters", name)
+    name = name.update(value=name.lstrip("?!"))
+    return name, Definition(
+        name=_ebnf_name(name, library),
+        is_terminal=is_terminal,
+        parameters=tuple(map(str, parameters)),
+        bodies=(Body(parts[-1], library),),
+    )
+
+
+def _extended(definition: Definition, more: Definition, name: Token) -> Definition:
+    if definition.parameters != more.parameters:
+        raise fault(f"{shown(name)} has other parameters", name)
+    return replace(more, bodies=more.bodies + definition.bodies)
+
+
+def _ebnf_name(name: str, library: str) -> str:
+    """`root` is EBNF's start; names with a dot cannot stand in Lark."""
+    if library:
+        return f"{library}.{name}"
+    return f"lark_{name}" if name == "root" or name.startswith("lark_") else str(name)
+
 
 MAX_TEMPLATES_LENGTH = 256_000  # characters of all uses of templates
 MAX_COUNT_DIGITS = 9
@@ -158,10 +414,21 @@ class _Body:
     def _literal(self, node: Node) -> str:
         first, *last = tokens(node)
         if last:
-            return lark_literals.character_range(first, last[0], self.library)
-        written = lark_literals.regex if first.type == "REGEXP" else lark_literals.string
+            return character_range(first, last[0], self.library)
+        written = regex if first.type == "REGEXP" else string
         return written(first, self.library)
 
     def _terminal(self, text: str) -> str:
         is_followed = self.writer.grammar.ignored and not self.is_terminal
         return f"({text} {_IGNORED})" if is_followed else text
+
+
+_LARK_LINE = re.compile(
+    r"^[^\S\n]*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare|override|extend)\b)",
+    re.MULTILINE,
+)
+
+
+def as_ebnf(text: str) -> str:
+    """Raises Untranslatable: it is in Lark's syntax, and means what EBNF cannot say."""
+    return to_ebnf(text) if "::=" not in text and _LARK_LINE.search(text) else text

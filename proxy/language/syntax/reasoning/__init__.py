@@ -1,1 +1,1 @@
-"""Families of reasoning syntax, one a file: the parser, and the marks that guides need."""
+"""Families of reasoning syntax: their parsers, and the marks that guides need."""

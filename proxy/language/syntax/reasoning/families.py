@@ -1,17 +1,14 @@
 """All families of reasoning syntax by name: our own, and those of installed packages.
 
-To add a family, write its file and give it a row here.
+To add a family, write its parser, in a file of its own or beside its like, and give it a row here.
 """
 
 from __future__ import annotations
 
 from proxy.language.syntax.parsing.plugins import has_marks, plugin
 from proxy.language.syntax.reasoning.family import ReasoningFamily
-from proxy.language.syntax.reasoning.gemma4 import GEMMA4
-from proxy.language.syntax.reasoning.granite import GRANITE
 from proxy.language.syntax.reasoning.harmony import HARMONY
-from proxy.language.syntax.reasoning.mistral import MISTRAL
-from proxy.language.syntax.reasoning.think import THINK
+from proxy.language.syntax.reasoning.tagged_families import GEMMA4, GRANITE, MISTRAL, THINK
 
 # Entry points of users' packages: each is a ReasoningFamily, or a ReasoningParser alone.
 ENTRY_POINTS = "triton_openai.reasoning_parsers"

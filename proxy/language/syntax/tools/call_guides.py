@@ -16,7 +16,7 @@ from proxy.language.structured.constraint_errors import TOOLS_FIELD
 from proxy.language.structured.tag_formats import either, format_of, structural_tag
 from proxy.language.syntax.tools.call_syntax import CallSyntax
 from proxy.language.syntax.tools.families import family
-from proxy.language.syntax.tools.json_list import OBJECT_LIST
+from proxy.language.syntax.tools.json_families import OBJECT_LIST
 
 FALLBACK_FAMILY = "json_list"  # for models whose own syntax a guide cannot enforce
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}

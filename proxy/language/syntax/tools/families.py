@@ -1,32 +1,29 @@
 """All families of tool-call syntax by name: our own, and those of installed packages.
 
-To add a family, write its file and give it a row here.
+To add a family, write its parser, in a file of its own or beside its like, and give it a row here.
 """
 
 from __future__ import annotations
 
 from proxy.language.syntax.parsing.plugins import has_marks, plugin
-from proxy.language.syntax.tools.deepseek_v3 import DEEPSEEK_V3
-from proxy.language.syntax.tools.deepseek_v31 import DEEPSEEK_V31
-from proxy.language.syntax.tools.deepseek_v32 import DEEPSEEK_V32
+from proxy.language.syntax.tools.deepseek import DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32
 from proxy.language.syntax.tools.family import ToolFamily
 from proxy.language.syntax.tools.gemma4 import GEMMA4
-from proxy.language.syntax.tools.glm45 import GLM45
-from proxy.language.syntax.tools.granite import GRANITE
 from proxy.language.syntax.tools.harmony import HARMONY
-from proxy.language.syntax.tools.hermes import HERMES
-from proxy.language.syntax.tools.internlm import INTERNLM
-from proxy.language.syntax.tools.jamba import JAMBA
-from proxy.language.syntax.tools.json_list import JSON_LIST
+from proxy.language.syntax.tools.json_families import (
+    GRANITE,
+    HERMES,
+    INTERNLM,
+    JAMBA,
+    JSON_LIST,
+    LLAMA3_JSON,
+    MISTRAL,
+    PHI4_MINI_JSON,
+    XLAM,
+)
 from proxy.language.syntax.tools.kimi_k2 import KIMI_K2
-from proxy.language.syntax.tools.llama3_json import LLAMA3_JSON
-from proxy.language.syntax.tools.llama4_pythonic import LLAMA4_PYTHONIC
-from proxy.language.syntax.tools.minimax_m2 import MINIMAX_M2
-from proxy.language.syntax.tools.mistral import MISTRAL
-from proxy.language.syntax.tools.phi4_mini_json import PHI4_MINI_JSON
-from proxy.language.syntax.tools.pythonic import PYTHONIC
-from proxy.language.syntax.tools.qwen3_coder import QWEN3_CODER
-from proxy.language.syntax.tools.xlam import XLAM
+from proxy.language.syntax.tools.markup_families import GLM45, MINIMAX_M2, QWEN3_CODER
+from proxy.language.syntax.tools.pythonic import LLAMA4_PYTHONIC, PYTHONIC
 
 # Entry points of users' packages: each is a ToolFamily, or a ToolParser alone.
 ENTRY_POINTS = "triton_openai.tool_parsers"

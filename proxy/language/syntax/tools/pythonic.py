@@ -109,3 +109,17 @@ PYTHONIC = ToolFamily(
     call_syntax=KEYWORD_CALLS,
     template_marks=(("[func_name1(",),),
 )
+
+
+class Llama4PythonicParser(PythonicParser):
+    """The same list, with or without its tags."""
+
+    sections = (("<|python_start|>", "<|python_end|>"),)
+    starts = ("<|python_start|>",)
+
+
+LLAMA4_PYTHONIC = ToolFamily(
+    parser_type=Llama4PythonicParser,
+    call_syntax=KEYWORD_CALLS,
+    template_marks=(("<|python_start|>",),),
+)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.language.structured.grammar_text import Untranslatable, as_ebnf
+from proxy.language.structured.lark import Untranslatable, as_ebnf
 
 
 def rules(text: str) -> dict[str, str]:
