@@ -7,7 +7,10 @@ from proxy.language.syntax.reasoning.parser import TaggedReasoning
 
 
 class Gemma4Parser(TaggedReasoning):
-    """The channel's name is not part of the reasoning."""
+    """Gemma 4: `<|channel>thought`, newline, the reasoning, `<channel|>`.
+
+    The channel's name is not part of the reasoning.
+    """
 
     starts = ("<|channel>",)
     ends = ("<channel|>",)
@@ -24,7 +27,10 @@ GEMMA4 = ReasoningFamily(parser_type=Gemma4Parser, template_marks=(("<|channel>"
 
 
 class GraniteParser(TaggedReasoning):
-    """Also accepts "Here's", which small or quantized models write."""
+    """Granite 3.2: "Here is my thought process: … Here is my response: …"; 3.3 has tags.
+
+    Also accepts "Here's", which small or quantized models write.
+    """
 
     starts = ("Here is my thought process:", "Here's my thought process:", "<think>")
     closing = "\nHere is my response:\n"
@@ -41,7 +47,10 @@ GRANITE = ReasoningFamily(
 
 
 class MistralParser(TaggedReasoning):
-    """The tags count anywhere in the text."""
+    """Magistral: `[THINK]…[/THINK]`, which are special tokens.
+
+    The tags count anywhere in the text.
+    """
 
     starts = ("[THINK]",)
     ends = ("[/THINK]",)
@@ -53,7 +62,10 @@ MISTRAL = ReasoningFamily(parser_type=MistralParser, template_marks=(("[THINK]",
 
 
 class ThinkParser(TaggedReasoning):
-    """Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles as brackets."""
+    """DeepSeek R1, Qwen 3, GLM 4.5, Kimi, Nemotron, MiniMax: `<think>…</think>` before the answer.
+
+    Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles as brackets.
+    """
 
     starts = ("<think>", "◁think▷")
     ends = ("</think>", "◁/think▷")

@@ -15,7 +15,10 @@ _CALL_END = "<｜tool▁call▁end｜>"
 
 
 class DeepSeekV3Parser(SectionCalls):
-    """`<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, newline, ```` ```json{…}``` ````, end."""
+    """DeepSeek V3 and R1-0528: a type, the name, and the arguments in a JSON fence.
+
+    `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, newline, ```` ```json{…}``` ````, end.
+    """
 
     sections = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
     call_begin = "<｜tool▁call▁begin｜>"
@@ -53,7 +56,10 @@ DEEPSEEK_V3 = ToolFamily(
 
 
 class DeepSeekV31Parser(DeepSeekV3Parser):
-    """The name before the separator, the arguments bare after it."""
+    """DeepSeek V3.1: `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>` in a section.
+
+    The name before the separator, the arguments bare after it.
+    """
 
     call_begin = "<｜tool▁call▁begin｜>"
 
@@ -79,7 +85,10 @@ _WORD = re.compile(r"\w*")
 
 
 class DeepSeekV32Parser(MarkupCalls):
-    """Each parameter says whether it is a string; if not, it is JSON."""
+    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
+
+    Each parameter says whether it is a string; if not, it is JSON.
+    """
 
     sections = (
         ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),

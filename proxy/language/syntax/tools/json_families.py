@@ -12,7 +12,10 @@ from proxy.language.syntax.tools.parser import NAME
 
 
 class HermesParser(CallObjects):
-    """One object between the tags; a list or several objects are accepted, too."""
+    """Hermes, Qwen 2.5, Qwen 3, Granite 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+
+    One object between the tags; a list or several objects are accepted, too.
+    """
 
     sections = (("<tool_call>", "</tool_call>"),)
 
@@ -31,7 +34,10 @@ HERMES = ToolFamily(
 
 
 class GraniteParser(CallObjects):
-    """A list after either tag."""
+    """Granite 3: `<|tool_call|>[{"name": …, "arguments": {…}}]`; 3.1 has `<tool_call>`.
+
+    A list after either tag.
+    """
 
     sections = (("<|tool_call|>", ""), ("<tool_call>", "</tool_call>"))
 
@@ -44,7 +50,10 @@ GRANITE = ToolFamily(
 
 
 class JambaParser(CallObjects):
-    """A list between the tags."""
+    """Jamba: `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`.
+
+    A list between the tags.
+    """
 
     sections = (("<tool_calls>", "</tool_calls>"),)
 
@@ -57,7 +66,10 @@ JAMBA = ToolFamily(
 
 
 class InternLMParser(CallObjects):
-    """One object an action."""
+    """InternLM 2: `<|action_start|><|plugin|>{"name": …, "parameters": {…}}<|action_end|>`.
+
+    One object an action.
+    """
 
     sections = (("<|action_start|>", "<|action_end|>"),)
     inner_marks = ("<|plugin|>",)
@@ -82,7 +94,10 @@ INTERNLM = ToolFamily(
 
 
 class Phi4MiniParser(CallObjects):
-    """A list after the word, or between the tags that its template knows."""
+    """Phi-4-mini: `functools[{"name": …, "arguments": {…}}]`.
+
+    A list after the word, or between the tags that its template knows.
+    """
 
     sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
     weak_starts = ("functools",)
@@ -101,7 +116,10 @@ PHI4_MINI_JSON = ToolFamily(
 
 
 class MistralParser(CallObjects):
-    """Both forms; the newer repeats the tag before each call and may carry `[CALL_ID]id`."""
+    """Mistral: `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, from v11 `[TOOL_CALLS]f[ARGS]{…}`.
+
+    Both forms; the newer repeats the tag before each call and may carry `[CALL_ID]id`.
+    """
 
     sections = (("[TOOL_CALLS]", ""),)
     inner_marks = ("[CALL_ID]", "[ARGS]")
@@ -133,7 +151,10 @@ MISTRAL = ToolFamily(
 
 
 class Llama3JsonParser(BareCalls, CallObjects):
-    """Reads calls that are JSON objects, separated by `; `."""
+    """Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, often without the tag.
+
+    Reads calls that are JSON objects, separated by `; `.
+    """
 
     sections = (("<|python_tag|>", ""),)
 
@@ -146,7 +167,10 @@ LLAMA3_JSON = ToolFamily(
 
 
 class XlamParser(BareCalls, CallObjects):
-    """A list, or one object."""
+    """xLAM: a bare list `[{"name": …, "arguments": {…}}]`, sometimes fenced or after a tag.
+
+    A list, or one object.
+    """
 
     sections = (
         ("```json", "```"),
@@ -163,7 +187,10 @@ XLAM = ToolFamily(
 
 
 class JsonListParser(BareCalls, CallObjects):
-    """A bare list, or one object."""
+    """`[{"name": …, "parameters": {…}}]`: for models whose own syntax a guide cannot enforce.
+
+    A bare list, or one object.
+    """
 
 
 OBJECT_LIST = object_list("[", "]", key="parameters")

@@ -10,7 +10,10 @@ from proxy.language.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
 class Glm45Parser(MarkupCalls):
-    """4.5 writes each part on a line of its own, 4.7 all in one."""
+    """GLM 4.5: `<tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>`.
+
+    4.5 writes each part on a line of its own, 4.7 all in one.
+    """
 
     call_begin = "<tool_call>"
     markup = Markup(
@@ -44,7 +47,10 @@ GLM45 = ToolFamily(
 
 
 class Qwen3CoderParser(MarkupCalls):
-    """Each call in a `<tool_call>` of its own, which the model sometimes forgets."""
+    """Qwen 3 Coder, Nemotron Nano 3: `<function=f><parameter=city>Paris</parameter></function>`.
+
+    Each call in a `<tool_call>` of its own, which the model sometimes forgets.
+    """
 
     sections = (("<tool_call>", "</tool_call>"),)
     call_begin = "<function="
@@ -75,7 +81,10 @@ QWEN3_CODER = ToolFamily(
 
 
 class MiniMaxM2Parser(MarkupCalls):
-    """Several calls in one `<minimax:tool_call>`."""
+    """MiniMax M2: `<invoke name="f"><parameter name="city">Paris</parameter></invoke>`.
+
+    Several calls in one `<minimax:tool_call>`.
+    """
 
     sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
     call_begin = '<invoke name="'

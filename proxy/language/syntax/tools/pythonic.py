@@ -112,7 +112,10 @@ PYTHONIC = ToolFamily(
 
 
 class Llama4PythonicParser(PythonicParser):
-    """The same list, with or without its tags."""
+    """Llama 4: `[f(city="Paris")]`, sometimes between `<|python_start|>` and `<|python_end|>`.
+
+    The same list, with or without its tags.
+    """
 
     sections = (("<|python_start|>", "<|python_end|>"),)
     starts = ("<|python_start|>",)
