@@ -13,8 +13,8 @@ from proxy.api.bodies.body_reader import BodyReader
 from proxy.domain.key_records import KeySource
 from proxy.domain.usage import UsageStore
 from proxy.processes.errors import LaunchError
-from proxy.setting_groups.group import secret_value
 from proxy.settings import Settings
+from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store

@@ -13,7 +13,6 @@ ORDER = [
     "build_engines",
     "proxy.domain",
     "proxy.background",
-    "proxy.setting_groups",
     "proxy.settings",
     "proxy.processes",
     "proxy.telemetry",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.operate.triton_server import secret
-from proxy.setting_groups.triton import TRITON_SECRET
+from proxy.settings.triton import TRITON_SECRET
 from proxy.settings import Settings
 
 
