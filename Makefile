@@ -5,7 +5,7 @@
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
 #   VENV             the environment's folder, .venv if not set
 #   MODEL_PATH       one model folder to serve instead of models.yaml
-#   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
+#   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings/
 
 PYTHON ?=
 TORCH_INDEX_URL ?=

@@ -1,73 +1,149 @@
-"""The composition root: the only place that knows every part."""
+"""The composition root: the list of all parts, from the settings to the application."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+import math
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
+from starlette.middleware import Middleware
 
 from build_engines.models_file import ModelsFile
-from proxy import (
-    background,
-    configured_idempotency,
-    configured_journal,
-    configured_limits,
-    configured_pools,
-    configured_routes,
-    configured_scheduling,
-    configured_store,
-    configured_telemetry,
-)
-from proxy.access.authentication import composition as authentication
+from proxy import __version__, background
+from proxy.access.authentication.authenticator import Authenticator
+from proxy.access.authentication.composition import authenticator
+from proxy.access.bounded_tokenizer import BoundedTokenizer
+from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.log_prob_budget import LogProbBudget
+from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
-from proxy.api import log_level_routes, monitoring, route_scopes
+from proxy.access.store.open_store import open_store
+from proxy.api import dynamo, log_level_routes, monitoring, route_scopes
+from proxy.api.answers.answer import Answers
 from proxy.api.application import application
-from proxy.api.authentication import no_audit
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.authentication import Authentication, Denied, WithoutKeys, no_audit
+from proxy.api.bodies.body_reader import BodyLimits, BodyReader
 from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.bodies.json_shape import JsonLimits
+from proxy.api.fast_path import FastPath
+from proxy.api.hosts import HostCheck, HostPolicy
+from proxy.api.idempotency.layer import Idempotency, LayerParts
+from proxy.api.journaling import ContentLog, Journaling, TracedContent
 from proxy.api.kserve import kserve_routes
+from proxy.api.middleware import (
+    BeginsInTurn,
+    HeadAsGet,
+    RequestContext,
+    WithoutLastSlash,
+    cross_origin_layers,
+)
+from proxy.api.openai import chat_socket, openai_routes, render_route
+from proxy.api.openai.answers.annotations import Annotator
+from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.openapi.document import cached_document
+from proxy.api.pages import pages_routes
+from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
+from proxy.api.rate_limit_headers import RateLimitHeaders
 from proxy.api.recent import requests_routes
-from proxy.configured_pools import Operations
-from proxy.configured_scheduling import Queues
+from proxy.api.route_scopes import RouteScopes
+from proxy.api.tokens import tokens_routes
+from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
 from proxy.domain.kserve import KserveBackend
+from proxy.domain.log_level import LogLevel
+from proxy.domain.model import ModelCard
+from proxy.domain.request_limits import RequestLimits
 from proxy.domain.sandbox import Sandbox
-from proxy.domain.scheduling import Scheduler
+from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
-from proxy.generation.composition import composed
+from proxy.generation.composition import Access, composed
+from proxy.generation.failover import ContinuationLimits
 from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.time_limits import TimeLimits
+from proxy.idempotency.memory_records import MemoryRecords
+from proxy.idempotency.port import Records
+from proxy.idempotency.quotas import HELD_PART, KEPT_PART, MB, Quotas, within
+from proxy.idempotency.relay import Relay, RelayLimits
+from proxy.journal.journal import Journal
+from proxy.journal.limits import JournalLimits
+from proxy.language.structured.constraint_request import GuideLimits
+from proxy.language.structured.examiner import Examiner
+from proxy.language.structured.schema import SchemaLimits
+from proxy.ledger.in_process import InProcessLedger
+from proxy.ledger.outage import OutageMode
 from proxy.ledger.port import Ledger
 from proxy.models import policy, readiness
+from proxy.models.callers_models import CallersModels
 from proxy.models.internal_models import internal_models
 from proxy.models.listed_deployments import ListedDeployments
+from proxy.models.model_info import ModelInfo
 from proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.pools import named_pools
+from proxy.pools.engine_room import fixed_spare, usual_spare
+from proxy.pools.logged_audit import LoggedAudit
+from proxy.pools.memory_decisions import MemoryDecisions
+from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_catalog import PooledCatalog
 from proxy.pools.pooled_engine import PooledEngine
+from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.pooled_tokenizer import PooledTokenizer
+from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.pools.router import Router
-from proxy.process_sandbox import ProcessSandbox
+from proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from proxy.processes.errors import LaunchError
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.observed import ObservedScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
+from proxy.telemetry import logs
+from proxy.telemetry.chosen_level import ChosenLevel
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observers import Observers
 from proxy.telemetry.recent_requests import RecentRequests
 from proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
+    from proxy.telemetry.traces.tracing import Tracing
+
+SANDBOX_IMPORTS = (
+    "proxy.language.prompting.chat_template",
+    "proxy.language.structured.checks",
+    "proxy.language.structured.lark",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """What operators change while the proxy runs, and where it is kept."""
+
+    pools: PoolSet
+    kserve: KserveBackend
+    decisions: Decisions
+    audit: AuditTrail
+    log_levels: ChosenLevel
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -79,12 +155,28 @@ def create_app(settings: Settings) -> FastAPI:
         MissingPackage: only the build tools can name the model in MODEL_PATH.
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
-    sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
     metrics = Metrics(tenants=settings.metrics_tenants)
-    store = configured_store.store(settings)
-    found, counter = _models(settings), EndpointMetrics(metrics.registry)
-    operations = configured_pools.operations(settings, found, environment(), counter, store)
-    pools = operations.pools
+    sandbox = ProcessSandbox(
+        SandboxLimits(
+            processes=settings.sandbox_processes,
+            cpu_s=settings.sandbox_cpu_s,
+            memory_bytes=settings.sandbox_memory_mb * MB,
+            imports=SANDBOX_IMPORTS,
+        )
+    )
+    store = open_store(settings)
+    models_file = _models_file(settings)
+    counter = EndpointMetrics(metrics.registry)
+    decisions = MemoryDecisions() if store is None else store.decisions
+    pools = named_pools.pool_set(settings, models_file, environment(), counter, decisions)
+    set_level = partial(logs.set_level, has_content=settings.log_content)
+    operations = Operations(
+        pools=pools,
+        kserve=PooledKserve(pools),
+        decisions=decisions,
+        audit=LoggedAudit() if store is None else store.audit_trail,
+        log_levels=ChosenLevel(LogLevel(settings.log_level), set_level),
+    )
     return compose(
         settings,
         PooledEngine(pools, Router(pools), counter),
@@ -94,13 +186,8 @@ def create_app(settings: Settings) -> FastAPI:
         store=store,
         metrics=metrics,
         operations=operations,
-        found=found,
+        models_file=models_file,
     )
-
-
-def _models(settings: Settings) -> ModelsFile | None:
-    """None: the settings name no models, and those that Triton has are served."""
-    return policy.models(settings) if policy.has_models(settings) else None
 
 
 def compose(
@@ -115,187 +202,405 @@ def compose(
     usage: UsageStore | None = None,
     metrics: Metrics | None = None,
     operations: Operations | None = None,
-    found: ModelsFile | None = None,
+    models_file: ModelsFile | None = None,
     scheduler: Scheduler | None = None,
 ) -> FastAPI:
-    """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
-    found: models.yaml, if it was read already.
+    """The proxy over any engine.
+
+    Args:
+        keys, usage, scheduler: in place of those of the store and the settings.
+        models_file: models.yaml, if it was read already.
+
+    Raises:
+        ValueError: a route has no scope.
     """
-    metrics = Metrics(tenants=settings.metrics_tenants) if metrics is None else metrics
-    keys, usage = configured_store.keys_and_usage(store, keys, usage)
-    callers = authentication.authenticator(settings, keys, metrics)
-    ledger = configured_limits.ledger(settings)
+    metrics = metrics or Metrics(tenants=settings.metrics_tenants)
+    models_file = models_file or _models_file(settings)
+    entries = {} if models_file is None else models_file.models
+
+    # who calls, and how much they may take
+    if store is not None:
+        keys, usage = keys or store.keys, usage or store.usage_store
+    callers = authenticator(settings, keys, metrics)
+    scopes = RouteScopes(public_metrics=settings.public_metrics)
+    ledger = _ledger(settings)
+    limiter = RequestLimiter(
+        ledger,
+        tokenizer,
+        sink=usage,
+        source=usage,
+        output_tokens=settings.reserved_output_tokens,
+        cached_weight=settings.cached_token_weight,
+        max_priority=settings.max_priority,
+        on_refusal=metrics.count_limit_refusal,
+    )
+    metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
     if store is not None and settings.ledger_url is None:
         usage_writer = store.usage
         metrics.unshared_proxies.set_function(lambda: usage_writer.others)
-    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     sandbox = ChargedSandbox(sandbox, limiter)
-    queues = _queues(scheduler, settings, ledger, metrics, operations)
-    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues)
-    parts = Parts(settings, found or _models(settings), operations, *ports)
-    routers = parts.adapters() + _administration(settings, store, operations, parts)
-    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics)
-    denied = no_audit if store is None else store.denied_calls.add
-    journal = configured_journal.journal(settings, metrics)
-    tracing = configured_telemetry.tracing(settings, environment(), metrics)
-    observer = Observers(tracing, parts.recent)
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
-    app = application(
-        configured_routes.layers(*layers, journal, None if tracing is None else tracing.content),
-        lambda _: parts.running(
-            None if operations is None else operations.log_levels,
-            *(tracing, store, engine, ledger, journal, keyed.relay),
-            None if callers is None else callers.running(),
-            queues,
+
+    # models
+    registry = Registry(
+        entries,
+        RequestLimits(
+            max_tokens=settings.max_output_tokens,
+            n=settings.max_n,
+            best_of=settings.max_best_of,
+            prompt_tokens=settings.max_prompt_tokens,
         ),
+        callers_control_tokens=settings.callers_control_tokens,
+        is_available=catalog.is_available,
+        rows=catalog.rows,
     )
-    parts.export(app)
-    exposed = configured_telemetry.exposition(settings, metrics, parts.registry)
-    metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
+    tools = HttpToolRunner(policy.secrets(entries, environment()))
+    policy_watch = PolicyWatch(
+        settings, models_file, registry, (rereads_secrets(tools),), metrics.models_file_valid
+    )
 
-    def concerns() -> list[Concern]:
-        found = [] if callers is None else callers.concerns()
-        return [*found, *limiter.concerns, *parts.watch.concerns]
+    # generation
+    gate = StartGate()
+    recovery = RecoveryQueue(gate)
+    capacities = None
+    if scheduler is None:
+        scheduler = _scheduler(settings, metrics)
+        if operations is not None and settings.scheduling == "fair":
+            spare = settings.spare_streams
+            capacities = QueueCapacities(
+                operations.pools,
+                scheduler,
+                spare=usual_spare if spare is None else fixed_spare(spare),
+                share=partial(part, ledger),
+            )
+    shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
+    access = Access(
+        limiter=limiter,
+        concurrency=ModelConcurrency(
+            settings.concurrent_requests,
+            per_row=settings.generations_per_row,
+            rows=registry.rows,
+            is_queued=partial(_is_queued, settings),
+        ),
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
+        request_size=RequestSizeLimits(
+            copied_bytes=int(settings.max_copied_mb * MB),
+            log_probs=settings.max_log_probs,
+        ),
+        isolates_caches=settings.isolate_prefix_caches,
+        hides_cached_tokens=not settings.report_cached_tokens,
+        queues_by_priority=settings.scheduling == "fair",
+    )
+    service = composed(
+        registry,
+        engine,
+        TelemetryWatcher(metrics),
+        access,
+        tools,
+        sandbox,
+        gate,
+        recovery,
+        limits=TimeLimits(
+            silence_s=settings.stall_timeout_s,
+            whole_s=settings.request_timeout_s,
+            short_silence_s=settings.continue_after_silence_s,
+        ),
+        max_resends=settings.max_resends,
+        scheduler=scheduler,
+        continuing=ContinuationLimits(
+            most=settings.max_continuations,
+            allows_inexact=settings.inexact_continuation == "continue",
+            within_s=settings.continue_within_s,
+        ),
+        decisions=None if operations is None else operations.decisions,
+        shadows=shadows,
+    )
 
-    health = monitoring.routes(parts.registry, exposed, ledger, concerns)
-    return _with_routes(app, (*routers, health), settings, parts.registry)
+    # routes
+    stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
+    bodies = BodyReader(
+        BodyLimits(
+            bytes=settings.max_request_bytes,
+            json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
+        ),
+        sandbox,
+        in_flight,
+    )
+    field_limits = FieldLimits(
+        stops=settings.max_stops,
+        messages=settings.max_messages,
+        stop_bytes=settings.max_stop_bytes,
+        logit_bias=settings.max_logit_bias,
+        allowed_token_ids=settings.max_allowed_token_ids,
+        choices=settings.max_choices,
+        tools=settings.max_tools,
+        tools_bytes=settings.max_tools_bytes,
+    )
+    guide_limits = GuideLimits(
+        schemas=SchemaLimits(
+            size_bytes=settings.max_schema_bytes,
+            depth=settings.max_schema_depth,
+            properties=settings.max_schema_properties,
+        ),
+        grammar_bytes=settings.max_grammar_bytes,
+        regex_bytes=settings.max_regex_bytes,
+        choices=settings.max_guided_choices,
+        choices_bytes=settings.max_guided_choices_bytes,
+    )
+    called_tokenizer = BoundedTokenizer(
+        tokenizer, ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
+    )
+    answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    models = CallersModels(registry, registry.can_serve)
+    hosts = HostPolicy(settings.allowed_hosts)
+    builder = RequestBuilder(
+        models,
+        field_limits,
+        Examiner(sandbox, guide_limits),
+        Annotator(service, called_tokenizer),
+        reasoning_fields=settings.reasoning_fields,
+    )
+    socket = chat_socket.routes(
+        service,
+        builder,
+        stopping,
+        origins=settings.cors_origins,
+        hosts=hosts,
+        max_requests=settings.max_socket_requests,
+        bodies=bodies,
+    )
+    recent = RecentRequests(settings.recent_requests)
+    routers = [
+        openai_routes.routes(answers, models, builder, bodies=bodies),
+        socket,
+        render_route.routes(service, called_tokenizer, builder, bodies=bodies),
+        plain_routes.routes(answers, models, field_limits, bodies=bodies),
+        tokens_routes.routes(service, called_tokenizer, models, field_limits, bodies=bodies),
+        dynamo.routes(models),
+    ]
+    if store is not None:
+        from proxy.api.admin import admin_routes  # imports the store's libraries
 
-
-def _queues(
-    scheduler: Scheduler | None,
-    settings: Settings,
-    ledger: Ledger,
-    metrics: Metrics,
-    operations: Operations | None,
-) -> Queues:
-    if scheduler is not None:
-        return Queues(scheduler)
-    pools = None if operations is None else operations.pools
-    return configured_scheduling.queues(settings, ledger, metrics.queues, pools)
-
-
-def _with_routes(
-    app: FastAPI, routers: tuple[APIRouter, ...], settings: Settings, registry: Registry
-) -> FastAPI:
-    """Raises ValueError: a route has no scope."""
-    for router in configured_routes.with_pages(app, routers, settings, registry):
-        app.include_router(router)
-    route_scopes.check(app.routes)
-    return app
-
-
-class Parts:
-    """What the adapters stand on: registry, service, and what keeps both up to date."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        found: ModelsFile | None,
-        operations: Operations | None,
-        engine: Engine,
-        catalog: Catalog,
-        tokenizer: Tokenizer,
-        sandbox: Sandbox,
-        metrics: Metrics,
-        limiter: RequestLimiter,
-        queues: Queues,
-    ) -> None:
-        self.gate, entries = StartGate(), {} if found is None else found.models
-        self.registry = Registry(
-            entries,
-            configured_limits.request_limits(settings),
-            callers_control_tokens=settings.callers_control_tokens,
-            is_available=catalog.is_available,
-            rows=catalog.rows,
+        administration = store.administration
+        routers += [
+            admin_routes.tenants_routes(administration.tenants, bodies),
+            admin_routes.keys_routes(administration.keys, bodies),
+            admin_routes.usage_routes(administration.usage, bodies),
+            admin_routes.audit_routes(administration.audit, bodies),
+        ]
+    # where anybody may do everything, there are no routes of pools and of others' requests
+    if settings.auth != "off":
+        routers += [requests_routes.routes(recent, bodies=bodies)]
+    if operations is not None:
+        routers += [
+            kserve_routes.routes(
+                operations.kserve,
+                lambda: internal_models(registry),
+                bodies=bodies,
+                sandbox=sandbox,
+                timeout_s=settings.request_timeout_s,
+            )
+        ]
+    if operations is not None and settings.auth != "off":
+        routers += pools_routes.routes(
+            operations.pools,
+            operations.decisions,
+            ListedDeployments(registry),
+            operations.audit,
+            scheduler,
+            bodies=bodies,
         )
-        self._settings, self._tokenizer, self._sandbox = settings, tokenizer, sandbox
-        self.queues = queues
-        self._catalog, self._metrics, self._recovery = catalog, metrics, RecoveryQueue(self.gate)
-        tools = HttpToolRunner(policy.secrets(entries, environment()))
-        files = (settings, found, self.registry)
-        self.watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
-        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
-        self._service = composed(
-            *(self.registry, engine, TelemetryWatcher(metrics)),
-            configured_limits.access(settings, tokenizer, self.registry, limiter),
-            tools,
-            *(sandbox, self.gate, self._recovery),
-            limits=configured_limits.time_limits(settings),
-            max_resends=settings.max_resends,
-            scheduler=queues.scheduler,
-            continuing=configured_limits.continuation_limits(settings),
-            decisions=None if operations is None else operations.decisions,
-            shadows=self._shadows,
-        )
-        self.recent = RecentRequests(settings.recent_requests)
-        self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
-        self.bodies = BodyReader(configured_limits.body_limits(settings), sandbox, self._in_flight)
+        routers += [log_level_routes.routes(operations.log_levels, operations.audit, bodies=bodies)]
 
-    def adapters(self) -> tuple[APIRouter, ...]:
-        """Every protocol over the one service."""
-        return configured_routes.adapters(
-            *(self._settings, self._service, self.registry, self._tokenizer, self._sandbox),
-            *(self._stopping, self.bodies),
-        )
-
-    def kserve(self, backend: KserveBackend) -> APIRouter:
-        """Any other model of the Tritons."""
-        return kserve_routes.routes(
-            backend,
-            lambda: internal_models(self.registry),
-            bodies=self.bodies,
-            sandbox=self._sandbox,
-            timeout_s=self._settings.request_timeout_s,
-        )
-
-    def export(self, app: FastAPI) -> None:
-        """What the HTTP server needs of the application."""
-        app.state.stopping, app.state.in_flight = self._stopping, self._in_flight
-        app.state.policy_watch = self.watch
+    # what surrounds the routes, outermost first
+    journal = _journal(settings, metrics)
+    tracing = _tracing(settings, environment(), metrics)
+    relay = _relay(settings, metrics)
+    keyed = LayerParts(
+        relay=relay,
+        bodies=bodies,
+        limiter=limiter,
+        metrics=metrics.idempotency,
+        is_closed=settings.ledger_outage == "closed",
+    )
+    content = None if tracing is None else tracing.content
+    denied = no_audit if store is None else store.denied_calls.add
+    layers = [
+        *cross_origin_layers(settings.cors_origins),
+        Middleware(BeginsInTurn, gate=gate),
+        Middleware(HeadAsGet),
+        Middleware(WithoutLastSlash),
+        Middleware(RequestContext, metrics=metrics, observer=Observers(tracing, recent)),
+        Middleware(HostCheck, hosts=hosts),
+        *_authentication(settings, callers, metrics, scopes, denied),
+        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
+        Middleware(Idempotency, parts=keyed, scopes=scopes),
+        Middleware(Journaling, journal=journal),
+        *([Middleware(ContentLog)] if settings.log_content else ()),
+        *(() if content is None else [Middleware(TracedContent, held=content)]),
+        Middleware(FastPath, routers=tuple(routers)),
+    ]
 
     @contextlib.asynccontextmanager
-    async def running(
-        self, *others: contextlib.AbstractAsyncContextManager[object] | None
-    ) -> AsyncIterator[None]:
-        """others: enter before, in this order, and leave after, in the other."""
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        """Enters the parts in this order, and leaves them in the other."""
         async with contextlib.AsyncExitStack() as stack:
-            for each in filter(None, others):
-                await stack.enter_async_context(each)
-            await stack.enter_async_context(self._shadows)
+            for each in (
+                None if operations is None else operations.log_levels,
+                tracing,
+                store,
+                engine,
+                ledger,
+                journal,
+                relay,
+                None if callers is None else callers.running(),
+                scheduler,
+                capacities,
+                shadows,
+            ):
+                if each is not None:
+                    await stack.enter_async_context(each)
             # before it listens: others may listen with it, and say that they are ready
-            await asyncio.gather(
-                readiness.refresh(self._catalog, self.registry), self._sandbox.start()
-            )
-            watching = readiness.watch(self._catalog, self.registry, self._metrics, self._recovery)
-            tasks = [asyncio.create_task(each) for each in (watching, self.watch.run())]
-            lag = LoopLag(self._metrics.loop_lag, warn_s=self._settings.loop_lag_warn_ms / 1000)
-            with lag.measured():
+            await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
+            watching = readiness.watch(catalog, registry, metrics, recovery)
+            tasks = [asyncio.create_task(each) for each in (watching, policy_watch.run())]
+            with LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000).measured():
                 yield
             await background.end(tasks)
 
+    app = application(layers, running)
 
-def _administration(
-    settings: Settings, store: Store | None, operations: Operations | None, parts: Parts
-) -> tuple[APIRouter, ...]:
-    """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
-    routers = () if store is None else configured_store.routes(store, parts.bodies)
-    if settings.auth != "off":
-        routers += (requests_routes.routes(parts.recent, bodies=parts.bodies),)
-    if operations is not None:
-        routers += (parts.kserve(operations.kserve),)
-        if settings.auth != "off":
-            routers += _operating(operations, parts)
-    return routers
+    # pages that describe all other routes, and health
+    def concerns() -> list[Concern]:
+        found = [] if callers is None else callers.concerns()
+        return [*found, *limiter.concerns, *policy_watch.concerns]
 
-
-def _operating(operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
-    levels, audit = operations.log_levels, operations.audit
-    pools = pools_routes.routes(
-        operations.pools,
-        operations.decisions,
-        ListedDeployments(parts.registry),
-        audit,
-        parts.queues.scheduler,
-        bodies=parts.bodies,
+    shown_scopes = scopes if settings.is_authenticated else None
+    document = cached_document(app.routes, field_limits, registry, shown_scopes)
+    exposition = Exposition(
+        metrics, ModelInfo(registry), has_vllm_names=settings.metrics_vllm_names
     )
-    return (*pools, log_level_routes.routes(levels, audit, bodies=parts.bodies))
+    routers += [monitoring.routes(registry, exposition, ledger, concerns)]
+    routers += [
+        pages_routes.front_routes(__version__, tuple(routers)),
+        pages_routes.docs_routes(document),
+    ]
+    for router in routers:
+        app.include_router(router)
+    route_scopes.check(app.routes)
+    # what the HTTP server needs of the application
+    app.state.stopping, app.state.in_flight = stopping, in_flight
+    app.state.policy_watch = policy_watch
+    return app
+
+
+def _models_file(settings: Settings) -> ModelsFile | None:
+    """None: the settings name no models, and those that Triton has are served."""
+    return policy.models(settings) if policy.has_models(settings) else None
+
+
+def _ledger(settings: Settings) -> Ledger:
+    """In Redis, for several proxies, if LEDGER_URL is set; else in memory."""
+    if settings.ledger_url_value is None:
+        return InProcessLedger()
+    from proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
+
+    return RedisLedger(
+        settings.ledger_url_value,
+        OutageMode(settings.ledger_outage),
+        timeout_s=settings.ledger_timeout_ms / 1000,
+    )
+
+
+def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
+    if settings.scheduling == "none":
+        return FreeScheduler()
+    limits = QueueLimits.of(settings)
+    return ObservedScheduler(
+        InProcessScheduler(limits), metrics.queues, longest_wait_s=limits.longest_wait_s
+    )
+
+
+def _is_queued(settings: Settings, card: ModelCard) -> bool:
+    """Whether streams of this model wait in the fair queue, which has bounds of its own."""
+    return settings.scheduling == "fair" and card.facts.says_rows
+
+
+def _relay(settings: Settings, metrics: Metrics) -> Relay:
+    """Kept answers are in Redis, for several proxies, if LEDGER_URL is set; else in memory."""
+    is_shared = settings.ledger_url_value is not None
+    quotas = Quotas(
+        keep_s=settings.idempotency_keep_s,
+        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, math.inf if is_shared else KEPT_PART),
+        answers=settings.max_kept_answers,
+    )
+    records: Records = MemoryRecords(quotas)
+    if settings.ledger_url_value is not None:
+        from proxy.idempotency.redis_records import RedisRecords  # imports slowly
+
+        records = RedisRecords(
+            settings.ledger_url_value,
+            quotas,
+            answer_bytes=int(settings.max_kept_answer_mb * MB),
+            timeout_s=settings.ledger_timeout_ms / 1000,
+        )
+    limits = RelayLimits(
+        grace_s=settings.idempotency_grace_s,
+        resume_grace_s=settings.resume_grace_s,
+        answer_bytes=int(settings.max_kept_answer_mb * MB),
+        memory_bytes=within("MAX_HELD_ANSWERS_MB", settings.max_held_answers_mb, HELD_PART),
+        readers=settings.max_answer_readers,
+        keeps=settings.idempotency_keep_s > 0,
+    )
+    return Relay(records, limits, metrics.idempotency)
+
+
+def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
+    """None: there is no folder, so nothing is recorded."""
+    if settings.record_dir is None:
+        return None
+    limits = JournalLimits(
+        keep_days=settings.record_keep_days,
+        bytes=int(settings.max_record_gb * 1000 * MB),
+        sample=settings.record_sample,
+    )
+    return Journal(settings.record_dir, limits, metrics.journal.count)
+
+
+def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
+    """None: no endpoint for traces is named.
+
+    Raises:
+        LaunchError: a variable of OpenTelemetry has a value that is not supported.
+    """
+    try:
+        configuration = TraceConfiguration.read(variables)
+    except WrongTraceVariable as error:
+        raise LaunchError(str(error)) from None
+    if configuration is None:
+        return None
+    # takes a quarter of a second, which only those pay who want traces
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+    from proxy.telemetry.traces.export import SpanExport
+    from proxy.telemetry.traces.tracing import Tracing
+
+    return Tracing(
+        configuration,
+        lambda: SpanExport(configuration.endpoint, metrics.count_spans),
+        Resource.create({SERVICE_NAME: configuration.service}),
+        slow_s=settings.trace_slow_s,
+    )
+
+
+def _authentication(
+    settings: Settings,
+    callers: Authenticator | None,
+    metrics: Metrics,
+    scopes: RouteScopes,
+    denied: Denied,
+) -> list[Middleware]:
+    if callers is not None:
+        options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
+        return [Middleware(Authentication, authenticator=callers, **options)]
+    return [] if settings.opens_administration else [Middleware(WithoutKeys, scopes=scopes)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from proxy import configured_store
+from proxy.access.store.open_store import open_store
 from proxy.domain.errors import StoreUnavailable
 from proxy.operate.triton_server.own_artifacts import data_folder
 from proxy.processes.errors import LaunchError
@@ -39,7 +39,7 @@ async def prepared(settings: Settings, say: Say) -> Settings:
             another pepper.
     """
     settings = settled(settings)
-    store = configured_store.store(settings)
+    store = open_store(settings)
     if store is None:
         return settings
     try:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from proxy.processes.errors import LaunchError
-from proxy.setting_groups.listening import CpuScheduling
+from proxy.settings.listening import CpuScheduling
 
 FEW_CORES = 4
 

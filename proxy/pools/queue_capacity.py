@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.domain.scheduling import QueueState, Scheduler
+from proxy.ledger.port import Ledger
 from proxy.pools.endpoint import Clock, Served
 from proxy.pools.engine_room import EngineRoom, Spare, usual_spare
 from proxy.pools.pool import Pool
@@ -28,6 +29,11 @@ LOOKS = 3  # streams of others count if each of so many looks finds them
 def whole(streams: int) -> int:
     """The share of the only proxy."""
     return streams
+
+
+def part(ledger: Ledger, streams: int) -> int:
+    """This proxy's part of a capacity, rounded up so that no row stays idle."""
+    return -(-streams // ledger.proxies)
 
 
 class QueueCapacities:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from proxy.settings.streams import Scheduling
+
+WAITING_A_STREAM = 16
+MOST_WAITING = 100_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
@@ -31,6 +36,17 @@ class QueueLimits:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be 0 or more")
         if not 0 <= self.longest_wait_s < math.inf:
             raise ValueError(f"longest_wait_s is {self.longest_wait_s}: it must be finite, from 0")
+
+    @classmethod
+    def of(cls, settings: Scheduling) -> QueueLimits:
+        waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
+        return cls(
+            waiting=MOST_WAITING if waiting is None else waiting,
+            waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
+            waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
+            longest_wait_s=settings.queue_timeout_s,
+            fair_preemption=settings.fair_preemption,
+        )
 
     def places(self, capacity: int | None) -> int:
         """Of a queue that may run so many streams."""

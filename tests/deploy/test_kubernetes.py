@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from proxy.configured_idempotency import HELD_PART, KEPT_PART, within
+from proxy.idempotency.quotas import HELD_PART, KEPT_PART, within
 from proxy.settings import Settings
 from tests.deploy.manifests import (
     KUBERNETES,

@@ -14,8 +14,8 @@ from proxy.access.authentication.trusted_front import TrustedFront
 from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
 from proxy.domain.key_records import KeySource
 from proxy.processes.errors import LaunchError
-from proxy.setting_groups.group import secret_value
 from proxy.settings import Settings
+from proxy.settings.group import secret_value
 from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The routes of the administration: tenants, keys, usage and the audit log.
 
-They need the store of keys, and import its libraries. Called by `configured_store`.
+They need the store of keys, and import its libraries. Called by `app`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy import configured_store
 from proxy.access.store.administration import Administration
+from proxy.access.store.open_store import open_store
 from proxy.api.bodies.validation_errors import refusal
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate import key_store
@@ -47,7 +47,7 @@ def use(work: Callable[[Administration], Awaitable[T]]) -> T:
 
 
 async def _use(work: Callable[[Administration], Awaitable[T]]) -> T:
-    store = configured_store.store(key_store.settled(Settings()))
+    store = open_store(key_store.settled(Settings()))
     if store is None:
         raise LaunchError(NO_PEPPER)
     try:

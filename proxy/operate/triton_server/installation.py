@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from build_engines.models_file import GpuEntry, ModelsFile
-from proxy import configured_telemetry
 from proxy.operate.triton_server import (
     command,
     container,
@@ -23,6 +22,7 @@ from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
+from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
 
 
 def server(settings: Settings, models: ModelsFile) -> TritonServer:
@@ -72,7 +72,10 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
 def _place(settings: Settings) -> Place:
     """Where it listens. The prefix of its shared memory identifies this launcher."""
     shm.sweep_dead()
-    traces = configured_telemetry.trace_configuration(os.environ)
+    try:
+        traces = TraceConfiguration.read(os.environ)
+    except WrongTraceVariable as error:
+        raise LaunchError(str(error)) from None
     ports = Ports(
         grpc=settings.triton_grpc_port,
         http=settings.triton_http_port,

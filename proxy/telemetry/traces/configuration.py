@@ -1,5 +1,5 @@
 """OpenTelemetry's standard environment variables -> what this proxy does. Called by
-configured_telemetry.
+`app`.
 
 The exporter and its queue read the others by themselves: OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT,
 _COMPRESSION, _CERTIFICATE, OTEL_BSP_…, OTEL_RESOURCE_ATTRIBUTES.

@@ -1,5 +1,5 @@
 """OpenTelemetry's queue and OTLP/HTTP exporter, with counts and an end in time. Made by
-configured_telemetry.
+`app`.
 """
 
 from __future__ import annotations

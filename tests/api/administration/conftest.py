@@ -11,10 +11,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from proxy import configured_store
+from proxy.access.store.open_store import open_store
 from proxy.access.store.store import Store
-from proxy.app import compose
-from proxy.configured_pools import Operations
+from proxy.app import Operations, compose
 from proxy.domain.log_level import LogLevel
 from proxy.settings import Settings
 from proxy.telemetry.chosen_level import ChosenLevel
@@ -75,7 +74,7 @@ class Proxy:
         return client
 
     def new_store(self) -> Store:
-        store = configured_store.store(self.settings)
+        store = open_store(self.settings)
         assert store is not None
         return store
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.configured_scheduling import part
 from proxy.ledger.in_process import steady_us
 from proxy.ledger.outage import OutageMode
 from proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
 from proxy.ledger.redis_ledger import RedisLedger
+from proxy.pools.queue_capacity import part
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
 

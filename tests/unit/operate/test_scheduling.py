@@ -10,7 +10,7 @@ import pytest
 from proxy.operate import scheduling
 from proxy.operate.scheduling import Kernel
 from proxy.processes.errors import LaunchError
-from proxy.setting_groups.listening import CpuScheduling
+from proxy.settings.listening import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy import configured_store
+from proxy.access.store.open_store import open_store
 from proxy.cli import main
 from proxy.domain.identity import Limits
 from proxy.operate import key_store
@@ -134,7 +134,7 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(run, place, ca
 
 def test_usage_as_json_and_csv(run, place, capfd):
     async def use() -> None:
-        store = configured_store.store(key_store.settled(Settings()))
+        store = open_store(key_store.settled(Settings()))
         await store.prepare()
         store.usage.add(used())
         await store.usage.flush()

@@ -21,9 +21,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.app import compose
+from proxy.app import Operations, compose
 from proxy.cli import main
-from proxy.configured_pools import Operations
 from proxy.domain.identity import Scope
 from proxy.domain.log_level import LogLevel
 from proxy.settings import Settings

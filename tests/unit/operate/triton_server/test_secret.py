@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from proxy.operate.triton_server import secret
-from proxy.setting_groups.triton import TRITON_SECRET
 from proxy.settings import Settings
+from proxy.settings.triton import TRITON_SECRET
 
 
 def test_each_launcher_makes_its_own_that_the_settings_take():

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import FilePath, model_validator
 
 from build_engines.section import ModelName
-from proxy.setting_groups.group import Group, Port, Seconds, Secret, secret_value
+from proxy.settings.group import Group, Port, Seconds, Secret, secret_value
 
 TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 

@@ -15,7 +15,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 class Group(BaseModel):
     """A group's docstring is the heading of its table; the text below a field describes it."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 def secret_value(secret: SecretStr | None) -> str | None:

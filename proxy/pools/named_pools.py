@@ -1,22 +1,13 @@
-"""Settings and models.yaml -> the pools of Triton servers, and what operators change.
-
-Called by `app`.
-"""
+"""The pools of Triton servers that TRITON_URL and models.yaml name. Made by `app`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from build_engines.models_file import ModelsFile, ModelsFileError
 from build_engines.pool_entry import PoolEntry
-from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
-from proxy.domain.kserve import KserveBackend
-from proxy.domain.log_level import LogLevel
 from proxy.pools.choice import ChoicePolicy, Policy
 from proxy.pools.connection import Connect
 from proxy.pools.discovery import source_url, sources
@@ -28,54 +19,12 @@ from proxy.pools.discovery.source_url import (
     SourceUrl,
 )
 from proxy.pools.endpoint_counter import EndpointCounter
-from proxy.pools.logged_audit import LoggedAudit
-from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.pools.pool import PoolOptions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_kserve import PooledKserve
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
-from proxy.telemetry import logs
-from proxy.telemetry.chosen_level import ChosenLevel
 from proxy.triton.connection import TritonConnection
 from proxy.triton.target import Target
-
-if TYPE_CHECKING:
-    from proxy.access.store.store import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
-    """What operators change while the proxy runs, and where it is kept."""
-
-    pools: PoolSet
-    kserve: KserveBackend
-    decisions: Decisions
-    audit: AuditTrail
-    log_levels: ChosenLevel
-
-
-def operations(
-    settings: Settings,
-    found: ModelsFile | None,
-    environment: Mapping[str, str],
-    counter: EndpointCounter,
-    store: Store | None,
-) -> Operations:
-    """The pools, with decisions that the store keeps; without one they end with the proxy.
-
-    Raises as `pool_set`.
-    """
-    set_level = partial(logs.set_level, has_content=settings.log_content)
-    decisions = MemoryDecisions() if store is None else store.decisions
-    pools = pool_set(settings, found, environment, counter, decisions)
-    return Operations(
-        pools=pools,
-        kserve=PooledKserve(pools),
-        decisions=decisions,
-        audit=LoggedAudit() if store is None else store.audit_trail,
-        log_levels=ChosenLevel(LogLevel(settings.log_level), set_level),
-    )
 
 
 def pool_set(
@@ -94,7 +43,9 @@ def pool_set(
             TRITON_URL and models.yaml both say where the pool `default` is.
     """
     cluster, entries = _cluster(environment), {} if found is None else found.pools
-    options = [_of_entry(settings, *each, environment, cluster) for each in entries.items()]
+    options = [
+        _of_entry(settings, name, entry, environment, cluster) for name, entry in entries.items()
+    ]
     if DEFAULT_POOL not in entries:
         if settings.triton_url is not None or _uses_default(found):
             options.insert(0, _of_settings(settings, cluster))

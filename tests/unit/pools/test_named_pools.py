@@ -1,4 +1,4 @@
-"""Settings and models.yaml -> pools."""
+"""Pools that TRITON_URL and models.yaml name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from build_engines import models_file
 from build_engines.models_file import ModelsFile, ModelsFileError
-from proxy import configured_pools
+from proxy.pools import named_pools
+from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
@@ -25,10 +26,10 @@ def pools():
 
     def names(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
         counter = EndpointMetrics(Metrics().registry)
-        made = configured_pools.operations(
-            Settings(**settings), found, environment or {}, counter, None
+        made = named_pools.pool_set(
+            Settings(**settings), found, environment or {}, counter, MemoryDecisions()
         )
-        return sorted(made.pools.pools)
+        return sorted(made.pools)
 
     return names
 

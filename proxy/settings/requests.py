@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import NoDecode
 
-from proxy.setting_groups.group import AtMost, Group, Seconds, Tokens, Words
+from proxy.settings.group import AtMost, Group, Seconds, Tokens, Words
 
 ControlTokens = Literal["plain", "special"]
 ReasoningField = Literal["reasoning", "reasoning_content"]

@@ -1,4 +1,4 @@
-"""The store that the settings name, and its routes. Called by `app` and the commands.
+"""Opens the store that the settings name. Called by `app` and the commands.
 
 Its libraries take half a second to import, so they are imported where there is a store only.
 """
@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter
-
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.domain.key_records import KeySource
-from proxy.domain.usage import UsageStore
 from proxy.processes.errors import LaunchError
-from proxy.setting_groups.group import secret_value
 from proxy.settings import Settings
+from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
 
 
-def store(settings: Settings) -> Store | None:
+def open_store(settings: Settings) -> Store | None:
     """None without KEY_PEPPER: then there are no keys but API_KEY.
 
     Raises:
@@ -42,24 +37,3 @@ def store(settings: Settings) -> Store | None:
             f"STORE_URL names PostgreSQL, whose driver {error.name} is not installed: pip install "
             "'triton-openai[postgres]'"
         ) from None
-
-
-def routes(store: Store, bodies: BodyReader) -> tuple[APIRouter, ...]:
-    from proxy.api.admin import admin_routes
-
-    admin = store.administration
-    return (
-        admin_routes.tenants_routes(admin.tenants, bodies),
-        admin_routes.keys_routes(admin.keys, bodies),
-        admin_routes.usage_routes(admin.usage, bodies),
-        admin_routes.audit_routes(admin.audit, bodies),
-    )
-
-
-def keys_and_usage(
-    store: Store | None, keys: KeySource | None, usage: UsageStore | None
-) -> tuple[KeySource | None, UsageStore | None]:
-    """The store's, where none are given."""
-    if store is None:
-        return keys, usage
-    return keys or store.keys, usage or store.usage_store

@@ -1,7 +1,9 @@
-"""The only reader of the environment. `setting_groups` has the fields, this file what they must
-satisfy together.
+"""The only reader of the environment. The modules here have groups of settings, by subject; this
+file has what they must satisfy together.
 
-A value that does not parse stops the start with the name of the variable. Called by `cli`.
+A group is the option object of its part: the part takes the group and reads its fields. `Settings`
+is all groups at once, so it is given to any part. The ending of a name is its unit: `_s`, `_ms`,
+`_mb`, `_bytes`, `_tokens`. A value that does not parse stops the start and names its variable.
 """
 
 from __future__ import annotations
@@ -13,27 +15,26 @@ from typing import Any
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from proxy.setting_groups.callers import Callers, Identities
-from proxy.setting_groups.continuation import Continuation
-from proxy.setting_groups.listening import Listening, Tls
-from proxy.setting_groups.requests import (
+from proxy.settings.callers import Callers, Identities
+from proxy.settings.listening import Listening, Tls
+from proxy.settings.requests import (
     Answers,
     Concurrency,
     RequestSize,
     SchemaSize,
     Times,
 )
-from proxy.setting_groups.scheduling import Scheduling
-from proxy.setting_groups.state import (
+from proxy.settings.state import (
     CallersLimits,
     Idempotency,
     Logs,
     MetricsLabels,
     Recording,
     Storage,
+    Traces,
 )
-from proxy.setting_groups.traces import Traces
-from proxy.setting_groups.triton import ModelSource, Packages, TritonServer
+from proxy.settings.streams import Continuation, Scheduling
+from proxy.settings.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10

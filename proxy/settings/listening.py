@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, FilePath, model_validator
 from pydantic_settings import NoDecode
 
-from proxy.setting_groups.group import Group, Port, Words
+from proxy.settings.group import Group, Port, Words
 
 CpuScheduling = Literal["auto", "batch", "normal"]
 HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")

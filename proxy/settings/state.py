@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from proxy.setting_groups.group import (
+from proxy.settings.group import (
     AtMost,
     Group,
     Secret,
@@ -128,6 +128,14 @@ class Logs(Group):
     recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Requests that the proxy remembers after their end, for `triton-openai trace`: their log
     line and stages, without prompts and answers. About 2 kB each. 0: none."""
+
+
+class Traces(Group):
+    """Traces (OpenTelemetry's own variables configure the rest)"""
+
+    trace_slow_s: Annotated[float, Field(gt=0, le=86_400)] = 30.0
+    """A request that takes longer than this is kept even if it is not sampled; one that failed
+    always is."""
 
 
 class MetricsLabels(Group):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-from proxy.setting_groups.group import Group, Seconds, Secret, Words, secret_value
+from proxy.settings.group import Group, Seconds, Secret, Words, secret_value
 
 # All verify with a public key; HMAC (HS256, …) and "none" are not among them.
 Algorithm = Literal[
