@@ -17,8 +17,8 @@ from proxy.domain.request_limits import RequestLimits
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.composition import Access
-from proxy.generation.failover import ContinuationLimits
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.schema import SchemaLimits
 from proxy.ledger.in_process import InProcessLedger

@@ -26,10 +26,9 @@ from proxy.domain.watcher import RequestWatch
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
-from proxy.generation.engine_stream import Deltas, EngineStream
-from proxy.generation.failover import StreamMeans
 from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
 from proxy.language.structured.checker import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.server_tools.tool_loop import run_tool_loop

@@ -17,12 +17,13 @@ from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
 from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import Means
-from proxy.generation.failover import ContinuationLimits, StreamMeans
 from proxy.generation.prepare import Preparation
-from proxy.generation.resending import Resending
 from proxy.generation.service import Service
 from proxy.generation.shadow_deployments import ShadowDeployments
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.engine_stream import StreamMeans
+from proxy.generation.stream.resending import Resending
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured.checker import Checker
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import replace
+from time import perf_counter
 
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import permits_needed
 from proxy.domain.engine import EngineRequest
-from proxy.domain.events import Events
+from proxy.domain.events import Events, Finished
 from proxy.domain.generation import Delivery, Generation, Report
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.output import Timing
 from proxy.domain.request import GenerationRequest
 from proxy.domain.timeline import StageName, stage
 from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.prepare import Plan
-from proxy.generation.resending import Attempt
-from proxy.generation.stopwatch import Stopwatch
+from proxy.generation.stream.resending import Attempt
 from proxy.language.structured import checks
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deprecation_log import DeprecationLog
@@ -81,7 +83,7 @@ class Service:
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
     ) -> Events:
-        stopwatch, caller = Stopwatch(report), current_caller.get()
+        began, caller = perf_counter(), current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
             with stage(StageName.PLAN):
@@ -106,7 +108,11 @@ class Service:
                     )
                     async with aclosing(streams.events()) as events:
                         async for event in events:
-                            yield stopwatch.timed(event)
+                            if report.first_event_s is None:
+                                report.first_event_s = perf_counter() - began
+                            if isinstance(event, Finished):
+                                event = _timed(event, report, perf_counter() - began)
+                            yield event
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
@@ -124,6 +130,12 @@ class Service:
         checking = stage(StageName.GUIDE_CHECK)
         with checking, MappedConstraintErrors(plan.request.constraint):
             await self._means.streams.resending.retried(try_once, request, report, since=since)
+
+
+def _timed(event: Finished, report: Report, total_s: float) -> Finished:
+    report.finish = event.reason
+    timing = Timing(first_token_s=report.first_event_s or 0.0, total_s=total_s)
+    return replace(event, timing=timing)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()
