@@ -174,7 +174,7 @@ class AnswerStreams:
                                 await asyncio.sleep(0)
                         for event in choice.push(delta):
                             yield event
-                        if choice.is_finished or choice.has_thought_enough:
+                        if not choice.wants_more:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")

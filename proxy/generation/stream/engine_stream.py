@@ -46,7 +46,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.timeline import Stage, StageName, stage
-from proxy.generation.choice.choice_clock import ChoiceClock
+from proxy.generation.choice.choice_cost import ChoiceClock
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.resending import Attempt, Resending
