@@ -72,9 +72,9 @@ from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.composition import Access, composed
-from proxy.generation.failover import ContinuationLimits
 from proxy.generation.shadow_deployments import ShadowDeployments
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.idempotency.memory_records import MemoryRecords
 from proxy.idempotency.port import Records
 from proxy.idempotency.quotas import HELD_PART, KEPT_PART, MB, Quotas, within

@@ -1,4 +1,4 @@
-"""What an answer must be, and how it is read: its guides, its parser, its check. For `planner`."""
+"""What an answer must be, and how it is read: its guides, its parser, its check. For `prepare`."""
 
 from __future__ import annotations
 

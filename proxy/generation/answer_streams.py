@@ -26,11 +26,9 @@ from proxy.domain.watcher import RequestWatch
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
-from proxy.generation.engine_stream import Deltas, EngineStream
-from proxy.generation.failover import StreamMeans
-from proxy.generation.plan import Part, Plan
-from proxy.generation.planner import Planner
+from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
 from proxy.language.structured.checker import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.server_tools.tool_loop import run_tool_loop
@@ -42,7 +40,7 @@ AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in
 class Means:
     """What the streams of all requests use. counts_cached: usage has `cached_tokens`."""
 
-    planner: Planner
+    preparation: Preparation
     engine: Engine
     tools: ToolRunner
     checker: Checker
@@ -134,7 +132,7 @@ class AnswerStreams:
 
         needs_output: what it generates is not reserved with the rounds before it.
         """
-        plan = await self._means.planner.replan(request, self._plan.card)
+        plan = await self._means.preparation.prepare_again(request, self._plan.card)
         if self._reservation is not None:
             await self._reservation.extend(request, plan.engine_requests, output=needs_output)
         async with aclosing(stream(plan.only_part(index))) as events:
@@ -176,7 +174,7 @@ class AnswerStreams:
                                 await asyncio.sleep(0)
                         for event in choice.push(delta):
                             yield event
-                        if choice.is_finished or choice.has_thought_enough:
+                        if not choice.wants_more:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")

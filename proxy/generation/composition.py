@@ -17,12 +17,13 @@ from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
 from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import Means
-from proxy.generation.failover import ContinuationLimits, StreamMeans
-from proxy.generation.planner import Planner
-from proxy.generation.resending import Resending
+from proxy.generation.prepare import Preparation
 from proxy.generation.service import Service
 from proxy.generation.shadow_deployments import ShadowDeployments
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.engine_stream import StreamMeans
+from proxy.generation.stream.resending import Resending
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured.checker import Checker
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
@@ -74,68 +75,45 @@ def composed(
     scheduler: entered and left by the caller; None: nobody waits for a row. decisions: operators';
     None: what models.yaml says holds.
     """
-    resending = _resending(
-        *(registry, recovery_queue, engine, watcher, limits, max_resends, continuing.within_s)
-    )
-    means = Means(
-        planner=_planner(sandbox, gate, access, limits),
-        engine=engine,
-        tools=tools,
-        checker=Checker(sandbox),
-        gate=gate,
-        streams=_streams(resending, limits, watcher, continuing, scheduler),
-        guide_precheck=access.guide_precheck,
-        shadows=shadows,
-        counts_cached=not access.hides_cached_tokens,
-    )
     return Service(
-        *(registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means),
-        *(DeprecationLog(), DeploymentChooser(registry, decisions)),
-    )
-
-
-def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimits) -> Planner:
-    return Planner(
-        sandbox,
-        gate,
-        access.request_size,
-        timeout_s=limits.whole_s,
-        isolates_caches=access.isolates_caches,
-        queues_by_priority=access.queues_by_priority,
-    )
-
-
-def _streams(
-    resending: Resending,
-    limits: TimeLimits,
-    watcher: Watcher,
-    continuing: ContinuationLimits,
-    scheduler: Scheduler | None,
-) -> StreamMeans:
-    return StreamMeans(
-        resending=resending,
-        limits=limits,
-        counter=watcher,
-        continuing=continuing,
-        scheduler=scheduler or FreeScheduler(),
-    )
-
-
-def _resending(
-    registry: Registry,
-    recovery_queue: RecoveryQueue,
-    engine: Engine,
-    watcher: Watcher,
-    limits: TimeLimits,
-    most: int,
-    begun_s: float,
-) -> Resending:
-    return Resending(
-        registry=registry,
-        recovery_queue=recovery_queue,
-        alternatives=engine,
-        counter=watcher,
-        most=most,
-        whole_s=limits.whole_s,
-        begun_s=begun_s,
+        registry,
+        watcher,
+        access.concurrency,
+        access.limiter,
+        access.log_prob_budget,
+        Means(
+            preparation=Preparation(
+                sandbox,
+                gate,
+                access.limiter,
+                DeploymentChooser(registry, decisions),
+                access.request_size,
+                timeout_s=limits.whole_s,
+                isolates_caches=access.isolates_caches,
+                queues_by_priority=access.queues_by_priority,
+            ),
+            engine=engine,
+            tools=tools,
+            checker=Checker(sandbox),
+            gate=gate,
+            streams=StreamMeans(
+                resending=Resending(
+                    registry=registry,
+                    recovery_queue=recovery_queue,
+                    alternatives=engine,
+                    counter=watcher,
+                    most=max_resends,
+                    whole_s=limits.whole_s,
+                    begun_s=continuing.within_s,
+                ),
+                limits=limits,
+                counter=watcher,
+                continuing=continuing,
+                scheduler=scheduler or FreeScheduler(),
+            ),
+            guide_precheck=access.guide_precheck,
+            shadows=shadows,
+            counts_cached=not access.hides_cached_tokens,
+        ),
+        DeprecationLog(),
     )

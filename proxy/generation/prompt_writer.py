@@ -1,4 +1,4 @@
-"""Writes a request's prompt as the text that the tokenizer gets. Called by `planner`."""
+"""Writes a request's prompt as the text that the tokenizer gets. Called by `prepare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a request, once: plan, admission, the engine's streams, events.
+"""The way of a request, once: preparation, admission, the engine's streams, events.
 
 Called by the protocol adapters; knows no protocol.
 """
@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import replace
+from time import perf_counter
 
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import permits_needed
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.domain.events import Events
+from proxy.domain.events import Events, Finished
 from proxy.domain.generation import Delivery, Generation, Report
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.output import Timing
 from proxy.domain.request import GenerationRequest
 from proxy.domain.timeline import StageName, stage
 from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import AnswerStreams, Means
-from proxy.generation.plan import Plan
-from proxy.generation.resending import Attempt
-from proxy.generation.stopwatch import Stopwatch
+from proxy.generation.prepare import Plan
+from proxy.generation.stream.resending import Attempt
 from proxy.language.structured import checks
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
-from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
 
@@ -44,7 +44,6 @@ class Service:
         log_prob_budget: LogProbBudget,
         means: Means,
         deprecations: DeprecationLog,
-        deployments: DeploymentChooser,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
@@ -53,7 +52,6 @@ class Service:
         self._log_prob_budget = log_prob_budget
         self._means = means
         self._deprecations = deprecations
-        self._deployments = deployments
 
     def generate(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
@@ -80,20 +78,23 @@ class Service:
     ) -> tuple[EngineRequest, ...]:
         """What the engine would be sent for each prompt. Raises as a generation does."""
         self._registry.check_available()
-        return (await self._planned(request, card)).engine_requests
+        return (await self._means.preparation.prepare(request, card)).engine_requests
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
     ) -> Events:
-        stopwatch, caller = Stopwatch(report), current_caller.get()
+        began, caller = perf_counter(), current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
-            request = self._limiter.capped(request, card, caller, report)
             with stage(StageName.PLAN):
-                plan = await self._planned(request, card, is_held=is_held)
+                plan = await self._means.preparation.prepare(request, card, report, is_held=is_held)
             card = plan.card
             reserving = self._limiter.reservation(
-                *(caller, plan.request, card, plan.engine_requests, report),
+                caller,
+                plan.request,
+                card,
+                plan.engine_requests,
+                report,
                 is_stream=delivery is Delivery.LIVE,
             )
             admitted = self._concurrency.permits(card, permits_needed(plan.request))
@@ -107,22 +108,11 @@ class Service:
                     )
                     async with aclosing(streams.events()) as events:
                         async for event in events:
-                            yield stopwatch.timed(event)
-
-    async def _planned(
-        self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
-    ) -> Plan:
-        """The plan for the first build of the model that takes all parameters of the request."""
-        refusal: InvalidRequest | None = None
-        for each in self._deployments.cards(request, card):
-            try:
-                return await self._means.planner.plan(request, each, is_held=is_held)
-            except InvalidRequest as error:
-                if error.code is not ErrorCode.UNSUPPORTED_PARAMETER:
-                    raise
-                refusal = refusal or error
-        assert refusal is not None  # there is at least one card
-        raise refusal
+                            if report.first_event_s is None:
+                                report.first_event_s = perf_counter() - began
+                            if isinstance(event, Finished):
+                                event = _timed(event, report, perf_counter() - began)
+                            yield event
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
@@ -140,6 +130,12 @@ class Service:
         checking = stage(StageName.GUIDE_CHECK)
         with checking, MappedConstraintErrors(plan.request.constraint):
             await self._means.streams.resending.retried(try_once, request, report, since=since)
+
+
+def _timed(event: Finished, report: Report, total_s: float) -> Finished:
+    report.finish = event.reason
+    timing = Timing(first_token_s=report.first_event_s or 0.0, total_s=total_s)
+    return replace(event, timing=timing)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

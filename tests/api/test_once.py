@@ -10,8 +10,7 @@ from types import FrameType
 
 from proxy.app import compose
 from proxy.generation.answer_format import AnswerFormats
-from proxy.generation.plan import Plan
-from proxy.generation.planner import Planner
+from proxy.generation.prepare import Plan, Preparation
 from proxy.language.prompting import chat_template
 from proxy.models.registry import Registry
 from proxy.settings import Settings
@@ -25,8 +24,8 @@ COUNTED = {
     Registry.card: "look-up and check",
     Registry.default: "look-up of the first",
     AnswerFormats.answer_format: "format",
-    Planner.plan: "plan",
-    Planner.replan: "later plan",
+    Preparation.prepare: "plan",
+    Preparation.prepare_again: "later plan",
     Plan.new_parser: "parser",
     chat_template.rendered: "rendering",
     chat_template._written: "run of the template",

@@ -19,7 +19,7 @@ from build_engines.tokenizer_tables import (
     strips_leading_space,
     token_bytes,
 )
-from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
 from tests.fixtures.examples import examples
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 

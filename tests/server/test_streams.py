@@ -13,7 +13,7 @@ from proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailab
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import Sampling
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target

@@ -24,7 +24,7 @@ from proxy.api.typed_route import typed_router
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import Tokenizer
-from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
 from proxy.generation.service import Service
 from proxy.models.callers_models import CallersModels
 from proxy.telemetry import request_log

@@ -2,21 +2,104 @@
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Sequence
+
 from proxy.domain.events import AnyDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
-from proxy.generation.choice.stop_matcher import StopMatcher
-from proxy.generation.choice.text_decoder import TextDecoder
-from proxy.generation.choice.usage_counter import UsageCounter
+from proxy.generation.choice.choice_cost import UsageCounter
 from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.parsing.automaton import ROOT, automaton
+
+_NEW_UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
+
+
+class TextDecoder:
+    """Token bytes -> text, incrementally. The sum equals the tokenizer's own decode of all ids.
+
+    Holds back the bytes of an unfinished character; invalid bytes become U+FFFD.
+
+    Args:
+        strips_leading_space: drop one space at the very start, as SentencePiece decoders do.
+    """
+
+    __slots__ = ("_decoder", "_drops_space")
+
+    def __init__(self, *, strips_leading_space: bool = False) -> None:
+        self._decoder = _NEW_UTF8_DECODER(errors="replace")
+        self._drops_space = strips_leading_space
+
+    def push(self, data: bytes) -> str:
+        text = self._decoder.decode(data)
+        return self._start(text) if self._drops_space else text
+
+    def flush(self) -> str:
+        """What is left when the stream ends: U+FFFD for an unfinished character."""
+        return self._start(self._decoder.decode(b"", final=True))
+
+    def _start(self, text: str) -> str:
+        if self._drops_space and text:
+            self._drops_space = False
+            return text.removeprefix(" ")
+        return text
+
+
+class StopMatcher:
+    """Passes text on up to the first stop string to be complete, which it swallows. Stop strings
+    are found wherever the text is cut, and never leaked.
+
+    includes_stop: passes that stop string on, too.
+
+    Of stop strings that end at the same place the longest counts, so the result does not depend
+    on how the text is cut. Text that may be the start of a stop string is held back.
+    """
+
+    __slots__ = ("_automaton", "_held", "_includes_stop", "_node", "is_stopped")
+
+    def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
+        marks = tuple(stop for stop in stops if stop)
+        self._includes_stop = includes_stop
+        self._automaton = automaton(marks) if marks else None
+        self._node = ROOT
+        self._held = ""
+        self.is_stopped = False
+
+    def push(self, text: str) -> str:
+        """Text that is safe to send. Nothing comes after `is_stopped`."""
+        if self.is_stopped:
+            return ""
+        if self._automaton is None:
+            return text
+        self._node, length = self._automaton.read(self._node, text)
+        buffer = self._held + text[:length]
+        if stop := self._automaton.complete[self._node]:
+            self.is_stopped = True
+            self._held = ""
+            return buffer if self._includes_stop else buffer[:-stop]
+        safe = len(buffer) - self._automaton.depth[self._node]
+        self._held = buffer[safe:]
+        return buffer[:safe]
+
+    def flush(self) -> str:
+        """What was held back, when the text ends without a stop string."""
+        held, self._held = self._held, ""
+        return held
 
 
 class AnswerText:
     """Collects what may be sent until `take_text` or, with a parser, `take_found`."""
 
     __slots__ = (
-        *("_counter", "_decoder", "_found", "_is_named", "_min_tokens", "_parser", "_passed"),
+        "_counter",
+        "_decoder",
+        "_found",
+        "_is_named",
+        "_min_tokens",
+        "_parser",
+        "_passed",
         "_stops",
+        "push_together",
     )
 
     def __init__(
@@ -28,12 +111,14 @@ class AnswerText:
         strips_leading_space: bool,
     ) -> None:
         self._decoder = TextDecoder(strips_leading_space=strips_leading_space)
+        # the text of several tokens, where there are neither stop strings nor a parser
+        self.push_together = self._decoder.push
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._parser = parser
         self._counter = counter
         self._min_tokens = request.sampling.min_tokens or 0
         self._is_named = request.tool_choice.is_named
-        self._passed = ""
+        self._passed: list[str] = []  # a delta may have tens of thousands of tokens
         self._found: list[AnyDelta] = []
 
     @property
@@ -45,10 +130,6 @@ class AnswerText:
     def has_ended(self) -> bool:
         """Before the engine reports it: by a stop string, or with the last call that is allowed."""
         return self._stops.is_stopped or (self._parser is not None and self._parser.has_all)
-
-    def push_together(self, data: bytes) -> str:
-        """The text of several tokens, where there are neither stop strings nor a parser."""
-        return self._decoder.push(data)
 
     def push(self, data: bytes) -> tuple[int, int]:
         """One token, which is counted already.
@@ -87,7 +168,8 @@ class AnswerText:
         return self._parser.reason(finish, is_named=self._is_named)
 
     def take_text(self) -> str:
-        text, self._passed = self._passed, ""
+        text = "".join(self._passed)
+        self._passed.clear()
         return text
 
     def take_found(self) -> list[AnyDelta]:
@@ -96,7 +178,7 @@ class AnswerText:
 
     def _pass_on(self, text: str, *, is_token: bool = True) -> None:
         if self._parser is None:
-            self._passed += text
+            self._passed.append(text)
             return
         was_thinking = self._parser.is_thinking
         if text:

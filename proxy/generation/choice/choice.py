@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from proxy.domain.events import LoggedToken, OutputEvent
+from proxy.domain.events import AnyDelta, Finished, LoggedToken, OutputEvent, TextDelta
 from proxy.domain.model import ModelCard
-from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.output import FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.generation.choice.answer_text import AnswerText
-from proxy.generation.choice.choice_clock import ChoiceClock
-from proxy.generation.choice.choice_events import ChoiceEvents
-from proxy.generation.choice.end_token import EndToken
-from proxy.generation.choice.held_tokens import HeldTokens
+from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
 from proxy.generation.choice.prompt_echo import PromptEcho
-from proxy.generation.choice.thinking_budget import ThinkingBudget
-from proxy.generation.choice.usage_counter import UsageCounter
 from proxy.language.syntax.output_parser import OutputParser
 
 NO_SPECIALS: Mapping[int, bytes] = {}
@@ -41,38 +38,52 @@ class Choice:
         specials: Mapping[int, bytes] = NO_SPECIALS,
     ) -> None:
         self.clock = ChoiceClock(card, reports_prefill=counts_cached)
-        self._counter = UsageCounter(counts_prompt=counts_prompt, counts_cached=counts_cached)
-        self._events = ChoiceEvents(request, index, self._counter)
+        # counts this choice's tokens for as long as the choice gets deltas
+        self.usage_counter = UsageCounter(counts_prompt=counts_prompt, counts_cached=counts_cached)
+        self._index = index
         strips_space = card.facts.strips_leading_space
         self._echo = PromptEcho(request, strips_leading_space=strips_space, specials=specials)
         self._text = AnswerText(
             request,
             parser,
-            self._counter,
+            self.usage_counter,
             strips_leading_space=strips_space and _begins(request),
         )
-        self._budget = ThinkingBudget(request.thinking_budget, parser, self._counter)
-        self._has_budget = parser is not None and request.thinking_budget is not None
-        self._end_token = EndToken(request, shows_specials=bool(specials))
-        self._logged = HeldTokens()
+        self._parser = parser
+        self._budget = None if parser is None else request.thinking_budget
+        self._raw = bytearray()  # of the answer, where it may have to continue after its budget
+        self._includes_stop = request.includes_stop
+        self._hidden_ends = frozenset(
+            () if request.includes_stop else request.sampling.stop_token_ids or ()
+        )
+        self._held = HeldTokens()
+        self._unsent: list[LoggedToken] = []  # the parser has found nothing in their text yet
+        self._unsent_ids: list[int] = []
         self._specials = specials
-        self._has_parser = parser is not None
+        self._returns_ids = request.returns_token_ids
+        self._reports_usage = request.reports_usage
         self._takes_tokens_together = not (
             parser or request.stop or specials or request.echoes_tokens
         )
         self._logs = request.sampling.top_log_probs is not None
         self._logs_end = request.echoes_prompt  # harnesses that score a prompt drop the last entry
         self.is_finished = False
+        self.wants_more = True  # of this engine stream
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         is_between = delta.finish is None and delta.prompt_tokens is None
         if is_between and self._takes_tokens_together and not delta.log_probs:
-            return self._push_together(delta)
+            # nothing looks at single tokens: nearly all deltas
+            self.usage_counter.tokens += len(delta.token_bytes)
+            text = self._text.push_together(b"".join(delta.token_bytes))
+            return self._of_text(text, [], delta.token_ids)
         if delta.prompt_tokens is not None:
-            self._begin(delta, delta.prompt_tokens)
+            self.usage_counter.count_prompt(delta)
+            self._echo.begin(delta.prompt_tokens)
+            self._held.before = self._echo.length
         if self._echo.is_coming:
             delta = self._echo.split(delta)
-            self._logged.before = self._echo.length
+            self._held.before = self._echo.length
         logged, taken = self._push_tokens(delta)
         finish = FinishReason.STOP if self._text.has_ended else delta.finish
         if self.has_thought_enough and finish is FinishReason.STOP:
@@ -80,46 +91,38 @@ class Choice:
         if finish is not None:
             finish = self._text.flush(finish)
             if not self._text.is_stopped:
-                logged += self._logged.rest()
+                logged += self._held.rest()
         events = self._collected(logged, delta.token_ids[:taken], is_last=finish is not None)
         if finish is None:
+            self.wants_more = not self.has_thought_enough
             return events
-        self.is_finished = True
+        self.is_finished, self.wants_more = True, False
         self.clock.end(delta.times)
-        return [*events, self._events.finished(finish, self.clock.times)]
+        return [*events, self._finished(finish)]
 
     @property
     def has_thought_enough(self) -> bool:
         """Whether the thinking budget is spent, and the model still thinks."""
-        return self._has_budget and not self.is_finished and self._budget.is_spent
+        return self._is_budget_spent and not self.is_finished
 
     @property
     def tokens(self) -> int:
         """Generated so far."""
-        return self._counter.tokens
-
-    @property
-    def usage_counter(self) -> UsageCounter:
-        """Counts this choice's tokens for as long as the choice gets deltas."""
-        return self._counter
+        return self.usage_counter.tokens
 
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
         """Ends the reasoning in the model's place: all text so far, and its events."""
         self.clock.end(None)
         self._text.end_thought(closing)
-        return self._budget.ended(closing), self._collected([], (), is_last=False)
+        self._raw += closing.encode()
+        self.wants_more = True
+        return self._raw.decode(errors="replace"), self._collected([], (), is_last=False)
 
-    def _begin(self, delta: TokenDelta, prompt_tokens: int) -> None:
-        """With a stream's first delta."""
-        self._counter.count_prompt(delta)
-        self._echo.begin(prompt_tokens)
-        self._logged.before = self._echo.length
-
-    def _push_together(self, delta: TokenDelta) -> list[OutputEvent]:
-        """Neither first nor last, where nothing looks at single tokens: nearly all deltas."""
-        self._counter.tokens += len(delta.token_bytes)
-        text = self._text.push_together(b"".join(delta.token_bytes))
-        return self._events.of_text(text, [], delta.token_ids)
+    @property
+    def _is_budget_spent(self) -> bool:
+        if self._budget is None or self._parser is None:
+            return False
+        return self._parser.is_thinking and self.usage_counter.reasoning >= self._budget
 
     def _push_tokens(self, delta: TokenDelta) -> tuple[list[LoggedToken], int]:
         """Token by token, so that the last is the one that completed a stop string or a call.
@@ -128,38 +131,142 @@ class Choice:
             The logged tokens that may be sent, and how many tokens were taken.
         """
         logged, taken = list[LoggedToken](), 0
-        end_at = self._end_token.number(delta)
+        end_at = self._end_number(delta)
         for taken, data in enumerate(delta.token_bytes, 1):
-            self._counter.tokens += 1
+            self.usage_counter.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
-            if self._has_budget:
-                self._budget.keep(data)
+            if self._budget is not None:
+                self._raw += data
             is_end = taken == end_at
             data = b"" if is_end else data
             characters, passed = self._text.push(data)
             if delta.log_probs:
                 log_prob = delta.log_probs[taken - 1]
-                self._counter.count_log_prob(log_prob.log_prob)
+                self.usage_counter.count_log_prob(log_prob.log_prob)
                 if self._logs and (self._logs_end or not is_end):
-                    self._logged.push(data, log_prob, characters)
-                logged += self._logged.released(passed, is_last=self._text.is_stopped)
-            if self._text.has_ended or (self._has_budget and self._budget.is_spent):
+                    self._held.push(data, log_prob, characters)
+                logged += self._held.released(passed, is_last=self._text.is_stopped)
+            if self._text.has_ended or self._is_budget_spent:
                 break
         return logged, taken
+
+    def _end_number(self, delta: TokenDelta) -> int:
+        """The place in the delta, from 1, of the token that ended the answer where it is no part of
+        the text; 0 where there is none.
+        """
+        if delta.finish is not FinishReason.STOP or not delta.token_bytes:
+            return 0
+        is_hidden = bool(delta.token_ids) and delta.token_ids[-1] in self._hidden_ends
+        is_shown = bool(self._specials) and self._includes_stop
+        is_special = not delta.token_bytes[-1] and not is_shown
+        return len(delta.token_bytes) if is_hidden or is_special else 0
 
     def _collected(
         self, logged: list[LoggedToken], ids: tuple[int, ...], *, is_last: bool
     ) -> list[OutputEvent]:
         """`ids`: of the tokens taken."""
-        if self._has_parser:
-            found = self._text.take_found()
-            return self._events.of_found(found, logged, ids, is_last=is_last)
+        if self._parser is not None:
+            return self._of_found(self._text.take_found(), logged, ids, is_last=is_last)
         prompt, of_prompt = self._echo.take()
-        return self._events.of_text(prompt + self._text.take_text(), [*of_prompt, *logged], ids)
+        return self._of_text(prompt + self._text.take_text(), [*of_prompt, *logged], ids)
+
+    def _of_text(
+        self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]
+    ) -> list[OutputEvent]:
+        """Without a parser: all of it is text."""
+        ids = ids if self._returns_ids else ()
+        if not (text or logged or ids):
+            return []
+        usage = self.usage_counter.usage if self._reports_usage else None
+        return [
+            TextDelta(text, choice=self._index, log_probs=tuple(logged), token_ids=ids, usage=usage)
+        ]
+
+    def _of_found(
+        self,
+        found: list[AnyDelta],
+        logged: list[LoggedToken],
+        ids: tuple[int, ...],
+        *,
+        is_last: bool,
+    ) -> list[OutputEvent]:
+        """What the parser found; the first event has the log-probabilities and ids of all tokens so
+        far."""
+        self._unsent += logged
+        self._unsent_ids += ids if self._returns_ids else ()
+        if not found:
+            if not is_last or not (self._unsent or self._unsent_ids):
+                return []
+            found = [TextDelta("")]
+        usage = self.usage_counter.usage if self._reports_usage else None
+        first, *others = [replace(delta, choice=self._index, usage=usage) for delta in found]
+        first = replace(first, log_probs=tuple(self._unsent), token_ids=tuple(self._unsent_ids))
+        self._unsent.clear()
+        self._unsent_ids.clear()
+        return [first, *others]
+
+    def _finished(self, reason: FinishReason) -> Finished:
+        return Finished(
+            reason=reason,
+            usage=self.usage_counter.usage,
+            choice=self._index,
+            mean_log_prob=self.usage_counter.mean_log_prob if self._logs else None,
+            times=self.clock.times,
+        )
 
 
 def _begins(request: GenerationRequest) -> bool:
     """Otherwise a space at the beginning separates the caller's words from the model's."""
     continues = isinstance(request.prompt, ChatPrompt) and request.prompt.continues_last
     return not (request.echoes_prompt or continues)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    token_bytes: bytes
+    log_prob: TokenLogProb
+    start: int  # in characters of the generated text
+    end: int
+
+
+class HeldTokens:
+    """Tokens whose text has not been sent yet; they go with it, or are dropped with a stop string.
+
+    `before`: characters in front of the generated text; may be set until the first token. A token
+    without characters of its own (the first bytes of one) goes with the character.
+    """
+
+    __slots__ = ("_decoded", "_held", "_sent", "before")
+
+    def __init__(self) -> None:
+        self.before = 0
+        self._decoded = 0
+        self._sent = 0
+        self._held: deque[_Held] = deque()
+
+    def push(self, token_bytes: bytes, log_prob: TokenLogProb, characters: int) -> None:
+        end = self._decoded + characters
+        self._held.append(_Held(token_bytes, log_prob, self._decoded, end))
+        self._decoded = end
+
+    def released(self, characters: int, *, is_last: bool) -> list[LoggedToken]:
+        """After so many more characters were sent; with the last ones, tokens cut short too."""
+        self._sent += characters
+        out = []
+        while self._held and self._is_out(self._held[0], is_last):
+            out.append(self._logged(self._held.popleft()))
+        return out
+
+    def rest(self) -> list[LoggedToken]:
+        """When all text has been sent."""
+        held, self._held = self._held, deque()
+        return [self._logged(token) for token in held]
+
+    def _is_out(self, token: _Held, is_last: bool) -> bool:
+        if not token.token_bytes:
+            return token.end <= self._sent
+        return token.start < self._sent and (is_last or token.end <= self._sent)
+
+    def _logged(self, token: _Held) -> LoggedToken:
+        return LoggedToken(token.token_bytes, token.log_prob, self.before + token.start)

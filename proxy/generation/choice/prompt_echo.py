@@ -8,7 +8,7 @@ from dataclasses import replace
 from proxy.domain.events import LoggedToken
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
 
 
 class PromptEcho:
@@ -35,8 +35,9 @@ class PromptEcho:
         self._logged: list[LoggedToken] = []
         is_known = request.echoes_prompt and not request.echoes_tokens
         prompt = request.prompt
-        self._text = prompt.text if is_known and isinstance(prompt, TextPrompt) else ""
-        self.length = len(self._text)  # in characters, of the prompt so far
+        text = prompt.text if is_known and isinstance(prompt, TextPrompt) else ""
+        self._text = [text]  # a delta may have tens of thousands of tokens
+        self.length = len(text)  # in characters, of the prompt so far
 
     @property
     def is_coming(self) -> bool:
@@ -70,11 +71,12 @@ class PromptEcho:
         )
 
     def _add(self, text: str) -> None:
-        self._text += text
+        self._text.append(text)
         self.length += len(text)
 
     def take(self) -> tuple[str, list[LoggedToken]]:
         """What has come since the last time."""
-        taken = self._text, self._logged
-        self._text, self._logged = "", []
-        return taken
+        text, logged = "".join(self._text), self._logged
+        self._text.clear()
+        self._logged = []
+        return text, logged

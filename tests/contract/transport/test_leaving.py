@@ -13,7 +13,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
 from tests.doubles.engine import CARD

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hypothesis import strategies as st
 
 from proxy.domain.events import AnyDelta, ReasoningDelta
-from proxy.generation.choice.stop_matcher import StopMatcher
-from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.answer_text import StopMatcher, TextDecoder
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning.families import FAMILIES as REASONING
 from proxy.language.syntax.tools.families import FAMILIES as TOOLS

@@ -11,7 +11,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.output import FinishReason
 from proxy.domain.request import PromptLimit, Sampling
-from proxy.generation import continuation
+from proxy.generation.stream import continuation
 from tests.doubles.engine import CARD, FACTS
 
 IDS = [5, 6, 7]

@@ -12,7 +12,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import EngineTimes, TokenDelta
 from proxy.domain.request import Sampling
 from proxy.domain.timeline import Timeline, current_timeline
-from proxy.generation.engine_stages import EngineStages
+from proxy.generation.stream.engine_stream import EngineStages
 from tests.doubles.engine import FACTS
 
 CARD = ModelCard(name="m", triton_model="m", facts=FACTS)

@@ -21,7 +21,7 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.generation import resending
+from proxy.generation.stream import resending
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.watched_source import until
 from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand

@@ -14,7 +14,7 @@ from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.scheduling import Standing, Ticket
-from proxy.generation.row_permit import RowPermit
+from proxy.generation.stream.row_permit import RowPermit
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
 from tests.doubles.scheduler import GivenScheduler
@@ -113,7 +113,8 @@ def test_a_stream_that_waits_again_has_waited_both_times():
         scheduler, ticket = GivenScheduler(), Ticket(queue="q", tenant="t")
         row = RowPermit(scheduler, ticket, report, tokens=lambda: 0, preempted=lambda: None)
         first_s = await waits(scheduler, row.acquire)
-        assert await waits(scheduler, row.acquire_again) > first_s
+        row.release()
+        assert await waits(scheduler, row.acquire) > first_s
 
     asyncio.run(run())
 

@@ -33,7 +33,7 @@ from proxy.domain.request import (
 )
 from proxy.generation.composition import Access, composed
 from proxy.generation.service import Service
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas

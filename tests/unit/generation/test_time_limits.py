@@ -9,7 +9,7 @@ import pytest
 
 from proxy.domain.errors import DeadlineExceeded, EngineStalled
 from proxy.domain.output import TokenDelta
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from tests.fixtures.engine_streams import limited
 
 SHORT_S = 0.05

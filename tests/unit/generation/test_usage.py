@@ -23,7 +23,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.generation.composition import Access, composed
 from proxy.generation.service import Service
-from proxy.generation.time_limits import TimeLimits
+from proxy.generation.stream.time_limits import TimeLimits
 from proxy.ledger.in_process import InProcessLedger
 from proxy.ledger.port import Grant
 from proxy.models.recovery_queue import RecoveryQueue

@@ -1,6 +1,6 @@
 """Writes the settings' limits and the models' sizes into the OpenAPI document's schemas.
 
-FieldLimits, the planner and the routes of /tokenize enforce them. Called by `cached_document`.
+FieldLimits, `prepare` and the routes of /tokenize enforce them. Called by `cached_document`.
 """
 
 from __future__ import annotations

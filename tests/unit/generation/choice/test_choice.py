@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -245,3 +246,17 @@ def test_tokens_taken_together_are_the_same_text(pieces, finish):
         return [choice.push(delta) for delta in deltas]
 
     assert events(()) == events(("never",))
+
+
+@pytest.mark.parametrize(
+    "asked_for", [{"stop": ("z",)}, {"echoes_prompt": True, "sampling": LOGGED, "max_tokens": 0}]
+)
+def test_the_time_of_a_delta_grows_with_its_tokens_and_not_with_their_text_so_far(asked_for):
+    def seconds(size: int) -> float:
+        choice = Choice(asked(**asked_for), CARD)
+        delta = TokenDelta((b"a" * size,) * 4_000, prompt_tokens=4_000)
+        began = time.thread_time()
+        choice.push(delta)
+        return time.thread_time() - began
+
+    assert min(seconds(500) for _ in range(3)) < 20 * min(seconds(1) for _ in range(3))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.model import CAPABILITIES
 from proxy.domain.output import EngineTimes
-from proxy.generation.choice.choice_clock import ChoiceClock
+from proxy.generation.choice.choice_cost import ChoiceClock
 from tests.doubles.engine import CARD
 from tests.fixtures.stack import HANG_S, eventually
 

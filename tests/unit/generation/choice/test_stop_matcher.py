@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.generation.choice.stop_matcher import StopMatcher
+from proxy.generation.choice.answer_text import StopMatcher
 from tests.strategies import cuts
 
 LETTERS = st.text(alphabet="ab\n", max_size=30)

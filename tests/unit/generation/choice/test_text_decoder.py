@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.generation.choice.text_decoder import TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
 from tests.strategies import cuts
 
 

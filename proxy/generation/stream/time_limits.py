@@ -40,7 +40,7 @@ class TimeWatch:
         except asyncio.CancelledError:
             watch.raise_if_over()
             raise
-        watch.rest()
+        watch.is_waiting = False
 
     `wait` and `raise_if_over` raise EngineStalled, DeadlineExceeded, or the interrupt's error.
     """
@@ -52,7 +52,7 @@ class TimeWatch:
         self._cancels = self._cancelling()
         self.began = self._since = self._loop.time()
         self._deadline = self._end = self.began + limits.whole_s
-        self._is_waiting = False
+        self.is_waiting = False
         self._silence_s = limits.silence_s
         self._can_move: Callable[[], bool] | None = None
         self._interrupt: Interrupt | None = None
@@ -70,7 +70,7 @@ class TimeWatch:
         if self._interrupt is not None:
             self._interrupt.listen(None)
         self._interrupt = self._can_move = self._over = None
-        self._is_waiting = False
+        self.is_waiting = False
         self._end = self._deadline
 
     def see_first(self, can_move: Callable[[], bool] | None) -> None:
@@ -78,7 +78,7 @@ class TimeWatch:
         self._can_move = can_move
 
     def wait(self) -> None:
-        self._is_waiting = True
+        self.is_waiting = True
         self._since = self._loop.time()
         if self._since >= self._end:
             self._be_late()
@@ -88,16 +88,13 @@ class TimeWatch:
         """When the last wait began, which is just after the delta before it. Of time.monotonic."""
         return self._since
 
-    def rest(self) -> None:
-        self._is_waiting = False
-
     def end(self) -> None:
         self.leave()
         self._timer.cancel()
 
     def raise_if_over(self) -> None:
         """Returns where the task was cancelled by somebody else, too."""
-        self._is_waiting = False
+        self.is_waiting = False
         over = self._take_over()
         if over is None:
             return
@@ -116,19 +113,19 @@ class TimeWatch:
             self.raise_if_over()
             raise
         finally:
-            self._is_waiting, self._silence_s = False, self._limits.silence_s
+            self.is_waiting, self._silence_s = False, self._limits.silence_s
 
     def _interrupted(self, error: Exception) -> None:
         if self._over is None:
             self._over = error
             self._end = -math.inf  # `wait` raises it
-            if self._is_waiting and self._task is not None:
+            if self.is_waiting and self._task is not None:
                 self._task.cancel()
 
     def _be_late(self) -> None:
         over = self._take_over()
         if over is not None:
-            self._is_waiting = False
+            self.is_waiting = False
             raise over
         self._timer.cancel()
         self._timer = self._loop.call_soon(self._look)  # what is here already can still be had
@@ -141,7 +138,7 @@ class TimeWatch:
     def _look(self) -> None:
         """Nothing is over while nobody waits: `wait` looks again."""
         now = self._loop.time()
-        over = self._what_is_over(now) if self._is_waiting else None
+        over = self._what_is_over(now) if self.is_waiting else None
         if over is not None:
             self._interrupted(over)
         elif now < self._deadline:
@@ -149,7 +146,7 @@ class TimeWatch:
 
     def _next_look(self, now: float) -> float:
         """Also where a silence is no fault at present, and may be one soon."""
-        since, limits = self._since if self._is_waiting else now, self._limits
+        since, limits = self._since if self.is_waiting else now, self._limits
         dues = (since + limits.short_silence_s, since + limits.silence_s)
         return min(self._deadline, *(due if due > now else due + now - since for due in dues))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
@@ -40,17 +40,15 @@ class RowPermit:
         self._has_row = False
         self._waited_s = 0.0  # in all: a stream that yields waits again
 
-    def acquire(self) -> Awaitable[None]:
-        """Raises as Scheduler.acquire."""
-        return self._acquire(self._ticket)
+    async def acquire(self) -> None:
+        """A stream that yielded is the first of its tenant, and nothing refuses it.
 
-    async def acquire_again(self) -> None:
-        """For a stream that yielded: it is the first of its tenant, and nothing refuses it."""
-        self.must_yield = False
-        await self._acquire(replace(self._ticket, has_begun=True, prompt_tokens=0))
-
-    async def _acquire(self, ticket: Ticket) -> None:
-        loop, report = asyncio.get_running_loop(), self._report
+        Raises as Scheduler.acquire.
+        """
+        loop, report, ticket = asyncio.get_running_loop(), self._report, self._ticket
+        if self.must_yield:
+            self.must_yield = False
+            ticket = replace(ticket, has_begun=True, prompt_tokens=0)
         began = loop.time()
         try:
             with stage(StageName.QUEUE):

@@ -1,4 +1,4 @@
-"""Planner: what can be refused is refused before anything is sent, and parts share the plan."""
+"""prepare: what can be refused is refused before anything is sent, and parts share the plan."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from proxy.domain.request import (
 )
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.generation.plan import Plan
-from proxy.generation.planner import Planner
+from proxy.generation.prepare import Plan, Preparation
 from tests.doubles.engine import CARD, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
+from tests.fixtures.limits import unlimited
 from tests.unit.generation.test_service import service
 
 TOOLS = (Tool(name="f", parameters={"type": "object"}), Tool(name="g", is_strict=True))
@@ -136,13 +136,28 @@ def test_a_refused_request_has_sent_nothing_to_the_engine(request, card, deliver
         assert len(sent) == len(set(sent)) >= request.generations
 
 
+class OnlyBuild:
+    """Stands for the deployment chooser of a model with one build: the card that is given."""
+
+    def cards(self, request: GenerationRequest, card: ModelCard) -> list[ModelCard]:
+        return [card]
+
+
 def planned(
     request: GenerationRequest, card: ModelCard, sandbox: InProcess, *, queues: bool = False
 ) -> Plan:
     async def made() -> Plan:
-        options = {"timeout_s": 9, "isolates_caches": False, "queues_by_priority": queues}
-        planner = Planner(sandbox, StartGate(), RequestSizeLimits(), **options)
-        return await planner.plan(request, card)
+        preparation = Preparation(
+            sandbox,
+            StartGate(),
+            unlimited(),
+            OnlyBuild(),
+            RequestSizeLimits(),
+            timeout_s=9,
+            isolates_caches=False,
+            queues_by_priority=queues,
+        )
+        return await preparation.prepare(request, card)
 
     return asyncio.run(made())
 

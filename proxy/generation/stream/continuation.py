@@ -28,6 +28,22 @@ class Obstacle:
     is_final: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationLimits:
+    """most: how often one stream is continued after losses; 0: one that has begun never is.
+
+    allows_inexact: the rest of an answer may differ from the one that would have come. within_s:
+    how long it waits for an endpoint.
+    """
+
+    most: int = 64
+    allows_inexact: bool = False
+    within_s: float = 60.0
+
+    def allow(self, obstacle: Obstacle | None) -> bool:
+        return obstacle is None or (self.allows_inexact and not obstacle.is_final)
+
+
 def obstacle(request: EngineRequest) -> Obstacle | None:
     """None: any engine of the request's model can continue its answer exactly.
 

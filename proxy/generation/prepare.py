@@ -1,27 +1,98 @@
-"""Makes the plan of a request, and refuses every request that cannot be served. For the service."""
+"""Prepares a request for the engine, once: what is decided before any of it is sent, as a Plan.
+
+Refuses every request that cannot be served. `Preparation.prepare` has the steps in their order.
+Called by the service, and by answer_streams for later attempts and rounds of tools.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.request_size import RequestSizeLimits, apply_model_limits
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.generation import Report
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
-from proxy.generation.plan import Plan
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.language.syntax import parsers
+from proxy.language.syntax.output_parser import OutputParser
+from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.server_tools.tool_offer import offer_server_tools
 
 
-class Planner:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the choices of one request share.
+
+    request: the caller's, within the operator's limits and with the server's tools.
+    engine_requests: what the engine is sent for the first choice of each prompt.
+    prompt_text: of a chat, as the parser of its answer reads it; empty for other prompts.
+    special_tokens: those whose text belongs to the answer, by id.
+    """
+
+    request: GenerationRequest
+    card: ModelCard
+    format: AnswerFormat
+    engine_requests: tuple[EngineRequest, ...]
+    prompt_text: str
+    special_tokens: Mapping[int, bytes]
+
+    @property
+    def is_guided(self) -> bool:
+        return self.engine_requests[0].constraint is not None
+
+    def part(self, index: int) -> Part:
+        """The plan of one choice; those of the first prompt come first."""
+        at, candidate = divmod(index, self.request.candidates)
+        request, engine_request = self.request.part(index), self.engine_requests[at]
+        if candidate:
+            sampling = request.sampling.with_defaults(self.card.sampling)
+            engine_request = replace(engine_request, id=request.id, sampling=sampling)
+        return Part(
+            plan=self,
+            index=index,
+            request=request,
+            engine_request=engine_request,
+            counts_prompt=not candidate,
+        )
+
+    def only_part(self, index: int) -> Part:
+        """The plan of a request with one choice, which stands for choice `index` of another."""
+        return Part(
+            plan=self,
+            index=index,
+            request=self.request,
+            engine_request=self.engine_requests[0],
+            counts_prompt=True,
+        )
+
+    def new_parser(self) -> OutputParser | None:
+        """For one answer; None: all of it is text."""
+        return parsers.parser_of(self.request, self.card, self.prompt_text, self.format.tool_family)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one choice has of its own. `counts_prompt`: its usage includes the prompt."""
+
+    plan: Plan
+    index: int
+    request: GenerationRequest
+    engine_request: EngineRequest
+    counts_prompt: bool
+
+
+class Preparation:
     """One for the application.
 
     Args:
@@ -35,7 +106,9 @@ class Planner:
         self,
         sandbox: Sandbox,
         gate: StartGate,
-        products: RequestSizeLimits,
+        limiter: RequestLimiter,
+        deployments: DeploymentChooser,
+        sizes: RequestSizeLimits,
         *,
         timeout_s: float,
         isolates_caches: bool,
@@ -44,37 +117,73 @@ class Planner:
         self._formats = AnswerFormats(sandbox)
         self._prompts = PromptWriter(sandbox)
         self._gate = gate
-        self._products = products
+        self._limiter = limiter
+        self._deployments = deployments
+        self._sizes = sizes
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._queues_by_priority = queues_by_priority
 
-    async def plan(
-        self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
+    async def prepare(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        report: Report | None = None,
+        *,
+        is_held: bool = False,
     ) -> Plan:
-        """For a caller's request. `is_held`: the answer is held until its end.
+        """The plan of a caller's request, for the first build of the model that can take it:
+
+        1. the caller's ceilings on priority and output, which `report` names
+        2. the deployment, and the build of the model there
+        3. the tools that the server runs, and the ceilings of the model
+        4. a bound on log-probabilities, where the answer is held until its end (`is_held`)
+        5. the constraint: guides, parser and check of the answer
+        6. the chat template, for each prompt of a batch
+        7. the defaults of sampling; the priority and the cache that the engine is given
+        8. the capabilities of the model, and the size of all copies together
+
+        Args:
+            report: None for a request that is only shown, to which no ceiling of a caller applies.
 
         Raises:
             InvalidRequest, InvalidSchema: the model or the operator does not allow the request.
             RateLimited: as the sandbox.
+            ModelUnavailable: no deployment can take it now.
+        """
+        if report is not None:
+            request = self._limiter.capped(request, card, current_caller.get(), report)
+        refusal: InvalidRequest | None = None
+        for build in self._deployments.cards(request, card):
+            try:
+                return await self._prepared(request, build, is_held=is_held)
+            except InvalidRequest as error:
+                if error.code is not ErrorCode.UNSUPPORTED_PARAMETER:
+                    raise
+                refusal = refusal or error
+        assert refusal is not None  # there is at least one build
+        raise refusal
+
+    async def prepare_again(self, request: GenerationRequest, card: ModelCard) -> Plan:
+        """For a later attempt or round of tools, which takes the steps from 5 to 7 again: the
+        caller's request passed the others, and stays with its build. Raises as `prepare` does.
         """
         with MappedConstraintErrors(request.constraint):
-            request = apply_model_limits(offer_server_tools(request, card), card)
+            return await self._plan(request, card)
+
+    async def _prepared(
+        self, request: GenerationRequest, card: ModelCard, *, is_held: bool
+    ) -> Plan:
+        with MappedConstraintErrors(request.constraint):
+            request = offer_server_tools(request, card)
+            request = apply_model_limits(request, card)
             if is_held:
-                request = self._products.limit_log_probs(request, card)
-            plan = await self._made(request, card)
-            self._products.check_copies(request, [one.text for one in plan.engine_requests])
+                request = self._sizes.limit_log_probs(request, card)
+            plan = await self._plan(request, card)
+            self._sizes.check_copies(request, [one.text for one in plan.engine_requests])
             return plan
 
-    async def replan(self, request: GenerationRequest, card: ModelCard) -> Plan:
-        """For a later attempt or a later round of tools: the caller's request was let through.
-
-        Raises as `plan` does.
-        """
-        with MappedConstraintErrors(request.constraint):
-            return await self._made(request, card)
-
-    async def _made(self, request: GenerationRequest, card: ModelCard) -> Plan:
+    async def _plan(self, request: GenerationRequest, card: ModelCard) -> Plan:
         if request.generations == 1:
             request = request.part(0)  # a batch of one prompt is this prompt
         parsers.check_thinking_budget(request, card)

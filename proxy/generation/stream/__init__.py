@@ -1,0 +1,1 @@
+"""One engine stream that survives: its row, its endpoints, its time."""

@@ -1,0 +1,513 @@
+"""The engine's deltas for one choice, which survive the loss of their engine: one state machine.
+
+             row              first delta               last delta
+    QUEUED --------> SENT --------------------> STREAMING ----------> ENDED
+      ^              ^  |                           |                   ^
+      |              |  | the endpoint is lost,     |                   |
+      |              |  | silent or draining,       |                   |
+      |  preempted:  |  | or the row is needed      |                   |
+      |  row given   |  v                           v                   |
+      +-------------- LOST <------------------------+                   |
+         back           |  cannot be continued, or its time is over     |
+                        +-----------------------------------------------+
+
+QUEUED waits in the fair queue, and SENT for the first delta of a part: what one endpoint is sent
+of the answer. LOST has closed its part, so that the engine is told to stop. If the reader has
+nothing yet, the part is sent again as it was; otherwise another part continues after the last
+delta, and the reader sees a pause. ENDED has given everything back. `deltas` may be closed in
+every state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from time import perf_counter
+from typing import Protocol
+
+import structlog
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
+    EndpointDrains,
+    EngineStalled,
+    GuidePending,
+    ModelUnavailable,
+    Preempted,
+    ProxyError,
+    RateLimited,
+)
+from proxy.domain.generation import Report
+from proxy.domain.interrupt import Cause, Interrupt
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import GenerationRequest
+from proxy.domain.scheduling import FreeScheduler, Scheduler
+from proxy.domain.timeline import Stage, StageName, stage
+from proxy.generation.choice.choice_cost import ChoiceClock
+from proxy.generation.stream import continuation
+from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.resending import Attempt, Resending
+from proxy.generation.stream.row_permit import RowPermit, ticket_of
+from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
+
+logger = structlog.get_logger(__name__)
+
+HIGHEST_PRIORITY = 2**31 - 1
+LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
+PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
+NO_DELTA = TokenDelta(())
+LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
+Loss = ModelUnavailable | EngineStalled | RateLimited
+WORDS = {
+    Cause.LOST: "endpoint lost",
+    Cause.STALLED: "endpoint silent",
+    Cause.DRAINED: "endpoint drains",
+    Cause.PREEMPTED: "preempted",
+}
+
+Deltas = AsyncGenerator[TokenDelta, None]
+# (what an engine is sent, whether it is the whole answer and no rest of one) -> its deltas
+Send = Callable[[EngineRequest, bool], Deltas]
+TryGuide = Callable[[EngineRequest], Awaitable[None]]
+
+
+class ContinuationCounter(Protocol):
+    """Telemetry's side: see domain.watcher.Watcher."""
+
+    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None: ...
+
+    def not_continued(self, card: ModelCard, cause: Cause) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMeans:
+    """What all engine streams share."""
+
+    resending: Resending
+    limits: TimeLimits
+    counter: ContinuationCounter
+    continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
+    scheduler: Scheduler = field(default_factory=FreeScheduler)
+
+
+class State(Enum):
+    """See the module's drawing."""
+
+    QUEUED = "queued"
+    SENT = "sent"
+    STREAMING = "streaming"
+    LOST = "lost"
+    ENDED = "ended"
+
+
+class EngineStream:
+    """The deltas of one engine request.
+
+    Args:
+        asked: the caller's request, which competes for rows.
+        try_guide: called before a part is sent again: a Triton that came back has not compiled its
+            guide yet.
+        tokens: how many the reader has counted; the stream's own are those since now.
+        clock: the choice's. The reader ends it with the last delta.
+        has_begun: the answer has earlier streams, so that this one is not refused a row.
+    """
+
+    def __init__(
+        self,
+        asked: GenerationRequest,
+        request: EngineRequest,
+        means: StreamMeans,
+        report: Report,
+        *,
+        send: Send,
+        try_guide: TryGuide,
+        tokens: Callable[[], int],
+        clock: ChoiceClock,
+        has_begun: bool = False,
+    ) -> None:
+        self._state = State.QUEUED
+        self._means = means
+        self._report = report
+        self._send = send
+        self._try_guide = try_guide
+        self._tokens = tokens
+        self._tokens_before = tokens()
+        self._clock = clock
+        self._stages = EngineStages()
+
+        can_continue = bool(means.continuing.most)
+        self._obstacle = continuation.obstacle(request)
+        self._is_exact = can_continue and self._obstacle is None
+        if can_continue and means.continuing.allow(self._obstacle):
+            request = replace(request, keeps_ids=True, interrupt=self._new_interrupt())
+        self._request = request
+        self._part, self._parts = request, 0
+        self._source: Deltas = _nothing()
+
+        # what the reader has
+        self._has_deltas = False
+        self._ids: list[int] = []  # of all tokens, an echoed prompt's too
+        self._prompt_tokens = 0
+        self._echoed = 0  # tokens of the prompt that the stream begins with
+        self._repeats = 0  # tokens of the part that the reader has already
+        self._finish: FinishReason | None = None  # the engine was lost after the whole answer
+
+        # losses. In a row: without PROGRESS_TOKENS new tokens between them
+        self._attempt = Attempt()
+        self._lost: tuple[Cause, float] | None = None  # and when, until the next part's first delta
+        self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
+
+        self._row = RowPermit(
+            means.scheduler,
+            ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
+            report,
+            tokens=tokens,
+            preempted=self._preempt,
+        )
+
+    async def deltas(self) -> Deltas:
+        """To one task. Each delta's ids are kept here, which is all that a continuation costs.
+
+        Raises:
+            ProxyError: as the engine and the scheduler do, or why the stream is not continued.
+        """
+        self._watch = watch = TimeWatch(self._means.limits)
+        keep, delta = self._ids.extend, NO_DELTA
+        lost: Loss | None = None
+        try:
+            while True:
+                try:
+                    if self._state is State.QUEUED:
+                        await watch.within(self._row.acquire())
+                        if lost is not None:
+                            self._continue(lost)
+                        self._state = State.SENT
+                    elif self._state is State.SENT:
+                        delta = await self._first_delta(watch)
+                        self._state = State.STREAMING
+                    elif self._state is State.LOST and lost is not None:
+                        self._state = await self._recover(lost, watch)
+                    else:
+                        source = self._source
+                        while True:
+                            keep(delta.token_ids)
+                            yield delta
+                            watch.wait()
+                            try:
+                                delta = await anext(source)
+                            except asyncio.CancelledError:
+                                watch.raise_if_over()
+                                raise
+                            watch.is_waiting = False
+                except StopAsyncIteration:
+                    return
+                except LOSSES as error:
+                    if self._state not in (State.SENT, State.STREAMING):
+                        raise
+                    lost = error
+                    await self._lose(error, watch)
+        except ProxyError:
+            if lost is not None and self._state in (State.LOST, State.QUEUED):
+                self._count_failure(lost)
+            raise
+        finally:
+            self._state = State.ENDED
+            watch.end()
+            self._stages.end(delta)
+            try:
+                await self._source.aclose()
+            finally:
+                self._row.release()
+
+    async def _first_delta(self, watch: TimeWatch) -> TokenDelta:
+        """SENT: opens the part. Returns its first delta that the reader has not seen yet."""
+        part = self._part
+        if self._finish is not None:
+            self._count_continued()
+            self._source = _nothing()
+            return TokenDelta((), finish=self._finish)
+        if self._parts:
+            await self._try_guide(part)
+        if self._row.must_yield:
+            raise _preempted()
+        sent = self._stages.begin(_urgent(part) if self._row.took_over else part)
+        self._clock.begin()
+        self._source = self._send(sent, not self._has_deltas)
+        watch.begin(part.interrupt)
+        delta = await _next(self._source, watch)
+        self._stages.see_first(delta)
+        self._clock.see_first(delta.queue_s)
+        if part.interrupt is not None:
+            watch.see_first(self._can_move)
+        prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
+        # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
+        # are cached, what was generated is, too.
+        is_cached = self._has_deltas and 0 < prompt_tokens <= cached_tokens
+        if not self._has_deltas:
+            self._has_deltas = True
+            self._prompt_tokens = prompt_tokens
+            self._echoed = prompt_tokens if part.echoes_prompt else 0
+        elif delta.prompt_tokens is not None:  # the reader has counted the prompt
+            delta = replace(delta, prompt_tokens=None, cached_tokens=None)
+        context_tokens = self._prompt_tokens + len(self._answer_ids)
+        self._row.see_first(0 if is_cached else max(context_tokens - cached_tokens, 0))
+        self._count_continued()
+        repeats = self._repeats
+        while repeats:
+            count = len(delta.token_bytes)
+            if count > repeats or delta.finish is not None:
+                return _without(delta, repeats)
+            repeats -= count
+            delta = await _next(self._source, watch)
+        return delta
+
+    async def _lose(self, error: Loss, watch: TimeWatch) -> None:
+        """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""
+        self._stages.lose(cause_of(error))
+        self._clock.end(None, watch.waiting_since)
+        watch.leave()
+        await self._source.aclose()
+        if isinstance(error, GuidePending):
+            raise error
+        self._state = State.LOST
+
+    async def _recover(self, error: Loss, watch: TimeWatch) -> State:
+        """LOST: waits until an engine can be sent the next part, or gives the row back.
+
+        Raises:
+            ProxyError: `error`, or why the stream is not continued.
+        """
+        cause, resending = cause_of(error), self._means.resending
+        if cause is Cause.LOST and not self._has_deltas:
+            if not isinstance(error, ModelUnavailable):
+                raise error
+            self._avoid()
+            attempt, request = self._attempt, self._request
+            await resending.resend(error, attempt, request, self._report, since=watch.began)
+            self._begin_part(request, f"resent{attempt.number}")
+            return State.SENT
+        self._check(error, cause)
+        self._lost = (cause, asyncio.get_running_loop().time())
+        self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
+        if self._finish is None:
+            if cause is Cause.PREEMPTED:
+                self._row.release()
+                return State.QUEUED
+            if isinstance(error, RateLimited):
+                await watch.within(asyncio.sleep(min(error.retry_after_s, LONGEST_PAUSE_S)))
+            else:
+                self._avoid()
+                self._attempt.has_begun = self._has_deltas
+                await resending.find_endpoint(
+                    error,
+                    self._attempt,
+                    self._request,
+                    since=watch.began,
+                    tried=max(self._losses_in_a_row - 1, 0),
+                )
+        self._continue(error)
+        return State.SENT
+
+    def _check(self, error: Loss, cause: Cause) -> None:
+        """Raises: the stream cannot be continued, or was lost too often."""
+        most, obstacle = self._means.continuing.most, self._obstacle
+        if not most:
+            raise error
+        if cause is Cause.STALLED and not (self._has_deltas and self._can_move()):
+            raise error
+        if obstacle is not None and not self._means.continuing.allow(obstacle):
+            raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
+        if len(self._answer_ids) != self._tokens() - self._tokens_before:
+            raise error  # the engine did not report its ids
+        if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
+            return
+        if len(self._ids) - self._tokens_at_loss >= PROGRESS_TOKENS:
+            self._losses_in_a_row = 0
+            self._attempt.avoids = frozenset()
+        self._losses += 1
+        self._losses_in_a_row += cause is not Cause.DRAINED
+        self._tokens_at_loss = len(self._ids)
+        if self._losses > most or self._losses_in_a_row > max(self._means.resending.most, 1):
+            raise _refused(error, f", which was continued {self._losses - 1} times already")
+
+    def _continue(self, lost: Loss) -> None:
+        """LOST or QUEUED -> SENT: makes the part that continues the answer."""
+        ids, report, cause = self._answer_ids, self._report, cause_of(lost)
+        report.preempted += cause is Cause.PREEMPTED
+        if self._has_deltas:
+            report.continued += 1
+            report.notes.append(f"continued {report.continued} ({WORDS[cause]})")
+        logger.info(
+            "stream continues",
+            request_id=self._request.id,
+            cause=cause.value,
+            lost=lost.endpoint if isinstance(lost, ModelUnavailable) else self._endpoint,
+            tokens=len(ids),
+        )
+        self._repeats = 0 if ids else len(self._ids)
+        request = continuation.continued(self._request, ids, self._prompt_tokens)
+        self._begin_part(request, f"continued{self._parts + 1}")
+
+    def _begin_part(self, request: EngineRequest, suffix: str) -> None:
+        """Each part has its own id: engines remember stops by it, and a lost part was stopped."""
+        left_s = self._watch.began + request.timeout_s - asyncio.get_running_loop().time()
+        self._parts += 1
+        self._part = replace(
+            request,
+            id=f"{request.id}-{suffix}",
+            timeout_s=max(left_s, 0.001),
+            avoids=self._attempt.avoids,
+            interrupt=self._new_interrupt(),
+        )
+
+    def _count_continued(self) -> None:
+        """The first delta of the part came."""
+        if self._lost is not None:
+            cause, since = self._lost
+            pause_s = asyncio.get_running_loop().time() - since
+            self._means.counter.continued(self._request.model, cause, pause_s)
+            self._lost = None
+
+    def _count_failure(self, lost: Loss) -> None:
+        if self._has_deltas and self._means.continuing.most:
+            self._means.counter.not_continued(self._request.model, cause_of(lost))
+
+    @property
+    def _answer_ids(self) -> list[int]:
+        return self._ids[self._echoed :]
+
+    @property
+    def _endpoint(self) -> str | None:
+        """Where the part runs, if it can be moved from there."""
+        return None if self._part.interrupt is None else self._part.interrupt.endpoint
+
+    def _can_move(self) -> bool:
+        """Whether another endpoint can continue now."""
+        endpoint = self._endpoint
+        return endpoint is not None and self._means.resending.has_another(
+            self._request, self._attempt.avoids | {endpoint}
+        )
+
+    def _avoid(self) -> None:
+        if self._endpoint is not None:
+            self._attempt.avoids |= {self._endpoint}
+
+    def _new_interrupt(self) -> Interrupt | None:
+        return Interrupt() if self._is_exact else None
+
+    def _preempt(self) -> None:
+        if self._part.interrupt is not None:
+            self._part.interrupt.fire(_preempted())
+
+
+async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:
+    watch.wait()
+    try:
+        delta = await anext(source)
+    except asyncio.CancelledError:
+        watch.raise_if_over()
+        raise
+    watch.is_waiting = False
+    return delta
+
+
+async def _nothing() -> Deltas:
+    return
+    yield  # a generator
+
+
+def _without(delta: TokenDelta, count: int) -> TokenDelta:
+    """The delta without its first tokens."""
+    return replace(
+        delta,
+        token_bytes=delta.token_bytes[count:],
+        token_ids=delta.token_ids[count:],
+        log_probs=delta.log_probs[count:],
+    )
+
+
+def _urgent(part: EngineRequest) -> EngineRequest:
+    """An engine that takes priorities runs it before all others of its class."""
+    if "priority" not in part.model.capabilities:
+        return part
+    return replace(part, priority=min((part.priority or 0) + 1, HIGHEST_PRIORITY))
+
+
+def cause_of(error: Loss) -> Cause:
+    match error:
+        case Preempted():
+            return Cause.PREEMPTED
+        case EndpointDrains():
+            return Cause.DRAINED
+        case EngineStalled():
+            return Cause.STALLED
+    return Cause.LOST
+
+
+def _preempted() -> Preempted:
+    return Preempted("Another request needed this one's place. Send it again.")
+
+
+def _refused(lost: Loss, why: str) -> ModelUnavailable:
+    error = ModelUnavailable(
+        f"The model server was lost in the middle of this answer{why}. Send the request again.",
+        detail=lost.detail,
+    )
+    error.__cause__ = lost
+    return error
+
+
+class EngineStages:
+    """The stages of one stream in its request's timeline, one for each part."""
+
+    __slots__ = ("_queue_s", "_stage")
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._queue_s = 0.0
+
+    def begin(self, part: EngineRequest) -> EngineRequest:
+        """The part as it is sent, with the stage that the endpoint's own stages are within."""
+        self.end()
+        self._stage = begun = stage(StageName.TRITON)
+        begun.attributes["id"] = part.id
+        return replace(part, stage=begun)
+
+    def see_first(self, delta: TokenDelta) -> None:
+        if self._stage is not None:
+            self._queue_s = delta.queue_s or 0.0
+            self._stage.attributes["first_response_s"] = perf_counter() - self._stage.began
+
+    def lose(self, cause: Cause) -> None:
+        """The part ended before its answer did."""
+        if self._stage is not None:
+            self._stage.error = cause.value
+        self.end()
+
+    def end(self, last: TokenDelta | None = None) -> None:
+        """last: the delta with the engine's own times, if it came."""
+        ended, self._stage = self._stage, None
+        if ended is None:
+            return
+        ended.end()
+        if last is not None and last.times is not None and ended.ended is not None:
+            times = last.times
+            spans = (
+                (StageName.ENGINE_DECODE, times.decode_s),
+                (StageName.ENGINE_PREFILL, times.prefill_s),
+                (StageName.ENGINE_QUEUE, self._queue_s),
+            )
+            _before(ended, ended.ended, spans)
+
+
+def _before(whole: Stage, at: float, spans: tuple[tuple[StageName, float], ...]) -> None:
+    """Stages that end one before the other, the first at `at`. The engine measures durations: its
+    clock is another one, so they are placed back from the last response.
+    """
+    for name, seconds in spans:
+        began = max(at - seconds, whole.began)
+        whole.stage(name, began).end(at)
+        at = began
