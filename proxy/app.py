@@ -45,7 +45,6 @@ from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.composition import composed
 from proxy.generation.shadow_deployments import ShadowDeployments
-from proxy.ledger.port import Ledger
 from proxy.models import policy, readiness
 from proxy.models.internal_models import internal_models
 from proxy.models.listed_deployments import ListedDeployments
@@ -59,6 +58,7 @@ from proxy.pools.router import Router
 from proxy.process_sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
+from proxy.state.meters import Ledger
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
@@ -134,7 +134,7 @@ def compose(
     ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues)
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
-    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics)
+    keyed = configured_idempotency.layer_parts(settings, parts.bodies, ledger, limiter, metrics)
     denied = no_audit if store is None else store.denied_calls.add
     journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)

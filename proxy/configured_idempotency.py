@@ -10,11 +10,11 @@ from build_engines.kv_memory import memory_bytes
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.api.bodies.body_reader import BodyReader
 from proxy.api.idempotency.layer import LayerParts
-from proxy.idempotency.memory_records import MemoryRecords
-from proxy.idempotency.port import Records
-from proxy.idempotency.quotas import Quotas
-from proxy.idempotency.relay import Relay, RelayLimits
 from proxy.settings import Settings
+from proxy.state.answer import Quotas
+from proxy.state.memory_answers import MemoryRecords
+from proxy.state.meters import Ledger
+from proxy.state.relay import Records, Relay, RelayLimits
 from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ def within(name: str, mb: float, part: float, memory: int | None = None) -> int:
     return int(min(wanted, most))
 
 
-def _relay(settings: Settings, metrics: Metrics) -> Relay:
+def _relay(settings: Settings, ledger: Ledger, metrics: Metrics) -> Relay:
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
@@ -46,17 +46,18 @@ def _relay(settings: Settings, metrics: Metrics) -> Relay:
         readers=settings.max_answer_readers,
         keeps=settings.idempotency_keep_s > 0,
     )
-    return Relay(_records(settings), limits, metrics.idempotency)
+    return Relay(_records(settings, ledger), limits, metrics.idempotency)
 
 
 def layer_parts(
     settings: Settings,
     bodies: BodyReader,
+    ledger: Ledger,
     limiter: RequestLimiter,
     metrics: Metrics,
 ) -> LayerParts:
     return LayerParts(
-        relay=_relay(settings, metrics),
+        relay=_relay(settings, ledger, metrics),
         bodies=bodies,
         limiter=limiter,
         metrics=metrics.idempotency,
@@ -64,7 +65,8 @@ def layer_parts(
     )
 
 
-def _records(settings: Settings) -> Records:
+def _records(settings: Settings, ledger: Ledger) -> Records:
+    """In the Redis of the limits, if they are in Redis; else in memory."""
     part = KEPT_PART if settings.ledger_url_value is None else math.inf
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
@@ -72,12 +74,10 @@ def _records(settings: Settings) -> Records:
         answers=settings.max_kept_answers,
     )
     if settings.ledger_url_value is not None:
-        from proxy.idempotency.redis_records import RedisRecords  # imports slowly
+        from proxy.state.redis_answers import RedisRecords  # imports slowly
+        from proxy.state.redis_meters import RedisLedger
 
-        return RedisRecords(
-            settings.ledger_url_value,
-            quotas,
-            answer_bytes=int(settings.max_kept_answer_mb * MB),
-            timeout_s=settings.ledger_timeout_ms / 1000,
-        )
+        assert isinstance(ledger, RedisLedger)
+        answer_bytes = int(settings.max_kept_answer_mb * MB)
+        return RedisRecords(ledger.redis, quotas, answer_bytes=answer_bytes)
     return MemoryRecords(quotas)

@@ -21,12 +21,11 @@ from proxy.generation.failover import ContinuationLimits
 from proxy.generation.time_limits import TimeLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.schema import SchemaLimits
-from proxy.ledger.in_process import InProcessLedger
-from proxy.ledger.outage import OutageMode
-from proxy.ledger.port import Ledger
 from proxy.models.registry import Registry
 from proxy.process_sandbox import MB, SandboxLimits
 from proxy.settings import Settings
+from proxy.state.memory_meters import InProcessLedger
+from proxy.state.meters import Ledger, OutageMode
 from proxy.telemetry.metrics import Metrics
 
 
@@ -34,13 +33,11 @@ def ledger(settings: Settings) -> Ledger:
     """In Redis, for several proxies, if LEDGER_URL is set; else in memory."""
     if settings.ledger_url_value is None:
         return InProcessLedger()
-    from proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
+    from proxy.state.redis_connection import RedisConnection  # takes 0.2 s to import
+    from proxy.state.redis_meters import RedisLedger
 
-    return RedisLedger(
-        settings.ledger_url_value,
-        OutageMode(settings.ledger_outage),
-        timeout_s=settings.ledger_timeout_ms / 1000,
-    )
+    redis = RedisConnection(settings.ledger_url_value, timeout_s=settings.ledger_timeout_ms / 1000)
+    return RedisLedger(redis, OutageMode(settings.ledger_outage))
 
 
 def limiter(

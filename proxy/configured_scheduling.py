@@ -9,7 +9,6 @@ from functools import partial
 from typing_extensions import Self
 
 from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.ledger.port import Ledger
 from proxy.pools.engine_room import Spare, fixed_spare, usual_spare
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.queue_capacity import QueueCapacities
@@ -17,6 +16,7 @@ from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.limits import QueueLimits
 from proxy.scheduling.observed import ObservedScheduler
 from proxy.settings import Settings
+from proxy.state.meters import Ledger
 from proxy.telemetry.queue_metrics import QueueMetrics
 
 WAITING_A_STREAM = 16

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.idempotency.events import EventNumbering, after_event
+from proxy.state.event_numbering import EventNumbering, after_event
 
 STREAM = (
     b": keep-alive\n\n"

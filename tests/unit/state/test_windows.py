@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from proxy.ledger.in_process import InProcessLedger
-from proxy.ledger.port import Grant, LedgerUnavailable, Refusal
+from proxy.state.memory_meters import InProcessLedger
+from proxy.state.meters import Grant, LedgerUnavailable, Refusal
 from tests.fixtures.ledgers import Clock
-from tests.unit.ledger.test_ledgers import DAY, MINUTE, S, gauge, month, rate, window
+from tests.unit.state.test_ledgers import DAY, MINUTE, S, gauge, month, rate, window
 
 
 def in_any_window(taken: list[tuple[int, int]], span_us: int) -> int:

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
-from proxy.idempotency.redis_records import RedisRecords
-from proxy.idempotency.relay import Relay
+from proxy.state.answer import JoinRefused, Notice, Outcome, Reason
+from proxy.state.redis_answers import RedisRecords
+from proxy.state.redis_connection import RedisConnection
+from proxy.state.relay import Relay, RunningAnswer
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.idempotency.answering import (
+from tests.unit.state.answering import (
     HEAD,
     Generation,
     ask,
@@ -25,7 +26,7 @@ from tests.unit.idempotency.answering import (
     until,
     whole,
 )
-from tests.unit.idempotency.conftest import LIMITS, QUOTAS, Pair
+from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
 
 
 def test_a_finished_answer_is_replayed_by_both(pair: Pair):
@@ -231,6 +232,24 @@ def test_without_readers_it_ends_after_the_grace_and_is_generated_anew(pair: Pai
     asyncio.run(run())
 
 
+def test_an_answer_that_was_finished_while_it_was_abandoned_is_joined(pair: Pair):
+    async def finished_late(running: RunningAnswer) -> None:
+        running.recording.begin(HEAD)
+        running.abandoned.set()
+        await running.recording.append(event(1))
+        running.recording.complete()
+
+    async def run() -> None:
+        async with pair() as (one, _):
+            request = asked(is_private=True)  # it stays in memory for those who come back
+            assert await read(await one.open(request, finished_late)) == whole(1)
+            answer = await one.open(request, finished_late)
+            assert answer.outcome is Outcome.JOINED
+            assert await read(answer) == whole(1)
+
+    asyncio.run(run())
+
+
 def test_comments_are_not_kept(pair: Pair):
     async def run() -> None:
         generation = Generation()
@@ -257,11 +276,22 @@ def test_nothing_of_a_private_answer_is_published(redis: RedisServer):
         from redis import asyncio as client
 
         generation, request = Generation(), asked(is_private=True)
-        records = [
-            RedisRecords(redis.url, QUOTAS, answer_bytes=1_000_000, timeout_s=5) for _ in range(2)
+        connections = [RedisConnection(redis.url, timeout_s=5) for _ in range(2)]
+        relays = [
+            Relay(
+                RedisRecords(each, QUOTAS, answer_bytes=1_000_000),
+                LIMITS,
+                IdempotencyMetrics(CollectorRegistry()),
+            )
+            for each in connections
         ]
-        relays = [Relay(each, LIMITS, IdempotencyMetrics(CollectorRegistry())) for each in records]
-        async with relays[0] as one, relays[1] as other, client.Redis.from_url(redis.url) as seen:
+        async with (
+            connections[0],
+            connections[1],
+            relays[0] as one,
+            relays[1] as other,
+            client.Redis.from_url(redis.url) as seen,
+        ):
             first = await one.open(request, generation)
             generation.step(3)
             parts = first.parts()

@@ -1,6 +1,7 @@
-"""What runs inside Redis, in Lua: each script is one atomic step. Called by `redis_state`.
+"""What runs inside Redis, in Lua: each script is one atomic step. Used by all `redis_` modules.
 
-The rules are those of `meter_states`; tests compare them. Numbers are whole and below 2^53.
+The rules of meters are those of `memory_meters`; tests compare them. Numbers are whole and below
+2^53.
 """
 
 from __future__ import annotations
@@ -167,11 +168,12 @@ return answer
 )
 
 # Fields of a meter: kind, span, opening, mark, reserved, amount. Operation `settle`, `amend`, or
-# `add`: an amount that was counted while this state could not be reached, or was lost.
+# `add`: an amount that was counted while this state could not be reached, or was lost. Returns the
+# indexes of the meters whose keys are broken, and did not change.
 CHANGE = (
     METERS
     + """
-for i = 1, #KEYS - 1 do
+local function change(i)
   local base, key = 4 + (i - 1) * 6, KEYS[i + 1]
   local kind, span, opening = tonumber(ARGV[base + 1]), tonumber(ARGV[base + 2]), ARGV[base + 3]
   local mark = tonumber(ARGV[base + 4])
@@ -208,15 +210,20 @@ for i = 1, #KEYS - 1 do
     end
   end
 end
-return 1
+local refused = {}
+for i = 1, #KEYS - 1 do
+  if not pcall(change, i) then refused[#refused + 1] = i - 1 end
+end
+return refused
 """
 )
 
-# Fields of a meter: what this instance holds of it. KEYS: gauges and periods only.
+# Fields of a meter: what this instance holds of it. KEYS: gauges and periods only. A broken key
+# keeps none of the others from being set.
 HOLD = (
     METERS
     + """
-for i = 1, #KEYS - 1 do
+local function hold(i)
   local held = ARGV[4 + i]
   if held == '0' then
     redis.call('HDEL', KEYS[i + 1], instance)
@@ -226,6 +233,7 @@ for i = 1, #KEYS - 1 do
     redis.call('PEXPIRE', KEYS[i + 1], text(math.ceil(lease / 1000) + 32 * 86400000))
   end
 end
+for i = 1, #KEYS - 1 do pcall(hold, i) end
 return 1
 """
 )
@@ -239,4 +247,78 @@ redis.call('SET', KEYS[1], ARGV[3], 'NX')
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
 return {redis.call('GET', KEYS[1]), redis.call('ZCARD', KEYS[2])}
+"""
+
+# Idempotent answers. P is ANSWERS of `redis_connection`. `P r:<id>` is a record (token, body,
+# state, head, parts), `P p:<id>:<token>` the stream of its parts, `P t:<tenant>` the tenant's kept
+# answers by time, `P tenants` the bytes of each tenant, `P sizes` those of each answer, `P expiry`
+# when each answer expires, `P bytes` all bytes. Times are milliseconds.
+
+# ARGV: token, body, lease. Returns what is there, or nothing if it was claimed.
+CLAIM = """
+local record = KEYS[1]
+local found = redis.call('HMGET', record, 'token', 'body', 'state', 'head', 'parts')
+if found[1] then return found end
+redis.call('HSET', record, 'token', ARGV[1], 'body', ARGV[2], 'state', 'running')
+redis.call('PEXPIRE', record, ARGV[3])
+return false
+"""
+
+# ARGV: token, lease. Whether the claim still stands; and whether anybody reads the copy.
+RENEW = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return {0, 0} end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return {1, redis.call('EXISTS', KEYS[3])}
+"""
+
+# ARGV: token. Only of a running answer; those who read its parts read on until they expire.
+RELEASE = """
+local found = redis.call('HMGET', KEYS[1], 'token', 'state')
+if found[1] == ARGV[1] and found[2] == 'running' then redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+# ARGV: P, id, token, tenant, head, parts, size, now, keep, most answers, most bytes.
+KEEP = """
+local p, id, tenant, size = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[7])
+local now, keep = tonumber(ARGV[8]), tonumber(ARGV[9])
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[3] then return 0 end
+local function forget(owner, one)
+  local had = redis.call('HGET', p .. 'sizes', one)
+  redis.call('ZREM', p .. 't:' .. owner, one)
+  redis.call('ZREM', p .. 'expiry', owner .. ':' .. one)
+  redis.call('HDEL', p .. 'sizes', one)
+  if had then
+    redis.call('DECRBY', p .. 'bytes', had)
+    if tonumber(redis.call('ZINCRBY', p .. 'tenants', -had, owner)) <= 0 then
+      redis.call('ZREM', p .. 'tenants', owner)
+    end
+  end
+end
+local function drop_oldest(owner)
+  local one = redis.call('ZRANGE', p .. 't:' .. owner, 0, 0)[1]
+  forget(owner, one)
+  local token = redis.call('HGET', p .. 'r:' .. one, 'token')
+  if token then redis.call('DEL', p .. 'r:' .. one, p .. 'p:' .. one .. ':' .. token) end
+end
+for _, each in ipairs(redis.call('ZRANGEBYSCORE', p .. 'expiry', '-inf', now, 'LIMIT', 0, 100)) do
+  local at = string.find(each, ':')
+  forget(string.sub(each, 1, at - 1), string.sub(each, at + 1))
+end
+forget(tenant, id)
+redis.call('HSET', KEYS[1], 'state', 'kept', 'head', ARGV[5], 'parts', ARGV[6])
+redis.call('PEXPIRE', KEYS[1], keep)
+redis.call('PEXPIRE', KEYS[2], keep)
+redis.call('ZADD', p .. 't:' .. tenant, now, id)
+redis.call('PEXPIRE', p .. 't:' .. tenant, keep)
+redis.call('ZADD', p .. 'expiry', now + keep, tenant .. ':' .. id)
+redis.call('HSET', p .. 'sizes', id, size)
+redis.call('INCRBY', p .. 'bytes', size)
+redis.call('ZINCRBY', p .. 'tenants', size, tenant)
+while redis.call('ZCARD', p .. 't:' .. tenant) > tonumber(ARGV[10]) do drop_oldest(tenant) end
+while tonumber(redis.call('GET', p .. 'bytes')) > tonumber(ARGV[11]) do
+  drop_oldest(redis.call('ZREVRANGE', p .. 'tenants', 0, 0)[1])
+end
+return 1
 """

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
-from proxy.idempotency.answer import Head, Notice, OpenAnswer
-from proxy.idempotency.relay import Relay
-from proxy.idempotency.request import KeyedRequest
-from proxy.idempotency.running import RunningAnswer
+from proxy.state.answer import Head, KeyedRequest, Notice, OpenAnswer
+from proxy.state.relay import Relay, RunningAnswer
 
 HEAD = Head(
     status=200,

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.idempotency.memory_records import MemoryRecords
-from proxy.idempotency.quotas import Quotas
-from proxy.idempotency.redis_records import RedisRecords
-from proxy.idempotency.relay import Relay, RelayLimits
+from proxy.state.answer import Quotas
+from proxy.state.memory_answers import MemoryRecords
+from proxy.state.redis_answers import RedisRecords
+from proxy.state.redis_connection import RedisConnection
+from proxy.state.relay import Relay, RelayLimits
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import PROGRAM, RedisServer, running
 
@@ -30,12 +31,11 @@ Pair = Callable[..., AbstractAsyncContextManager[tuple[Relay, Relay]]]
 
 
 @pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     if PROGRAM is None:
-        yield None
-        return
+        pytest.skip("needs redis-server or valkey-server: apt-get install redis-server")
     with running(tmp_path_factory.mktemp("redis")) as server:
-        yield server.url
+        yield server
 
 
 @pytest.fixture
@@ -48,9 +48,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture(params=["memory", "redis"])
 def pair(request: pytest.FixtureRequest) -> Pair:
     """pair(quotas=…, **limits) -> the relays of two proxies with Redis; else twice the same one."""
-    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
-    if request.param == "redis" and url is None:
-        pytest.skip("needs redis-server or valkey-server")
+    url = request.getfixturevalue("redis_server").url if request.param == "redis" else None
 
     @asynccontextmanager
     async def made(quotas: Quotas = QUOTAS, **limits: float) -> AsyncIterator[tuple[Relay, Relay]]:
@@ -59,21 +57,19 @@ def pair(request: pytest.FixtureRequest) -> Pair:
                 yield one, one
             return
 
-        def records() -> RedisRecords:
-            return RedisRecords(url, quotas, answer_bytes=1_000_000, timeout_s=5, lease_ms=400)
+        def records(redis: RedisConnection) -> RedisRecords:
+            return RedisRecords(redis, quotas, answer_bytes=1_000_000, lease_ms=400)
 
-        async with _relay(records(), limits) as one, _relay(records(), limits) as other:
+        async with (
+            RedisConnection(url, timeout_s=5) as near,
+            RedisConnection(url, timeout_s=5) as far,
+            _relay(records(near), limits) as one,
+            _relay(records(far), limits) as other,
+        ):
             yield one, other
-        flush(url)
+            await near.answers.flushall()
 
     return made
-
-
-def flush(url: str) -> None:
-    import redis as client
-
-    with client.Redis.from_url(url) as connection:
-        connection.flushall()
 
 
 def _relay(records: MemoryRecords | RedisRecords, limits: dict[str, float]) -> Relay:

@@ -7,34 +7,33 @@ it or may still come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from typing_extensions import Self
 
 from proxy import background
-from proxy.idempotency.answer import (
+from proxy.state.answer import (
+    Head,
     JoinRefused,
+    KeyedRequest,
+    Notice,
     OpenAnswer,
     Outcome,
     Reason,
     RecordsUnavailable,
+    check_resumption,
 )
-from proxy.idempotency.part_window import MemoryBudget
-from proxy.idempotency.port import Records
-from proxy.idempotency.request import KeyedRequest
-from proxy.idempotency.running import LocalAnswer, RunningAnswer
+from proxy.state.recording import MemoryBudget, Recording
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 
-TRIES = 8  # while an answer with the same key is abandoned
 UPKEEP_S = 30.0
-
-Generate = Callable[[RunningAnswer], Awaitable[None]]
+LEAST_ERROR_STATUS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,147 @@ class RelayLimits:
     keeps: bool
 
 
+class Records(Protocol):
+    """Claims and kept answers: of one proxy in memory, of several in Redis. `claim`, `keep` and
+    `stored_bytes` raise RecordsUnavailable where the records cannot be used.
+    """
+
+    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
+        """Claims the answer for `token`: None, and the caller generates it. Else returns the answer
+        that another proxy generates, or that is kept.
+
+        Raises:
+            JoinRefused: this request does not get that answer.
+        """
+        ...
+
+    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        """Called when the generation of a claim begins."""
+        ...
+
+    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        """Keeps the finished answer, in place of the claim. The oldest may have to make room."""
+        ...
+
+    async def release(self, request: KeyedRequest, token: str) -> None:
+        """Ends a claim, and keeps nothing. Never fails."""
+        ...
+
+    async def stored_bytes(self) -> int:
+        """Removes what has expired; how many bytes are kept then."""
+        ...
+
+    async def close(self) -> None:
+        """Called after the last request."""
+        ...
+
+
+class RunningAnswer:
+    """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
+    stream ended with an error.
+
+    forget: called when nobody may join it any more, and when its memory was given back.
+    """
+
+    def __init__(
+        self,
+        request: KeyedRequest,
+        token: str,
+        limits: RelayLimits,
+        budget: MemoryBudget,
+        forget: Callable[[RunningAnswer], None],
+    ) -> None:
+        self.request = request
+        self.token = token
+        self.recording = Recording(budget, limits.answer_bytes, self._readers_changed)
+        self.abandoned = asyncio.Event()
+        self.has_failed = False
+        self.recording.is_private = request.is_private
+        self.task: asyncio.Task[None] | None = None
+        self._limits = limits
+        self._forget = forget
+        self._is_over = self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._readers_changed(0)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether another request with the same key may get it. An error is not: it may be over."""
+        head = self.recording.head
+        is_answer = head is not None and head.status < LEAST_ERROR_STATUS
+        return self.recording.is_complete and is_answer and not self.has_failed
+
+    @property
+    def can_be_joined(self) -> bool:
+        return not self.abandoned.is_set() or (self._is_over and self.is_good)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return self._limits.keeps and not self.recording.is_private and self.recording.is_whole
+
+    def linger(self) -> None:
+        """The generation has ended. A good answer stays in memory for those who come back."""
+        self._is_over = True
+        if not self.is_good or self.request.is_shared:
+            self.close()
+        else:
+            self._readers_changed(self.recording.readers)
+
+    def close(self) -> None:
+        """Nobody may join. Those who read it read on; after the last of them, it is gone."""
+        self._is_over = self._is_closed = True
+        self._forget(self)
+        self._readers_changed(self.recording.readers)
+
+    def _readers_changed(self, count: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if count:
+            return
+        if self._is_closed:
+            self.recording.clear()
+            self._forget(self)
+            return
+        end = self.close if self._is_over else self.abandoned.set
+        self._timer = asyncio.get_running_loop().call_later(self._grace_s, end)
+
+    @property
+    def _grace_s(self) -> float:
+        head = self.recording.head
+        is_resumable = self._is_over or (head is not None and head.has_events)
+        return self._limits.resume_grace_s if is_resumable else self._limits.grace_s
+
+
+class LocalAnswer:
+    """An answer.OpenAnswer of this process."""
+
+    def __init__(self, running: RunningAnswer, outcome: Outcome, after: int) -> None:
+        """Raises JoinRefused."""
+        self.outcome = outcome
+        self._running = running
+        self._after = after
+        self._reader = running.recording.enter(after)
+
+    async def head(self) -> Head:
+        head = await self._running.recording.began()
+        check_resumption(self._after, head, self._running.recording.count)
+        return head
+
+    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+        return self._running.recording.parts(self._reader)
+
+    def shut_down(self) -> bool:
+        task = self._running.task
+        return task is not None and (task.done() or task.cancel())
+
+    async def aclose(self) -> None:
+        self._running.recording.leave(self._reader)
+
+
+Generate = Callable[[RunningAnswer], Awaitable[None]]
+
+
 class Relay:
     def __init__(self, records: Records, limits: RelayLimits, metrics: IdempotencyMetrics) -> None:
         self.limits = limits
@@ -65,7 +205,6 @@ class Relay:
         self._releases: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        await self._records.__aenter__()
         _spawn(self._upkeep(), self._tasks)
         return self
 
@@ -73,7 +212,7 @@ class Relay:
         await background.end(self._tasks)
         while self._releases:
             await asyncio.wait(self._releases)
-        await self._records.__aexit__()
+        await self._records.close()
 
     async def open(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
         """
@@ -81,20 +220,16 @@ class Relay:
             JoinRefused: there is an answer that this request does not get.
             RecordsUnavailable: nobody can say whether there is one.
         """
-        for _ in range(TRIES):
-            await self._claimed(request)
+        while True:
+            while (claiming := self._claiming.get(request.id)) is not None:
+                await asyncio.wait((claiming,))
             running = self._running.get(request.id)
-            if running is not None and not running.abandoned.is_set():
-                return self._joined(running, request)
-            if running is None or running.task is None:
+            if running is None:
                 return await self._claim(request, generate)
-            await asyncio.wait((running.task,))
-        raise RecordsUnavailable("an abandoned answer with this key does not end")
-
-    async def _claimed(self, request: KeyedRequest) -> None:
-        """Waits until no request of this process is claiming the answer."""
-        while (claiming := self._claiming.get(request.id)) is not None:
-            await asyncio.wait((claiming,))
+            if running.can_be_joined:
+                return self._joined(running, request)
+            assert running.task is not None  # it began at once
+            await asyncio.wait((running.task,))  # then it has gone, or can be joined
 
     def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
         if running.request.body != request.body:

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from redis.exceptions import NoScriptError, ResponseError
 
-from proxy.ledger.redis_state import Script
+from proxy.state.redis_connection import Script
 
 
 class Front:

@@ -1,14 +1,21 @@
-"""What one proxy holds and has granted, apart from the shared state. Used by `redis_ledger`."""
+"""What one proxy holds and has granted, apart from Redis. Used by `redis_meters`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from proxy.ledger.in_process import Clock, InProcessLedger
-from proxy.ledger.outage import OutageMode, granted
-from proxy.ledger.port import Grant, Meter, MeterKind, Refusal
+from proxy.state.memory_meters import Clock, InProcessLedger
+from proxy.state.meters import (
+    BUCKETS,
+    Grant,
+    LedgerUnavailable,
+    Meter,
+    MeterKind,
+    OutageMode,
+    Refusal,
+)
 
 Change = tuple[Meter, int, int, int]  # meter, mark, reserved, amount
 HELD = frozenset((MeterKind.GAUGE, MeterKind.PERIOD))
@@ -29,6 +36,7 @@ class OwnCount:
     """
 
     def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._ledger = InProcessLedger(clock)
         self._unsent: Counter[tuple[Meter, int]] = Counter()
         self._held: dict[str, tuple[Meter, int]] = {}
@@ -56,10 +64,21 @@ class OwnCount:
     def reserve(
         self, mode: OutageMode, proxies: int, meters: Sequence[Meter], amounts: Sequence[int]
     ) -> Grant | Refusal:
-        """Without the shared state. Raises as `outage.granted`."""
-        own = granted(mode, self._ledger, proxies, meters, amounts)
-        if isinstance(own, Refusal):
-            return own
+        """Without the shared state. proxies: those last seen alive.
+
+        Raises:
+            LedgerUnavailable: the mode is CLOSED.
+        """
+        match mode:
+            case OutageMode.CLOSED:
+                raise LedgerUnavailable("the shared limits cannot be reached")
+            case OutageMode.OPEN:
+                own = self._ledger.record(meters, amounts)
+            case OutageMode.SHARE:
+                taken = self._ledger.take([shared(meter, proxies) for meter in meters], amounts)
+                if isinstance(taken, Refusal):
+                    return taken
+                own = taken
         self.hold(meters, amounts)
         grant = SharedGrant(meters, amounts, own.look, own.marks, is_local=True, own=own)
         self.keep("reserve", zip(meters, own.marks, [0] * len(meters), amounts, strict=True))
@@ -84,7 +103,7 @@ class OwnCount:
         return changes
 
     def keep(self, operation: str, changes: Iterable[Change]) -> None:
-        """For the time when the shared state is back."""
+        """For the time when the shared state takes them."""
         self.version += 1
         for meter, mark, reserved, amount in changes:
             if meter.kind is MeterKind.WINDOW:
@@ -92,12 +111,39 @@ class OwnCount:
             elif meter.kind is MeterKind.PERIOD and operation == "settle":
                 self._unsent[meter, 0] += amount
 
+    def keep_charges(self, charges: Iterable[Change]) -> None:
+        """Keeps what `take_unsent` returned, and the shared state did not take."""
+        for meter, mark, _, amount in charges:
+            self._unsent[meter, mark] += amount
+
+    def has_unsent(self, changes: Iterable[Change]) -> bool:
+        """Whether the shared state lacks something that these changes are about."""
+        return bool(self._unsent) and any(change[:2] in self._unsent for change in changes)
+
     def take_unsent(self) -> list[Change]:
         """Charges to add to a shared state that was only out of reach."""
+        now = self._clock()
         unsent, self._unsent = self._unsent, Counter()
-        return [(meter, mark, 0, amount) for (meter, mark), amount in unsent.items() if amount]
+        return [
+            (meter, mark, 0, amount)
+            for (meter, mark), amount in unsent.items()
+            if amount and not _is_past(meter, mark, now)
+        ]
 
     def take_all(self) -> list[Change]:
         """Charges to add to a shared state that was lost: all that this proxy has granted."""
         self._unsent.clear()
         return [(meter, mark, 0, amount) for meter, mark, amount in self._ledger.charges()]
+
+
+def shared(meter: Meter, proxies: int) -> Meter:
+    """One proxy's part of a limit. A rate keeps a burst of one, else nothing could pass."""
+    if meter.kind is MeterKind.RATE:
+        burst = max(meter.limit // proxies, 1)
+        return replace(meter, limit=burst, span_us=meter.span_us * proxies)
+    return replace(meter, limit=meter.limit // proxies)
+
+
+def _is_past(meter: Meter, mark: int, now: int) -> bool:
+    """Whether the mark has left its window; with a second one for clocks that differ."""
+    return meter.kind is MeterKind.WINDOW and mark < now // (meter.span_us // BUCKETS) - 2 * BUCKETS

@@ -1,8 +1,9 @@
-"""An answer that several requests may read: its head, its parts, and why it cannot be read."""
+"""A request with an Idempotency-Key, its answer, and why the answer cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import hashlib
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -10,6 +11,31 @@ from typing import Protocol
 import orjson
 
 EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRequest:
+    """id: digest of everything that the key is scoped to. tenant: digest of whose quota the answer
+    counts in. body: digest of the raw body. after: the last event that the client has received;
+    0 begins with the first. is_private: nothing of the answer leaves this process. is_shared: only
+    an address tells the caller from others, so that nobody gets the answer after its end.
+    """
+
+    id: bytes
+    tenant: bytes
+    body: bytes
+    after: int = 0
+    is_private: bool = False
+    is_shared: bool = False
+
+
+def digest(parts: Iterable[str]) -> bytes:
+    """SHA-256 of the parts; each has its length before it, so that no two lists are the same."""
+    made = hashlib.sha256()
+    for part in parts:
+        text = part.encode("utf-8", "surrogateescape")
+        made.update(len(text).to_bytes(8, "big") + text)
+    return made.digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +76,17 @@ class Notice:
     """A comment of a live stream: sent to those who wait for the next event, and not kept."""
 
     data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """keep_s: for how long a finished answer is kept. bytes: of all kept answers. answers: of one
+    tenant.
+    """
+
+    keep_s: float
+    bytes: int
+    answers: int
 
 
 class Outcome(str, Enum):

@@ -1,4 +1,4 @@
-"""The port to the live state of limits, and the values that pass it. Times are microseconds.
+"""The meters of callers' limits: the port to their live state, and its values. Times are in us.
 
 A request reserves an amount of each of its meters, all or nothing, corrects the amounts when more
 is known, and settles them at its end.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Protocol
 
 from typing_extensions import Self
@@ -83,6 +83,16 @@ class Refusal:
     @property
     def meter(self) -> Meter:
         return self.meters[self.at]
+
+
+class OutageMode(str, Enum):
+    """What is granted while Redis cannot be reached. SHARE: each proxy's part of every limit.
+    CLOSED: nothing. OPEN: everything.
+    """
+
+    SHARE = "share"
+    CLOSED = "closed"
+    OPEN = "open"
 
 
 class LedgerUnavailable(Exception):

@@ -1,40 +1,47 @@
-"""An answer in Redis: the copy that its owner writes, and those who read it on other hosts.
+"""The idempotent answers of several proxies, in Redis or Valkey. Implements relay.Records.
 
-Made by `redis_records`. An entry of the stream has a kind; parts also have the number of parts
-before them, and how many they are.
+A claim stands for as long as its owner renews it. The owner writes a copy of its answer, a stream
+whose entries have a kind; parts also have the number of parts before them, and how many they are.
+Everything has a time to live.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import RedisError
+import structlog
 
 from proxy import background
-from proxy.idempotency.answer import (
+from proxy.state import redis_scripts
+from proxy.state.answer import (
     AnswerLost,
     Head,
     JoinRefused,
+    KeyedRequest,
     Notice,
+    OpenAnswer,
     Outcome,
+    Quotas,
     Reason,
     RecordsUnavailable,
     check_resumption,
 )
-from proxy.idempotency.events import after_event
-from proxy.idempotency.recording import Recording
-from proxy.idempotency.request import KeyedRequest
-from proxy.ledger.redis_state import Script
+from proxy.state.event_numbering import after_event
+from proxy.state.recording import Recording
+from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConnection, Script
 
-AWAY = (RedisError, OSError, asyncio.TimeoutError)
+logger = structlog.get_logger(__name__)
+
+LEASE_MS = 10_000
+OVERHEAD_BYTES = 1024  # of a record in Redis, beside its parts
 HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"
 READ_ENTRIES = 32
-BLOCK_MS = 1000
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
 
 
@@ -43,6 +50,136 @@ class AnswerKeys:
     record: str
     parts: str
     readers: str
+
+
+class RedisRecords:
+    """answer_bytes: of a running answer that others may read."""
+
+    def __init__(
+        self,
+        redis: RedisConnection,
+        quotas: Quotas,
+        *,
+        answer_bytes: int,
+        lease_ms: int = LEASE_MS,
+    ) -> None:
+        self._redis = redis
+        self._client = redis.answers
+        self._quotas = quotas
+        self._answer_bytes = answer_bytes
+        self._lease_ms = lease_ms
+        self._copies: dict[str, Copy] = {}
+        self._claim = Script(redis_scripts.CLAIM)
+        self._renew = Script(redis_scripts.RENEW)
+        self._release = Script(redis_scripts.RELEASE)
+        self._keep = Script(redis_scripts.KEEP)
+
+    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
+        record = _keys(request, token).record
+        args = (token, request.body, self._lease_ms)
+        if self._redis.is_away:
+            raise RecordsUnavailable("redis is away")
+        found = await self._call(self._claim(self._client, (record,), args))
+        if found is None:
+            return None
+        other, body, state, head, parts = found
+        if body != request.body:
+            raise JoinRefused(Reason.OTHER_BODY)
+        outcome = Outcome.JOINED
+        if state == b"kept":
+            check_resumption(request.after, Head.of_json(head), int(parts))
+            outcome = Outcome.REPLAYED
+        token = other.decode()
+        return CopiedAnswer(
+            self._redis.readers,
+            _keys(request, token),
+            token,
+            request,
+            outcome,
+            lease_ms=self._lease_ms,
+        )
+
+    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        self._copies[token] = Copy(
+            self._client,
+            self._renew,
+            _keys(request, token),
+            token,
+            recording,
+            lease_ms=self._lease_ms,
+            most_bytes=self._answer_bytes,
+        )
+
+    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+        """Raises RecordsUnavailable: the copy is not complete."""
+        copy, head = self._copies.get(token), recording.head
+        if copy is None or head is None or not await copy.written():
+            await self._end_copy(token)
+            raise RecordsUnavailable("the copy of the answer in Redis is not complete")
+        keys, now_ms = _keys(request, token), int(time.time() * 1000)
+        size = OVERHEAD_BYTES + recording.held_bytes
+        quotas = self._quotas
+        args = (
+            ANSWERS,
+            request.id.hex(),
+            token,
+            request.tenant.hex(),
+            head.as_json(),
+            recording.count,
+            size,
+            now_ms,
+            int(quotas.keep_s * 1000),
+            quotas.answers,
+            quotas.bytes,
+        )
+        try:
+            await self._call(self._keep(self._client, (keys.record, keys.parts), args))
+        finally:
+            await self._end_copy(token)
+
+    async def release(self, request: KeyedRequest, token: str) -> None:
+        """After the copy has its end, for those who read it."""
+        if (copy := self._copies.get(token)) is not None:
+            await copy.written()
+        await self._end_copy(token)
+        record = _keys(request, token).record
+        with contextlib.suppress(RecordsUnavailable):
+            await self._call(self._release(self._client, (record,), (token,)))
+
+    async def stored_bytes(self) -> int:
+        """What expired since the last answer that was kept still counts."""
+        return int(await self._call(self._client.get(f"{ANSWERS}bytes")) or 0)
+
+    async def close(self) -> None:
+        for token in list(self._copies):
+            await self._end_copy(token)
+
+    async def _end_copy(self, token: str) -> None:
+        copy = self._copies.pop(token, None)
+        if copy is not None:
+            await copy.close()
+
+    async def _call(self, call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        except FAILURES as error:
+            self._redis.lose(error)
+            if not self._redis.is_away:  # it concerns this answer only
+                logger.warning(
+                    "idempotency: redis cannot be used",
+                    error=str(error),
+                    advice="look at the server that LEDGER_URL names",
+                )
+            raise RecordsUnavailable(str(error)) from error
+
+
+def _keys(request: KeyedRequest, token: str) -> AnswerKeys:
+    one = request.id.hex()
+    return AnswerKeys(
+        record=f"{ANSWERS}r:{one}",
+        parts=f"{ANSWERS}p:{one}:{token}",
+        readers=f"{ANSWERS}w:{one}:{token}",
+    )
 
 
 class Copy:
@@ -95,7 +232,7 @@ class Copy:
             except AnswerLost:
                 await self._add(LOST)
                 return False
-        except AWAY:
+        except FAILURES:
             return False
         return True
 
@@ -133,7 +270,7 @@ class Copy:
         keys = (self._keys.record, self._keys.parts, self._keys.readers)
         while True:
             await asyncio.sleep(self._lease_ms / 4000)
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*FAILURES):
                 renewed = await self._renew(self._client, keys, (self._token, self._lease_ms))
                 self._recording.count_in(self._reader, all(renewed))
 
@@ -210,7 +347,7 @@ class CopiedAnswer:
                 if fields[b"k"] == PART:
                     return int(fields[b"f"]) + int(fields[b"n"]), is_whole
                 is_whole = is_whole or fields[b"k"] in (END, LOST)
-        except AWAY as error:
+        except FAILURES as error:
             raise RecordsUnavailable(str(error)) from error
         return 0, is_whole
 
@@ -219,7 +356,7 @@ class CopiedAnswer:
         try:
             while not self._entries:
                 await self._read()
-        except AWAY as error:
+        except FAILURES as error:
             raise RecordsUnavailable(str(error)) from error
         self._last, fields = self._entries.popleft()
         return fields

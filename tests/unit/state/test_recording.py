@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from proxy.idempotency.answer import AnswerLost, JoinRefused, Notice, Reason
-from proxy.idempotency.part_window import MemoryBudget
-from proxy.idempotency.recording import Reader, Recording
-from tests.unit.idempotency.answering import HEAD, event
+from proxy.state.answer import AnswerLost, JoinRefused, Notice, Reason
+from proxy.state.recording import MemoryBudget, Reader, Recording
+from tests.unit.state.answering import HEAD, event
 
 PART = b"x" * 100
 

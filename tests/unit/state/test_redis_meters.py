@@ -13,12 +13,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.configured_scheduling import part
-from proxy.ledger.in_process import steady_us
-from proxy.ledger.outage import OutageMode
-from proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
-from proxy.ledger.redis_ledger import RedisLedger
+from proxy.state.memory_meters import steady_us
+from proxy.state.meters import BUCKETS, Grant, LedgerUnavailable, OutageMode, Refusal
+from proxy.state.redis_connection import RedisConnection, tenant_tag
+from proxy.state.redis_meters import RedisLedger
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
-from tests.unit.ledger.test_ledgers import gauge, month, unique, window
+from tests.unit.state.test_ledgers import gauge, month, unique, window
 
 pytestmark = needs_redis
 BEAT_S = 0.1
@@ -32,7 +32,8 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def ledger(server: RedisServer, mode: OutageMode = OutageMode.CLOSED, **options) -> RedisLedger:
-    return RedisLedger(server.url, mode, beat_s=BEAT_S, lease_s=LEASE_S, **options)
+    redis = RedisConnection(server.url, **{"beat_s": BEAT_S, "lease_s": LEASE_S, **options})
+    return RedisLedger(redis, mode)
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
@@ -57,7 +58,7 @@ def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
             kept = await alive.reserve(meters, [1, 30, 1])
             assert isinstance(kept, Grant)
             assert isinstance(await alive.reserve(meters, [1, 5, 1]), Refusal)
-            await dead.link.drop()  # as a host does that is switched off
+            await dead.drop()  # as a host does that is switched off
 
             async def has_room() -> bool:
                 return isinstance(await alive.reserve(meters, [1, 70, 1]), Grant)
@@ -65,7 +66,7 @@ def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
             await until(has_room)
             look = (await alive.reserve(meters, [0, 0, 0])).look
             assert [look(at)[0] for at in range(3)] == [0, 0, 7]  # requests were made
-            await dead._state.close()
+            await dead.redis.close()
 
     asyncio.run(main())
 
@@ -79,7 +80,7 @@ def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: Redis
             assert isinstance(await one.reserve([meter], [1]), Grant)
             refused = asyncio.ensure_future(one.reserve([meter], [1]))
             while not refused.done():
-                assert one.link.calls or list(one._own.holdings()) == [(meter, 1)]
+                assert one.calls or list(one._own.holdings()) == [(meter, 1)]
                 await asyncio.sleep(0)
             assert isinstance(refused.result(), Refusal)
 
@@ -101,7 +102,7 @@ def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
                     one.settle(result, [0])
 
             async def is_free() -> bool:
-                await one.link.flush()
+                await one.flush()
                 return (await one.reserve(meters, [0])).look(0)[0] == 3
 
             await until(is_free)
@@ -197,8 +198,7 @@ def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_resto
         return False
 
     async def main() -> None:
-        slow = RedisLedger(server.url, OutageMode.CLOSED, beat_s=30)
-        async with slow as one:
+        async with ledger(server, beat_s=30) as one:
             assert [await is_granted(one) for _ in range(11)] == [True] * 10 + [False]
             server.kill()
             await asyncio.to_thread(server.start)
@@ -262,13 +262,13 @@ def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server
             one, other = [
                 await stack.enter_async_context(ledger(server, OutageMode.SHARE)) for _ in "12"
             ]
-            await until(lambda: _is(one.link.proxies == 2))
-            await other.link.drop()  # it beats no more
+            await until(lambda: _is(one.proxies == 2))
+            await other.drop()  # it beats no more
             server.kill()
             assert granted([await one.reserve([meter], [1]) for _ in range(30)]) == 10
             await asyncio.to_thread(server.start)
             while one.outage is not None:
-                if one.link.is_open.is_set():
+                if one.is_open.is_set():
                     assert not granted([await one.reserve([meter], [1])])
                 await asyncio.sleep(BEAT_S / 20)
 
@@ -282,11 +282,49 @@ def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_die
         async with ledger(server) as one:
             other = await ledger(server).__aenter__()
             await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
-            await other.link.drop()
+            await other.drop()
             await until(lambda: _is(part(one, 7) == 7))
-            await other._state.close()
+            await other.redis.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("broken", ["w", "m", "g", "leases"])
+def test_a_broken_key_concerns_its_tenant_only(redis_server: RedisServer, broken: str):
+    """The others stay exact, and the tenant gets its share until the key is mended."""
+    tenant, other = unique("t"), unique("t")
+    meters = [
+        window(f"{tenant}.w", 10),
+        month(f"{tenant}.m", 10, steady_us() + 10**12),
+        gauge(f"{tenant}.g", 10),
+    ]
+    key = f"{tenant_tag(tenant)}{'leases' if broken == 'leases' else f'{tenant}.{broken}'}"
+
+    async def main() -> None:
+        async with ledger(redis_server, OutageMode.SHARE) as one:
+            raw = one.redis.answers
+            await raw.rpush(key, "of another program")
+            for used in range(7):
+                grant = await one.reserve(meters, [1, 3, 1])
+                assert isinstance(grant, Grant if used < 4 else Refusal)  # 3 x 1 + 3 of 10 left
+                if isinstance(grant, Grant):
+                    one.settle(grant, [1, 2, 0])
+                assert isinstance(await one.reserve([window(f"{other}.w", 10)], [1]), Grant)
+                await asyncio.sleep(BEAT_S)
+                assert one.outage is None
+            await raw.delete(key)
+
+            async def is_counted() -> bool:
+                look = (await one.reserve(meters, [0, 0, 0])).look
+                return [look(at)[0] for at in range(3)] == [6, 2, 10]
+
+            await until(is_counted)
+            left = await one.reserve([window(f"{other}.w", 10)], [0])
+            assert left.look(0)[0] == 3
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert [line["event"] for line in logs] == ["limits: redis refuses the keys of a tenant"]
 
 
 async def _is(value: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The kept answers of a proxy that runs alone, in its memory. Implements port.Records.
+"""The kept answers of a proxy that runs alone, in its memory. Implements relay.Records.
 
 A claim needs no record here: `relay` itself knows which answers this process generates.
 """
@@ -13,22 +13,20 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from typing_extensions import Self
-
-from proxy.idempotency.answer import (
+from proxy.state.answer import (
     AnswerLost,
     Head,
     JoinRefused,
+    KeyedRequest,
     Notice,
     OpenAnswer,
     Outcome,
+    Quotas,
     Reason,
     check_resumption,
 )
-from proxy.idempotency.events import after_event
-from proxy.idempotency.quotas import Quotas
-from proxy.idempotency.recording import Recording
-from proxy.idempotency.request import KeyedRequest
+from proxy.state.event_numbering import after_event
+from proxy.state.recording import Recording
 
 PAGE_BYTES = 65_536
 OVERHEAD_BYTES = 1024  # of an answer, besides its parts
@@ -80,12 +78,6 @@ class MemoryRecords:
         self._sizes: list[tuple[int, bytes]] = []  # bytes and tenant, sorted
         self._bytes = 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        pass
-
     async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
         kept = self._answers.get(request.id)
         if kept is None:
@@ -132,6 +124,9 @@ class MemoryRecords:
         while self._remove_expired():  # noqa: ASYNC110  (there is no event)
             await asyncio.sleep(0)  # requests are served between two steps
         return self._bytes
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
     def _remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""

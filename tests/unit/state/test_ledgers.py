@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from proxy.ledger.port import (
+from proxy.state.meters import (
     Grant,
     Meter,
     MeterKind,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from proxy.idempotency.memory_records import MemoryRecords
-from proxy.idempotency.relay import Relay
+from proxy.state.memory_answers import MemoryRecords
+from proxy.state.relay import Relay
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
-from tests.unit.idempotency.answering import Generation, ask, asked, settled, whole
-from tests.unit.idempotency.conftest import LIMITS, QUOTAS, Pair
+from tests.unit.state.answering import Generation, ask, asked, settled, whole
+from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
 
 
 def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
