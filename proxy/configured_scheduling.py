@@ -13,8 +13,8 @@ from proxy.pools.engine_room import Spare, fixed_spare, usual_spare
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.queue_capacity import QueueCapacities
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
 from proxy.scheduling.observed import ObservedScheduler
+from proxy.scheduling.places import QueueLimits
 from proxy.settings import Settings
 from proxy.state.meters import Ledger
 from proxy.telemetry.queue_metrics import QueueMetrics
