@@ -75,18 +75,11 @@ from proxy.generation.composition import Access, composed
 from proxy.generation.shadow_deployments import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.idempotency.memory_records import MemoryRecords
-from proxy.idempotency.port import Records
-from proxy.idempotency.quotas import HELD_PART, KEPT_PART, MB, Quotas, within
-from proxy.idempotency.relay import Relay, RelayLimits
 from proxy.journal.journal import Journal
 from proxy.journal.limits import JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
-from proxy.ledger.in_process import InProcessLedger
-from proxy.ledger.outage import OutageMode
-from proxy.ledger.port import Ledger
 from proxy.models import policy, readiness
 from proxy.models.callers_models import CallersModels
 from proxy.models.internal_models import internal_models
@@ -109,10 +102,15 @@ from proxy.pools.router import Router
 from proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
 from proxy.scheduling.observed import ObservedScheduler
+from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
+from proxy.state.answer import HELD_PART, KEPT_PART, MB, Quotas, within
+from proxy.state.memory_answers import MemoryRecords
+from proxy.state.memory_meters import InProcessLedger
+from proxy.state.meters import Ledger, OutageMode
+from proxy.state.relay import Records, Relay, RelayLimits
 from proxy.telemetry import logs
 from proxy.telemetry.chosen_level import ChosenLevel
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
@@ -126,6 +124,7 @@ from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceV
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
+    from proxy.state.redis_connection import RedisConnection
     from proxy.telemetry.traces.tracing import Tracing
 
 SANDBOX_IMPORTS = (
@@ -223,7 +222,8 @@ def compose(
         keys, usage = keys or store.keys, usage or store.usage_store
     callers = authenticator(settings, keys, metrics)
     scopes = RouteScopes(public_metrics=settings.public_metrics)
-    ledger = _ledger(settings)
+    redis = _redis(settings)
+    ledger = _ledger(settings, redis)
     limiter = RequestLimiter(
         ledger,
         tokenizer,
@@ -415,7 +415,7 @@ def compose(
     # what surrounds the routes, outermost first
     journal = _journal(settings, metrics)
     tracing = _tracing(settings, environment(), metrics)
-    relay = _relay(settings, metrics)
+    relay = _relay(settings, redis, metrics)
     keyed = LayerParts(
         relay=relay,
         bodies=bodies,
@@ -499,17 +499,21 @@ def _models_file(settings: Settings) -> ModelsFile | None:
     return policy.models(settings) if policy.has_models(settings) else None
 
 
-def _ledger(settings: Settings) -> Ledger:
-    """In Redis, for several proxies, if LEDGER_URL is set; else in memory."""
+def _redis(settings: Settings) -> RedisConnection | None:
+    """The live state that several proxies share, if LEDGER_URL is set; None: it is in memory."""
     if settings.ledger_url_value is None:
-        return InProcessLedger()
-    from proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
+        return None
+    from proxy.state.redis_connection import RedisConnection  # takes 0.2 s to import
 
-    return RedisLedger(
-        settings.ledger_url_value,
-        OutageMode(settings.ledger_outage),
-        timeout_s=settings.ledger_timeout_ms / 1000,
-    )
+    return RedisConnection(settings.ledger_url_value, timeout_s=settings.ledger_timeout_ms / 1000)
+
+
+def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
+    if redis is None:
+        return InProcessLedger()
+    from proxy.state.redis_meters import RedisLedger
+
+    return RedisLedger(redis, OutageMode(settings.ledger_outage))
 
 
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
@@ -526,24 +530,19 @@ def _is_queued(settings: Settings, card: ModelCard) -> bool:
     return settings.scheduling == "fair" and card.facts.says_rows
 
 
-def _relay(settings: Settings, metrics: Metrics) -> Relay:
-    """Kept answers are in Redis, for several proxies, if LEDGER_URL is set; else in memory."""
-    is_shared = settings.ledger_url_value is not None
+def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
+    most = KEPT_PART if redis is None else math.inf
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
-        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, math.inf if is_shared else KEPT_PART),
+        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
         answers=settings.max_kept_answers,
     )
     records: Records = MemoryRecords(quotas)
-    if settings.ledger_url_value is not None:
-        from proxy.idempotency.redis_records import RedisRecords  # imports slowly
+    if redis is not None:
+        from proxy.state.redis_answers import RedisRecords
 
-        records = RedisRecords(
-            settings.ledger_url_value,
-            quotas,
-            answer_bytes=int(settings.max_kept_answer_mb * MB),
-            timeout_s=settings.ledger_timeout_ms / 1000,
-        )
+        answer_bytes = int(settings.max_kept_answer_mb * MB)
+        records = RedisRecords(redis, quotas, answer_bytes=answer_bytes)
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,

@@ -18,9 +18,8 @@ from proxy.domain.errors import (
     ModelUnavailable,
 )
 from proxy.domain.health import Concern
-from proxy.ledger.outage import OutageMode
-from proxy.ledger.port import Ledger
 from proxy.models.registry import Registry
+from proxy.state.meters import Ledger, OutageMode
 from proxy.telemetry.exposition import OPEN_METRICS, Exposition
 
 

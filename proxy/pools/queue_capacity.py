@@ -15,11 +15,11 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.domain.scheduling import QueueState, Scheduler
-from proxy.ledger.port import Ledger
 from proxy.pools.endpoint import Clock, Served
 from proxy.pools.engine_room import EngineRoom, Spare, usual_spare
 from proxy.pools.pool import Pool
 from proxy.pools.pool_set import PoolSet
+from proxy.state.meters import Ledger
 
 EVERY_S = 1.0  # as often as loads are read
 Share = Callable[[int], int]

@@ -7,8 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from proxy.domain.scheduling import TenantState, Ticket
-from proxy.scheduling.priority_class import PriorityClass
-from proxy.scheduling.service_order import Entry, Share
+from proxy.scheduling.priority_class import Entry, PriorityClass, Share
 from proxy.scheduling.stream import Stream
 
 

@@ -8,22 +8,94 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from bisect import bisect_left, insort
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from itertools import islice
 
+from proxy.domain.errors import ErrorCode, RateLimited
 from proxy.domain.scheduling import QueueState, Standing, Ticket
 from proxy.scheduling.classes import Classes
-from proxy.scheduling.limits import QueueLimits
-from proxy.scheduling.places import Places
-from proxy.scheduling.refusals import Refusals
-from proxy.scheduling.running import Running
+from proxy.scheduling.places import Full, Places, QueueLimits
+from proxy.scheduling.priority_class import victim_for
 from proxy.scheduling.service_rate import ServiceRate
 from proxy.scheduling.stream import State, Stream
-from proxy.scheduling.takeover import victim_for
 
+LOOKED_AT = 16  # streams of a class, the newest first
 OUTPUT_COST = 2  # of one token, in tokens of a prompt (VTC)
 
 Clock = Callable[[], float]
+
+
+class Running:
+    """The streams of one queue that run, and those among them that can make room.
+
+    The engine runs as many as it has rows. The others, `spares`, wait in it for the next row."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.yielding = 0  # those of them that have to stop
+        self.holding = 0  # those that have a row, and keep it
+        self.spares: OrderedDict[Stream, None] = OrderedDict()
+        self._priorities: list[int] = []  # with streams that may yield, ascending
+        self._may_yield: dict[int, OrderedDict[Stream, None]] = {}
+
+    @property
+    def kept(self) -> int:
+        return self.count - self.yielding
+
+    def add(self, stream: Stream, *, has_row: bool) -> None:
+        self.count += 1
+        if has_row:
+            self.holding += 1
+        else:
+            self.spares[stream] = None
+        if stream.ticket.may_yield:
+            priority = stream.ticket.priority
+            if priority not in self._may_yield:
+                insort(self._priorities, priority)
+                self._may_yield[priority] = OrderedDict()
+            self._may_yield[priority][stream] = None
+
+    def get_row(self, stream: Stream) -> None:
+        """A spare stream."""
+        del self.spares[stream]
+        self.holding += 1
+
+    def remove(self, stream: Stream) -> None:
+        self.count -= 1
+        if stream.is_yielding:
+            self.yielding -= 1
+        else:
+            self._drop(stream)
+
+    def newest_below(self, priority: int, *, spare: bool = False) -> Stream | None:
+        """The newest of the lowest class below this one: one that has a row, or a spare one."""
+        for each in self._priorities[: bisect_left(self._priorities, priority)]:
+            for stream in islice(reversed(self._may_yield[each]), LOOKED_AT):
+                if (stream in self.spares) is spare and (spare or stream.can_yield):
+                    return stream
+        return None
+
+    def yields(self, stream: Stream) -> None:
+        """From now on its row counts as free."""
+        self._drop(stream)
+        stream.is_yielding = True
+        self.yielding += 1
+
+    def _drop(self, stream: Stream) -> None:
+        if stream in self.spares:
+            del self.spares[stream]
+        else:
+            self.holding -= 1
+        if not stream.ticket.may_yield:
+            return
+        priority = stream.ticket.priority
+        of_class = self._may_yield[priority]
+        del of_class[stream]
+        if not of_class:
+            del self._may_yield[priority]
+            del self._priorities[bisect_left(self._priorities, priority)]
 
 
 class FairQueue:
@@ -38,7 +110,6 @@ class FairQueue:
         self._places = Places(limits)
         self._running = Running()
         self._rate = ServiceRate(clock())
-        self._refusals = Refusals(limits, self._classes, self._places, self._rate)
         self._entered = 0
         self.capacity: int | None = None
         self.rows: int | None = None
@@ -85,7 +156,7 @@ class FairQueue:
 
     def expire(self, stream: Stream) -> None:
         """Its patience is over."""
-        error = self._refusals.impatient(stream.ticket, self.capacity, self._clock())
+        error = self._impatient(stream.ticket, self._clock())
         self._stop_waiting(stream)
         stream.refused(error)
 
@@ -238,7 +309,7 @@ class FairQueue:
         else:
             stream.deadline = now + self._patience_s(ticket)
             if stream.deadline <= now:
-                raise self._refusals.impatient(ticket, self.capacity, now)
+                raise self._impatient(ticket, now)
             self._make_room(ticket, now)
             self._places.add(stream, now)
         stream.state = State.WAITING
@@ -259,8 +330,8 @@ class FairQueue:
             return
         displaced = self._places.displaced_by(ticket, full)
         if displaced is None:
-            raise self._refusals.full(ticket, full, self.capacity, now)
-        error = self._refusals.displaced(displaced.ticket, full, self.capacity, now)
+            raise self._no_place(ticket, full, now)
+        error = self._displaced(displaced.ticket, full, now)
         self._stop_waiting(displaced)
         displaced.refused(error)
 
@@ -308,3 +379,50 @@ class FairQueue:
             has_row = self._has_free_row()
             self._classes.take(stream, now)
             self._begin(stream, now, has_row=has_row)
+
+    def _no_place(self, ticket: Ticket, full: Full, now: float) -> RateLimited:
+        """There is no place for it."""
+        limits = self._limits
+        if full is Full.TENANT:
+            most = f"{limits.waiting_per_tenant} requests of your organization"
+        else:
+            most = f"{self._places.most} requests"
+        return _refusal(
+            f"The queue of this model has room for {most}, and all places are taken.",
+            self._place_s(ticket, full, now),
+        )
+
+    def _displaced(self, ticket: Ticket, full: Full, now: float) -> RateLimited:
+        """It waited, and had to give its place to another one."""
+        return _refusal(
+            "The queue of this model is full, and this request gave its place to one of a tenant "
+            "with fewer requests in it, or of a higher priority.",
+            self._place_s(ticket, full, now),
+        )
+
+    def _impatient(self, ticket: Ticket, now: float) -> RateLimited:
+        """It could not run within the time that it may wait: it may run at once when those that
+        wait now, and one more, have ended.
+        """
+        wait_s = self._rate.surely_s(self._classes.waiting + 1, self.capacity or 1, now)
+        if ticket.patience_s is not None and ticket.patience_s <= 0:
+            return _refusal("No row of this model is free, and the request may not wait.", wait_s)
+        return _refusal("The request waited for a row of this model as long as it may.", wait_s)
+
+    def _place_s(self, ticket: Ticket, full: Full, now: float) -> float:
+        """Until there is a place for it, after those that were promised already.
+
+        A place becomes free when a stream of the tenant begins to run.
+        """
+        begun = self._places.missing(ticket.tenant, full)
+        ended = self._classes.place_of(ticket, begun, others_return=True)
+        wait_s = self._rate.surely_s(ended, self.capacity or 1, now)
+        return self._places.promise(ticket.tenant, full, now + wait_s) - now
+
+
+def _refusal(message: str, retry_after_s: float) -> RateLimited:
+    return RateLimited(
+        f"{message} Try again in {max(retry_after_s, 1):.0f} s.",
+        retry_after_s=retry_after_s,
+        code=ErrorCode.QUEUE_FULL,
+    )

@@ -2,13 +2,110 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, insort
 from collections import OrderedDict
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.domain.scheduling import Ticket
-from proxy.scheduling.limits import QueueLimits
-from proxy.scheduling.promises import Promises
 from proxy.scheduling.stream import Stream
+from proxy.settings.streams import Scheduling
+
+WAITING_A_STREAM = 16
+MOST_WAITING = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """How many streams may wait in one queue, and for how long. Streams that have begun are not
+    counted and never refused.
+
+    waiting: of all tenants together. waiting_a_stream: in its place, so many for each stream that
+    the queue may run. waiting_per_tenant: of one tenant, in all classes together.
+    fair_preemption: a tenant below its share of the rows may take one of a tenant above it.
+    longest_wait_s: of a stream without a `patience_s`, and the most that `patience_s` can ask for.
+
+    Raises:
+        ValueError: a limit is negative, or the longest wait is not finite.
+    """
+
+    waiting: int = 2_000
+    waiting_a_stream: int | None = None
+    waiting_per_tenant: int = 500
+    longest_wait_s: float = 60.0
+    fair_preemption: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("waiting", "waiting_per_tenant"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be 0 or more")
+        if not 0 <= self.longest_wait_s < math.inf:
+            raise ValueError(f"longest_wait_s is {self.longest_wait_s}: it must be finite, from 0")
+
+    @classmethod
+    def of(cls, settings: Scheduling) -> QueueLimits:
+        waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
+        return cls(
+            waiting=MOST_WAITING if waiting is None else waiting,
+            waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
+            waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
+            longest_wait_s=settings.queue_timeout_s,
+            fair_preemption=settings.fair_preemption,
+        )
+
+    def places(self, capacity: int | None) -> int:
+        """Of a queue that may run so many streams."""
+        if self.waiting_a_stream is None or capacity is None:
+            return self.waiting
+        return self.waiting_a_stream * capacity
+
+
+GRACE_S = 3.0  # `Retry-After` is rounded up to a second, and a connection takes its time
+KEPT = 4  # promises, for each place
+EARLY_S = 0.05  # clients round, too
+
+
+class Promises:
+    """Keeps places for callers that were refused, for the time at which they were told to return.
+    Without it, callers that never waited would take the places of those that return on time.
+
+    limit: of places. Half of them are kept for callers that return, at most: callers that do not
+    return cannot empty the queue.
+    """
+
+    __slots__ = ("_times", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._times: list[float] = []
+
+    def has_place(self, taken: int, now: float) -> bool:
+        """Whether there is a place for a stream that comes now."""
+        times = self._times
+        if times and times[0] + GRACE_S < now:
+            del times[: bisect_left(times, now - GRACE_S)]
+        free = self.limit - taken
+        return free > 0 and (self._is_due(now) or free > min(len(times), self.limit // 2))
+
+    def keep(self, now: float) -> None:
+        """A stream has taken a place; if one was promised for this time, it is that one."""
+        if self._is_due(now):
+            del self._times[0]
+
+    def missing(self, taken: int) -> int:
+        """How many places must become free, until there is one for which nobody was told."""
+        return max(len(self._times) + 1 - (self.limit - taken), 1)
+
+    def latest(self) -> float:
+        return self._times[-1] if self._times else -math.inf
+
+    def add(self, time: float) -> None:
+        if len(self._times) < KEPT * self.limit:
+            insort(self._times, time)
+
+    def _is_due(self, now: float) -> bool:
+        return bool(self._times) and self._times[0] <= now + EARLY_S
 
 
 class TenantPlaces:

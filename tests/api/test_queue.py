@@ -14,7 +14,7 @@ import pytest
 from proxy.app import compose
 from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import QueueLimits
 from proxy.settings import Settings
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas

@@ -15,9 +15,8 @@ from itertools import count, islice
 
 from proxy.domain.scheduling import Scheduler, Standing
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
-from proxy.scheduling.timekeeper import STANDINGS_AT_ONCE
+from proxy.scheduling.in_process import STANDINGS_AT_ONCE, InProcessScheduler
+from proxy.scheduling.places import QueueLimits
 from tests.doubles.queued_stream import QueuedStream
 from tests.fixtures.schedulers import QUEUE, ticket
 

@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from proxy.idempotency.quotas import HELD_PART, KEPT_PART, within
 from proxy.settings import Settings
+from proxy.state.answer import HELD_PART, KEPT_PART, within
 from tests.deploy.manifests import (
     KUBERNETES,
     OLDEST,

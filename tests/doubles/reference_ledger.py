@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.ledger.port import (
+from proxy.state.meters import (
     BUCKETS,
     GAUGE_WAIT_US,
     NEVER_US,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.scheduling.limits import QueueLimits
-from proxy.scheduling.priority_class import CREDIT
-from proxy.scheduling.service_order import ROW, SLICE
+from proxy.scheduling.places import QueueLimits
+from proxy.scheduling.priority_class import CREDIT, ROW, SLICE
 from tests.doubles.queued_stream import QueuedStream
 
 Tenant = tuple[int, str]  # its class, and its name

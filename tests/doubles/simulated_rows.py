@@ -11,8 +11,8 @@ from itertools import count
 
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Standing, Ticket
-from proxy.scheduling.fair_queues import FairQueues
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.in_process import FairQueues
+from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from proxy.domain.identity import NO_LIMITS, Caller, Limits
 from proxy.domain.price import NANOS
 from proxy.domain.usage import Spent, SpentSource
-from proxy.ledger.port import Meter, MeterKind
+from proxy.state.meters import Meter, MeterKind
 
 SECOND_US = 1_000_000
 MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US

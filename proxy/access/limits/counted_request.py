@@ -12,7 +12,7 @@ from proxy.access.limits.caller_meters import NOTHING, Amounts
 from proxy.access.limits.reservation import Means
 from proxy.access.limits.standing import Standings
 from proxy.domain.identity import Caller
-from proxy.ledger.port import Grant, Refusal
+from proxy.state.meters import Grant, Refusal
 
 ONE_RUNNING: Amounts = (1, 1, 0, 0, 0, 0, 0)
 ONE_DONE: Amounts = (1, 0, 0, 0, 0, 0, 0)

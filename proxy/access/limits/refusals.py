@@ -6,7 +6,7 @@ import math
 
 from proxy.domain.errors import ErrorCode, RateLimited
 from proxy.domain.price import NANOS
-from proxy.ledger.port import NEVER_US, Meter, MeterKind, Refusal
+from proxy.state.meters import NEVER_US, Meter, MeterKind, Refusal
 
 SCOPES = {"tenant": "your organization", "key": "your key", "model": "this model"}
 

@@ -25,7 +25,7 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import NothingSpent, SpentSource, UsageSink
-from proxy.ledger.port import Ledger
+from proxy.state.meters import Ledger
 
 DEFAULT_OUTPUT_TOKENS = 4096
 # Of a limit, by one request that does not say how many tokens it wants.

@@ -30,7 +30,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
-from proxy.ledger.port import Grant, Ledger, LedgerUnavailable, Meter, Refusal
+from proxy.state.meters import Grant, Ledger, LedgerUnavailable, Meter, Refusal
 
 ONE_REQUEST = (1, 1)
 NO_MORE_REQUESTS = (0, 0, 0)

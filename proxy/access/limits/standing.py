@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proxy.access.limits.caller_meters import CallerMeters
 from proxy.domain.price import NANOS
-from proxy.ledger.port import Look
+from proxy.state.meters import Look
 
 
 class Standing(NamedTuple):

@@ -7,9 +7,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import answer_marks, errors
-from proxy.idempotency.answer import Head
-from proxy.idempotency.events import EventNumbering
-from proxy.idempotency.running import RunningAnswer
+from proxy.state.answer import Head
+from proxy.state.event_numbering import EventNumbering
+from proxy.state.relay import RunningAnswer
 
 logger = structlog.get_logger(__name__)
 

@@ -25,17 +25,18 @@ from proxy.api.route_scopes import RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import ShuttingDown
 from proxy.domain.identity import current_caller
-from proxy.idempotency.answer import (
+from proxy.state.answer import (
     AnswerLost,
     Head,
     JoinRefused,
+    KeyedRequest,
     Notice,
     OpenAnswer,
     Outcome,
     RecordsUnavailable,
+    digest,
 )
-from proxy.idempotency.relay import Relay
-from proxy.idempotency.request import KeyedRequest, digest
+from proxy.state.relay import Relay
 from proxy.telemetry import request_log
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 

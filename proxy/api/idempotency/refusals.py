@@ -13,7 +13,7 @@ from proxy.domain.errors import (
     RateLimited,
     RequestError,
 )
-from proxy.idempotency.answer import Reason
+from proxy.state.answer import Reason
 
 
 def error_of(reason: Reason) -> ProxyError:

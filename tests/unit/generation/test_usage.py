@@ -24,10 +24,10 @@ from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.generation.composition import Access, composed
 from proxy.generation.service import Service
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.ledger.in_process import InProcessLedger
-from proxy.ledger.port import Grant
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.state.memory_meters import InProcessLedger
+from proxy.state.meters import Grant
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.shadow import without_shadows

@@ -11,11 +11,10 @@ from types import FrameType
 
 import pytest
 
-from proxy.scheduling import timekeeper
+from proxy.scheduling import in_process
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.fair_queues import FairQueues
-from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.in_process import FairQueues, InProcessScheduler
+from proxy.scheduling.places import QueueLimits
 from tests.doubles.clock import run as run_jumping
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket
@@ -89,7 +88,7 @@ def test_other_work_runs_between_the_parts_of_a_pass():
         loop = asyncio.get_running_loop()
         queues = FairQueues(LIMITS, loop.time)
         queues[QUEUE].set_capacity(0)
-        keeper, turns = timekeeper.Timekeeper(queues, loop.time), [0]
+        keeper, turns = in_process.Timekeeper(queues, loop.time), [0]
         for n in range(WAITING):
             queues.enter(QueuedStream(ticket(f"t{n % 100}")))
         keeper.watch()
@@ -99,9 +98,9 @@ def test_other_work_runs_between_the_parts_of_a_pass():
             if turns[0] < 10_000:
                 loop.call_soon(turn)
 
-        loop.call_later(timekeeper.STANDINGS_S - 0.001, turn)
-        await asyncio.sleep(timekeeper.STANDINGS_S + 0.1)
-        assert turns[0] > WAITING / timekeeper.STANDINGS_AT_ONCE
+        loop.call_later(in_process.STANDINGS_S - 0.001, turn)
+        await asyncio.sleep(in_process.STANDINGS_S + 0.1)
+        assert turns[0] > WAITING / in_process.STANDINGS_AT_ONCE
         keeper.stop()
 
     run_jumping(main())

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.doubles.reference_queue import ReferenceQueue

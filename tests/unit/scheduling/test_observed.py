@@ -10,8 +10,8 @@ import pytest
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Permit, QueueState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
 from proxy.scheduling.observed import ObservedScheduler
+from proxy.scheduling.places import QueueLimits
 from tests.doubles import clock
 
 QUEUE = "default/demo"

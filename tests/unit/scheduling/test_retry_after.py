@@ -6,8 +6,7 @@ import pytest
 
 from proxy.domain.errors import RateLimited
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.limits import QueueLimits
-from proxy.scheduling.promises import GRACE_S, Promises
+from proxy.scheduling.places import GRACE_S, Promises, QueueLimits
 from proxy.scheduling.service_rate import START_S, ServiceRate
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import ticket

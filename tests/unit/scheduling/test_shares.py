@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import QueueLimits
 from tests.doubles.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
 
 HOUR_S = 3_600.0

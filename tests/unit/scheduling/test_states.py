@@ -9,7 +9,7 @@ import pytest
 
 from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import QueueLimits
 
 QUEUE, OTHER = "default/demo", "default/other"
 LIMITS = QueueLimits()

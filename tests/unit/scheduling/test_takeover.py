@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.limits import QueueLimits
+from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
 

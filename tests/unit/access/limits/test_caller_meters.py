@@ -18,7 +18,7 @@ from proxy.access.limits.caller_meters import (
 from proxy.access.limits.metered_callers import MOST, MeteredCallers
 from proxy.domain.identity import ANYONE, Caller, Limits
 from proxy.domain.usage import NothingSpent, Spent
-from proxy.ledger.port import MeterKind
+from proxy.state.meters import MeterKind
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
 

@@ -22,8 +22,8 @@ from proxy.domain.identity import Caller, Limits
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.tokenizer import AdmittedPrompt
-from proxy.ledger.in_process import InProcessLedger
-from proxy.ledger.port import Grant, LedgerUnavailable, Meter
+from proxy.state.memory_meters import InProcessLedger
+from proxy.state.meters import Grant, LedgerUnavailable, Meter
 from tests.doubles.engine import CARD, FACTS
 from tests.fixtures.ledgers import Clock
 from tests.fixtures.limits import caller

@@ -1,1 +1,0 @@
-"""The live state of limits: who has used how much, now. Called by `access.limits`."""

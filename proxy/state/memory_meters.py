@@ -1,0 +1,387 @@
+"""The meters of one proxy, in its memory. The count of its own beside Redis uses it, too.
+
+Times are microseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from typing_extensions import Self
+
+from proxy.state.meters import (
+    BUCKETS,
+    GAUGE_WAIT_US,
+    NEVER_US,
+    Grant,
+    LedgerUnavailable,
+    Meter,
+    MeterKind,
+    Refusal,
+    Standing,
+)
+
+Charge = tuple[Meter, int, int]  # meter, mark, amount
+
+
+class MeterState(Protocol):
+    """`take` counts an amount and returns its mark, or returns the wait as a negative number and
+    counts nothing. `replace` changes a reserved amount to another, at its mark; `settle` to what
+    was used. `add` counts an amount beyond the limit, too.
+    """
+
+    def take(self, now: int, amount: int, meter: Meter) -> int: ...
+
+    def add(self, now: int, amount: int, meter: Meter) -> int: ...
+
+    def replace(self, mark: int, reserved: int, amount: int) -> None: ...
+
+    def settle(self, mark: int, reserved: int, amount: int) -> None: ...
+
+    def standing(self, now: int, meter: Meter) -> Standing: ...
+
+    def is_idle(self, now: int) -> bool: ...
+
+    def charges(self) -> Iterable[Charge]:
+        """What was counted here and is kept: for a shared state that was lost."""
+        ...
+
+
+class Rate:
+    """GCRA: `_full_at` is when the burst is whole again (the theoretical arrival time), which is
+    also the mark of the last request. Only the last can be given back: what was granted after it
+    depends on it.
+    """
+
+    __slots__ = ("_full_at", "_interval_us")
+
+    def __init__(self, meter: Meter) -> None:
+        self._full_at = 0
+        self._interval_us = meter.span_us
+
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        interval = self._interval_us = meter.span_us
+        most, full_at = now + meter.limit * interval, self._full_at
+        full_at = (now if full_at < now else min(full_at, most)) + amount * interval
+        if full_at > most and amount:
+            return -NEVER_US if amount > meter.limit else most - full_at
+        if amount:
+            self._full_at = full_at
+        return full_at
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        most = now + meter.limit * meter.span_us
+        full_at = min(max(self._full_at, now) + amount * meter.span_us, most)
+        if amount:
+            self._full_at = full_at
+        return full_at
+
+    def replace(self, mark: int, reserved: int, amount: int) -> None:
+        if self._full_at == mark:
+            self._full_at += (amount - reserved) * self._interval_us
+
+    settle = replace
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        most = meter.limit * meter.span_us
+        ahead = min(max(self._full_at - now, 0), most)
+        return (most - ahead) // meter.span_us, ahead
+
+    def is_idle(self, now: int) -> bool:
+        return self._full_at <= now
+
+    def charges(self) -> Iterable[Charge]:
+        return ()
+
+
+class Window:
+    """Amounts by the 128th of the window in which they were taken, which is their mark."""
+
+    __slots__ = ("_amounts", "_leaves_at", "_meter", "_part_us", "_total")
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._part_us = meter.span_us // BUCKETS
+        self._amounts: dict[int, int] = {}  # the oldest first
+        self._total = 0
+        self._leaves_at = 0  # when the oldest does
+
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if now >= self._leaves_at:
+            self._forget(now)
+        if amount and self._total + amount > meter.limit:
+            return -self._wait_us(now, amount, meter)
+        part = now // self._part_us
+        if amount:
+            self._amounts[part] = self._amounts.get(part, 0) + amount
+            self._total += amount
+            if not self._leaves_at:
+                self._forget(now)
+        return part
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        part = now // self._part_us
+        if amount:
+            self._amounts[part] = self._amounts.get(part, 0) + amount
+            self._total += amount
+            self._forget(now)
+        return part
+
+    def replace(self, mark: int, reserved: int, amount: int) -> None:
+        """What has left the window is not counted again."""
+        if mark in self._amounts:
+            self._amounts[mark] += amount - reserved
+            self._total += amount - reserved
+
+    settle = replace
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        self._forget(now)
+        newest = next(reversed(self._amounts), None)
+        reset = 0 if newest is None else (newest + 1 + BUCKETS) * self._part_us - now
+        return max(meter.limit - self._total, 0), reset
+
+    def is_idle(self, now: int) -> bool:
+        self._forget(now)
+        return not self._amounts
+
+    def charges(self) -> Iterable[Charge]:
+        return ((self._meter, part, amount) for part, amount in self._amounts.items())
+
+    def _wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        if amount > meter.limit:
+            return NEVER_US
+        surplus = self._total + amount - meter.limit
+        for part, taken in self._amounts.items():
+            surplus -= taken
+            if surplus <= 0:
+                return (part + 1 + BUCKETS) * self._part_us - now
+        raise AssertionError("the parts of a window add up to its total")
+
+    def _forget(self, now: int) -> None:
+        oldest, amounts = now // self._part_us - BUCKETS, self._amounts
+        while amounts:
+            part = next(iter(amounts))
+            if part >= oldest:
+                self._leaves_at = (part + 1 + BUCKETS) * self._part_us
+                return
+            self._total -= amounts.pop(part)
+        self._leaves_at = 0
+
+
+class Gauge:
+    __slots__ = ("_running",)
+
+    def __init__(self, meter: Meter) -> None:
+        self._running = 0
+
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if amount and self._running + amount > meter.limit:
+            return -NEVER_US if amount > meter.limit else -GAUGE_WAIT_US
+        self._running += amount
+        return 0
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        self._running += amount
+        return 0
+
+    def replace(self, mark: int, reserved: int, amount: int) -> None:
+        self._running += amount - reserved
+
+    def settle(self, mark: int, reserved: int, amount: int) -> None:
+        self._running -= reserved
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        return max(meter.limit - self._running, 0), 0
+
+    def is_idle(self, now: int) -> bool:
+        return not self._running
+
+    def charges(self) -> Iterable[Charge]:
+        return ()
+
+
+class Period:
+    """Used is settled; held is reserved by running requests."""
+
+    __slots__ = ("_held", "_meter", "_used")
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._used = meter.opening
+        self._held = 0
+
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if amount and self._used + self._held + amount > meter.limit:
+            return -NEVER_US if amount > meter.limit else -max(meter.span_us - now, 1)
+        self._held += amount
+        return 0
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        self._held += amount
+        return 0
+
+    def replace(self, mark: int, reserved: int, amount: int) -> None:
+        self._held += amount - reserved
+
+    def settle(self, mark: int, reserved: int, amount: int) -> None:
+        self._held -= reserved
+        self._used += amount
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        left = max(meter.limit - self._used - self._held, 0)
+        return left, max(meter.span_us - now, 0)
+
+    def is_idle(self, now: int) -> bool:
+        return now >= self._meter.span_us
+
+    def charges(self) -> Iterable[Charge]:
+        return ((self._meter, 0, self._used - self._meter.opening),)
+
+
+STATES: dict[MeterKind, type[Rate] | type[Window] | type[Gauge] | type[Period]] = {
+    MeterKind.RATE: Rate,
+    MeterKind.WINDOW: Window,
+    MeterKind.GAUGE: Gauge,
+    MeterKind.PERIOD: Period,
+}
+
+
+MOST_METERS = 1_000_000
+FIRST_SWEEP = 4_096
+FULL_US = 1_000_000  # until a full ledger looks for idle meters again
+_EPOCH_NS = time.time_ns() - time.monotonic_ns()
+
+Clock = Callable[[], int]
+
+
+def steady_us() -> int:
+    """Microseconds since 1970 that never go back: the time of the start, and what passed since."""
+    return (_EPOCH_NS + time.monotonic_ns()) // 1000
+
+
+class InProcessLedger:
+    """Implements port.Ledger. A meter that is idle is forgotten.
+
+    most: meters in memory; a request that needs another one is refused, since forgetting one in
+    use would let more through than its limit.
+    """
+
+    outage: str | None = None
+    proxies = 1
+
+    def __init__(self, clock: Clock = steady_us, *, most: int = MOST_METERS) -> None:
+        self._clock = clock
+        self._most = most
+        self._states: dict[str, MeterState] = {}
+        self._sweep_at = min(FIRST_SWEEP, most)
+        self._full_until = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+        return self.take(meters, amounts)
+
+    def take(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+        """As `reserve`, without waiting."""
+        now, marks = self._clock(), list[int]()
+        states = self._found(meters, now)
+        for meter, amount, state in zip(meters, amounts, states, strict=True):
+            mark = state.take(now, amount, meter)
+            if mark < 0:
+                return self._refusal(meters, amounts, states, marks, now)
+            marks.append(mark)
+        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
+
+    def record(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
+        """Counts amounts that another ledger has granted, even beyond the limits."""
+        now = self._clock()
+        states = self._found(meters, now)
+        marks = [
+            state.add(now, amount, meter)
+            for meter, amount, state in zip(meters, amounts, states, strict=True)
+        ]
+        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
+
+    def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
+        for meter, mark, reserved, amount in zip(
+            grant.meters, grant.marks, grant.amounts, amounts, strict=True
+        ):
+            if amount != reserved and (state := self._states.get(meter.key)) is not None:
+                state.replace(mark, reserved, amount)
+        grant.amounts = amounts
+
+    def settle(self, grant: Grant, amounts: Sequence[int]) -> None:
+        if grant.is_settled:
+            return
+        grant.is_settled = True
+        states = self._states
+        for meter, mark, reserved, amount in zip(
+            grant.meters, grant.marks, grant.amounts, amounts, strict=True
+        ):
+            is_same = amount == reserved and meter.kind < MeterKind.GAUGE
+            if not is_same and (state := states.get(meter.key)) is not None:
+                state.settle(mark, reserved, amount)
+
+    def _refusal(
+        self,
+        meters: Sequence[Meter],
+        amounts: Sequence[int],
+        states: Sequence[MeterState],
+        marks: Sequence[int],
+        now: int,
+    ) -> Refusal:
+        """Of the meter with the longest wait. marks: of the first meters, which are given back."""
+        for state, mark, amount in zip(states, marks, amounts, strict=False):
+            state.replace(mark, amount, 0)
+        longest, at = 0, 0
+        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
+            mark = state.take(now, amount, meter)
+            if mark >= 0:
+                state.replace(mark, amount, 0)
+            elif -mark > longest:
+                longest, at = -mark, index
+        return Refusal(meters, at, longest, partial(_look, self._clock, meters, states))
+
+    def charges(self) -> list[Charge]:
+        """What was counted here and is kept, of all meters."""
+        return [charge for state in self._states.values() for charge in state.charges()]
+
+    def _found(self, meters: Sequence[Meter], now: int) -> list[MeterState]:
+        states = self._states
+        if len(states) + len(meters) > self._sweep_at:
+            new = sum(meter.key not in states for meter in meters)
+            if new:
+                self._sweep(now, new)
+        return [states.get(meter.key) or self._new(meter) for meter in meters]
+
+    def _new(self, meter: Meter) -> MeterState:
+        state: MeterState = STATES[meter.kind](meter)
+        self._states[meter.key] = state
+        return state
+
+    def _sweep(self, now: int, more: int) -> None:
+        """Each time that the number of meters has doubled, so that it costs little a meter."""
+        if now < self._full_until:
+            raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
+        idle = [key for key, state in self._states.items() if state.is_idle(now)]
+        for key in idle:
+            del self._states[key]
+        if len(self._states) + more > self._most:
+            self._full_until = now + FULL_US
+            raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
+        self._sweep_at = min(max(2 * len(self._states), FIRST_SWEEP), self._most)
+
+
+def _look(clock: Clock, meters: Sequence[Meter], states: Sequence[MeterState], at: int) -> Standing:
+    return states[at].standing(clock(), meters[at])

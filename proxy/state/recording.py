@@ -1,0 +1,244 @@
+"""An answer that grows while it is generated, with any number of readers. Used by `relay`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from itertools import islice
+
+from proxy.state.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    Notice,
+    Reason,
+    check_resumption,
+)
+
+JOINED_PARTS = 64  # the most that a reader gets at once
+
+
+class MemoryBudget:
+    """The bytes of all recordings of one process."""
+
+    def __init__(self, most: int) -> None:
+        self.bytes = 0
+        self.most = most
+
+
+class PartWindow:
+    """Parts are numbered from 0. begin: of the first that is still there; end: after the last."""
+
+    def __init__(self, budget: MemoryBudget, most_bytes: int) -> None:
+        self.bytes = 0
+        self.begin = 0
+        self._budget = budget
+        self._most_bytes = most_bytes
+        self._parts: deque[bytes] = deque()
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self._parts)
+
+    def has_room(self, more: int) -> bool:
+        """One part always fits, whatever the other recordings hold."""
+        if not self.bytes:
+            return True
+        fits = self.bytes + more < self._most_bytes
+        return fits and self._budget.bytes + more < self._budget.most
+
+    def append(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._count(len(part))
+
+    def drop_first(self) -> None:
+        self.begin += 1
+        self._count(-len(self._parts.popleft()))
+
+    def clear(self) -> None:
+        self.begin = self.end
+        self._parts.clear()
+        self._count(-self.bytes)
+
+    def after(self, number: int) -> Sequence[bytes]:
+        """Some parts from this one on."""
+        at = number - self.begin
+        if at == len(self._parts) - 1:
+            return (self._parts[-1],)
+        return list(islice(self._parts, at, at + JOINED_PARTS))
+
+    def all(self) -> list[bytes]:
+        return list(self._parts)
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
+        self._budget.bytes += more
+
+
+class Reader:
+    """at: the number of parts that it has taken, or that its client had already. taking: how many
+    it was given since. is_counted: whether it keeps the generation running; one that only copies
+    the answer does not.
+    """
+
+    __slots__ = ("at", "is_counted", "is_cut", "taking")
+
+    def __init__(self, at: int, *, is_counted: bool = True) -> None:
+        self.at = at
+        self.taking = 0
+        self.is_counted = is_counted
+        self.is_cut = False
+
+
+class Recording:
+    """Each part is kept once. Where one answer, or all together, have no more room, the parts that
+    every reader has are dropped; then the slowest readers are cut off, but never the fastest: the
+    generation waits for it. An answer without its beginning can be joined by nobody, and is not
+    kept.
+
+    on_readers: called with the number of readers when it changes. is_private: nothing of it may
+    leave this process; final when the head is there.
+    """
+
+    def __init__(
+        self, budget: MemoryBudget, most_bytes: int, on_readers: Callable[[int], None]
+    ) -> None:
+        self.head: Head | None = None
+        self.is_complete = self.is_lost = self.is_private = False
+        self._is_full = False
+        self._window = PartWindow(budget, most_bytes)
+        self._on_readers = on_readers
+        self._notice = Notice(b"")
+        self._readers: set[Reader] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """How many parts there were so far."""
+        return self._window.end
+
+    @property
+    def held_bytes(self) -> int:
+        """In memory."""
+        return self._window.bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it still has its beginning."""
+        return not self._window.begin
+
+    @property
+    def readers(self) -> int:
+        return sum(reader.is_counted for reader in self._readers)
+
+    def enter(self, after: int, *, is_counted: bool = True) -> Reader:
+        """
+        Raises:
+            JoinRefused: the parts that the reader wants are gone, or there were never so many.
+        """
+        if self.head is not None:
+            check_resumption(after, self.head, self.count)
+        if after < self._window.begin:
+            raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
+        reader = Reader(after, is_counted=is_counted)
+        self._readers.add(reader)
+        self._on_readers(self.readers)
+        self._change()
+        return reader
+
+    def count_in(self, reader: Reader, is_counted: bool) -> None:
+        """Lets a reader that copies the answer stand for those who read the copy, or no longer."""
+        if reader.is_counted is not is_counted:
+            reader.is_counted = is_counted
+            self._on_readers(self.readers)
+
+    def leave(self, reader: Reader) -> None:
+        if reader in self._readers:
+            self._readers.remove(reader)
+            self._on_readers(self.readers)
+            self._change()
+
+    def begin(self, head: Head) -> None:
+        self.head = head
+        self._change()
+
+    async def append(self, part: bytes) -> None:
+        """Waits while there is no room, and the fastest reader still needs what is there."""
+        while not self._window.has_room(len(part)):
+            if not self._drop_oldest():
+                self._is_full = True
+                await self._changed.wait()
+        self._is_full = False
+        self._window.append(part)
+        self._change()
+
+    def notice(self, data: bytes) -> None:
+        """Shows a comment to the readers that have all parts."""
+        self._notice = Notice(data)
+        self._change()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._change()
+
+    def lose(self) -> None:
+        """The generation has ended without the end of the answer."""
+        self.is_lost = True
+        self._change()
+
+    def clear(self) -> None:
+        """Gives its memory back, unless somebody still reads it."""
+        if not self._readers:
+            self._window.clear()
+
+    async def began(self) -> Head:
+        """Raises AnswerLost."""
+        while self.head is None:
+            if self.is_lost:
+                raise AnswerLost
+            await self._changed.wait()
+        return self.head
+
+    async def parts(self, reader: Reader) -> AsyncGenerator[bytes | Notice, None]:
+        """Raises AnswerLost. A reader has taken a part when it asks for the next one."""
+        notice = self._notice
+        while True:
+            if reader.is_cut or reader.at < self._window.begin:
+                raise AnswerLost
+            if reader.at < self.count:
+                taken = self._window.after(reader.at)
+                reader.taking = len(taken)
+                yield b"".join(taken) if len(taken) > 1 else taken[0]
+                reader.at += reader.taking
+                if self._is_full:
+                    self._change()
+            elif self.is_complete:
+                return
+            elif self.is_lost:
+                raise AnswerLost
+            elif notice is not self._notice:
+                notice = self._notice
+                yield notice
+            else:
+                await self._changed.wait()
+
+    def kept(self) -> list[bytes]:
+        """All parts."""
+        return self._window.all()
+
+    def _drop_oldest(self) -> bool:
+        """Drops one part; False if that would cut the fastest reader, or nobody reads."""
+        if not self._readers:
+            return False
+        if min(reader.at for reader in self._readers) <= self._window.begin:
+            if max(reader.at for reader in self._readers) < self.count:
+                return False
+            for reader in self._readers:
+                reader.is_cut = reader.is_cut or reader.at <= self._window.begin
+        self._window.drop_first()
+        return True
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
