@@ -62,9 +62,8 @@ from proxy.settings import Settings, environment
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.observers import Observers
 from proxy.telemetry.recent_requests import RecentRequests
-from proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.telemetry.request_log import RequestLog
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
@@ -138,8 +137,11 @@ def compose(
     denied = no_audit if store is None else store.denied_calls.add
     journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)
-    observer = Observers(tracing, parts.recent)
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
+    if tracing is None:
+        log = RequestLog(parts.recent)
+    else:
+        log = RequestLog(tracing, parts.recent, trace=tracing.trace)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, log)
     app = application(
         configured_routes.layers(*layers, journal, None if tracing is None else tracing.content),
         lambda _: parts.running(
@@ -216,7 +218,7 @@ class Parts:
         self.watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
         self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
         self._service = composed(
-            *(self.registry, engine, TelemetryWatcher(metrics)),
+            *(self.registry, engine, metrics.generations),
             configured_limits.access(settings, tokenizer, self.registry, limiter),
             tools,
             *(sandbox, self.gate, self._recovery),

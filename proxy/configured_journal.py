@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from proxy.journal.folder import JournalLimits
 from proxy.journal.journal import Journal
-from proxy.journal.limits import JournalLimits
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
 
@@ -19,4 +19,4 @@ def journal(settings: Settings, metrics: Metrics) -> Journal | None:
         bytes=int(settings.max_record_gb * GB),
         sample=settings.record_sample,
     )
-    return Journal(settings.record_dir, limits, metrics.journal.count)
+    return Journal(settings.record_dir, limits, metrics.count_record)

@@ -21,7 +21,7 @@ from proxy.api.bodies.body_reader import BodyReader
 from proxy.api.fast_path import FastPath
 from proxy.api.hosts import HostCheck, HostPolicy
 from proxy.api.idempotency.layer import Idempotency, LayerParts
-from proxy.api.journaling import ContentLog, Journaling, TracedContent
+from proxy.api.journaling import ContentLog, Journaling, TracesContent
 from proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -48,9 +48,9 @@ from proxy.language.structured.examiner import Examiner
 from proxy.models.callers_models import CallersModels
 from proxy.models.registry import Registry
 from proxy.settings import Settings
-from proxy.telemetry.held_bytes import HeldBytes
+from proxy.telemetry.kept_content import HeldBytes
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_log import RequestObserver
+from proxy.telemetry.request_log import RequestLog
 
 
 def adapters(
@@ -117,7 +117,7 @@ def layers(
     callers: Authenticator | None,
     denied: Denied,
     idempotency: LayerParts,
-    observer: RequestObserver | None,
+    log: RequestLog,
     journal: Journal | None,
     content: HeldBytes | None,
 ) -> list[Middleware]:
@@ -134,13 +134,13 @@ def layers(
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics, observer=observer),
+        Middleware(RequestContext, metrics=metrics, log=log),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(Idempotency, parts=idempotency, scopes=scopes),
         Middleware(Journaling, journal=journal),
         *([Middleware(ContentLog)] if settings.log_content else ()),
-        *(() if content is None else [Middleware(TracedContent, held=content)]),
+        *(() if content is None else [Middleware(TracesContent, held=content)]),
         Middleware(FastPath, routers=routers),
     ]

@@ -1,6 +1,6 @@
 """The requests that ended last, in the memory of this process: what each was, and its stages.
 
-Implements request_log.RequestObserver. Nothing of a prompt or an answer is kept: fields and
+Implements request_log.RecordReader. Nothing of a prompt or an answer is kept: fields and
 attributes are those listed here, and texts are cut.
 """
 
@@ -14,10 +14,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 import orjson
-import structlog
 
-from proxy.domain.timeline import Timeline
-from proxy.telemetry.request_log import Headers
+from proxy.domain.record import RequestRecord
+from proxy.telemetry.request_log import Line
 
 # Of the log line, under the same names; a further field is kept only if it is added here.
 FIELDS = (
@@ -81,16 +80,12 @@ class RecentRequests:
         self._kept: deque[KeptRequest] = deque()
         self._by_id: dict[str, KeptRequest] = {}
 
-    def trace(self, headers: Headers) -> None:
-        """Another observer traces."""
-
-    def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
-        request_id = structlog.contextvars.get_contextvars().get("request_id")
-        if not self.most or request_id is None or not _matters(line):
+    def ended(self, record: RequestRecord, line: Line) -> None:
+        if not self.most or not record.request_id or not _matters(record, line):
             return
         if len(self._kept) == self.most:
             self._forget(self._kept.popleft())
-        kept = KeptRequest(fields=_fields(request_id, timeline, line), stages=_stages(timeline))
+        kept = KeptRequest(fields=_fields(record, line), stages=_stages(record))
         self._kept.append(kept)
         for name in _ids(kept):
             self._by_id[name] = kept
@@ -118,9 +113,9 @@ class RecentRequests:
                 del self._by_id[name]
 
 
-def _matters(line: Mapping[str, Any]) -> bool:
+def _matters(record: RequestRecord, line: Line) -> bool:
     """Whether it asked something of a model, or failed."""
-    if line.get("status") == UNKNOWN_CALLER or str(line.get("path", "")).startswith(UNWATCHED):
+    if record.status == UNKNOWN_CALLER or record.path.startswith(UNWATCHED):
         return False
     return "model" in line or "error" in line
 
@@ -131,21 +126,21 @@ def _ids(kept: KeptRequest) -> Iterator[str]:
         yield kept.fields["answer_id"]
 
 
-def _fields(request_id: str, timeline: Timeline, line: Mapping[str, Any]) -> Fields:
-    began = datetime.fromtimestamp(timeline.began_ns / NANO, timezone.utc)
-    found: Fields = {"id": request_id, "began_at": began.isoformat(timespec="milliseconds")}
+def _fields(record: RequestRecord, line: Line) -> Fields:
+    began = datetime.fromtimestamp(record.began_ns / NANO, timezone.utc)
+    found: Fields = {"id": record.request_id, "began_at": began.isoformat(timespec="milliseconds")}
     if "id" in line:
         found["answer_id"] = _cut(line["id"])
     found.update({name: _cut(line[name]) for name in FIELDS if name in line})
-    if timeline.dropped:
-        found["dropped_stages"] = timeline.dropped
+    if record.dropped:
+        found["dropped_stages"] = record.dropped
     return found
 
 
-def _stages(timeline: Timeline) -> bytes:
+def _stages(record: RequestRecord) -> bytes:
     """A JSON array of rows, each as _stage takes it: cheap, because every request pays for it."""
-    places = {id(stage): place for place, stage in enumerate(timeline.stages)}
-    began, ended = timeline.began, timeline.ended
+    places = {id(stage): place for place, stage in enumerate(record.stages)}
+    began, ended = record.began, record.ended
     rows = [
         (
             stage.name,
@@ -155,7 +150,7 @@ def _stages(timeline: Timeline) -> bytes:
             stage.error,
             _attributes(stage.attributes) if stage.attributes else None,
         )
-        for stage in timeline.stages
+        for stage in record.stages
     ]
     with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
         if len(written := orjson.dumps(rows)) <= STAGES_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.telemetry.traces.trace_context import LONGEST_STATE, callers_trace
+from proxy.telemetry.traces.tracing import LONGEST_STATE, callers_trace
 
 TRACE, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
 
