@@ -15,7 +15,6 @@ from proxy.domain.engine import Engine
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
-from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import Means
 from proxy.generation.failover import ContinuationLimits, StreamMeans
 from proxy.generation.planner import Planner
@@ -28,6 +27,7 @@ from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.telemetry.generation_metrics import GenerationMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ USUAL_CONTINUATION = ContinuationLimits()
 def composed(
     registry: Registry,
     engine: Engine,
-    watcher: Watcher,
+    metrics: GenerationMetrics,
     access: Access,
     tools: ToolRunner,
     sandbox: Sandbox,
@@ -75,7 +75,7 @@ def composed(
     None: what models.yaml says holds.
     """
     resending = _resending(
-        *(registry, recovery_queue, engine, watcher, limits, max_resends, continuing.within_s)
+        *(registry, recovery_queue, engine, limits, max_resends, continuing.within_s)
     )
     means = Means(
         planner=_planner(sandbox, gate, access, limits),
@@ -83,13 +83,13 @@ def composed(
         tools=tools,
         checker=Checker(sandbox),
         gate=gate,
-        streams=_streams(resending, limits, watcher, continuing, scheduler),
+        streams=_streams(resending, limits, continuing, scheduler),
         guide_precheck=access.guide_precheck,
         shadows=shadows,
         counts_cached=not access.hides_cached_tokens,
     )
     return Service(
-        *(registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means),
+        *(registry, metrics, access.concurrency, access.limiter, access.log_prob_budget, means),
         *(DeprecationLog(), DeploymentChooser(registry, decisions)),
     )
 
@@ -108,14 +108,12 @@ def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimi
 def _streams(
     resending: Resending,
     limits: TimeLimits,
-    watcher: Watcher,
     continuing: ContinuationLimits,
     scheduler: Scheduler | None,
 ) -> StreamMeans:
     return StreamMeans(
         resending=resending,
         limits=limits,
-        counter=watcher,
         continuing=continuing,
         scheduler=scheduler or FreeScheduler(),
     )
@@ -125,7 +123,6 @@ def _resending(
     registry: Registry,
     recovery_queue: RecoveryQueue,
     engine: Engine,
-    watcher: Watcher,
     limits: TimeLimits,
     most: int,
     begun_s: float,
@@ -134,7 +131,6 @@ def _resending(
         registry=registry,
         recovery_queue=recovery_queue,
         alternatives=engine,
-        counter=watcher,
         most=most,
         whole_s=limits.whole_s,
         begun_s=begun_s,

@@ -1,4 +1,4 @@
-"""The stages of one stream of an endpoint, in its request's timeline. Used by engine_stream."""
+"""The stages of one stream of an endpoint, in its request's record. Used by engine_stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import perf_counter
 from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.output import TokenDelta
-from proxy.domain.timeline import Stage, StageName, stage
+from proxy.domain.record import Stage, StageName, stage
 
 
 class EngineStages:

@@ -18,8 +18,8 @@ from proxy.domain.errors import (
     Preempted,
     RateLimited,
 )
-from proxy.domain.generation import Report
 from proxy.domain.output import TokenDelta
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest
 from proxy.generation.choice.choice_clock import ChoiceClock
 from proxy.generation.engine_stages import EngineStages
@@ -53,7 +53,7 @@ class EngineStream:
         asked: GenerationRequest,
         request: EngineRequest,
         means: StreamMeans,
-        report: Report,
+        report: RequestRecord,
         *,
         send: Send,
         try_guide: TryGuide,

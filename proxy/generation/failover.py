@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import structlog
 
@@ -22,10 +21,9 @@ from proxy.domain.errors import (
     ProxyError,
     RateLimited,
 )
-from proxy.domain.generation import Report
 from proxy.domain.interrupt import Cause, Interrupt
-from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
+from proxy.domain.record import RequestRecord
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.generation import continuation
 from proxy.generation.continuation import Obstacle
@@ -44,14 +42,6 @@ WORDS = {
     Cause.PREEMPTED: "preempted",
 }
 LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
-
-
-class ContinuationCounter(Protocol):
-    """Telemetry's side: see domain.watcher.Watcher."""
-
-    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None: ...
-
-    def not_continued(self, card: ModelCard, cause: Cause) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +63,6 @@ class StreamMeans:
 
     resending: Resending
     limits: TimeLimits
-    counter: ContinuationCounter
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 
@@ -106,7 +95,7 @@ class Failover:
         self,
         request: EngineRequest,
         means: StreamMeans,
-        report: Report,
+        report: RequestRecord,
         given: Given,
         tokens: Callable[[], int],
     ) -> None:
@@ -161,7 +150,7 @@ class Failover:
             await self._wait(error, cause, watch, row)
         except ProxyError:
             if self._most and self._given.has_begun:
-                self._means.counter.not_continued(self._request.model, cause)
+                self._report.uncontinued.append(cause)
             raise
         self._continue(error, cause, watch)
 
@@ -169,8 +158,7 @@ class Failover:
         """The first delta of the part came."""
         if self._lost is not None:
             cause, since = self._lost
-            pause_s = asyncio.get_running_loop().time() - since
-            self._means.counter.continued(self._request.model, cause, pause_s)
+            self._report.pauses.append((cause, asyncio.get_running_loop().time() - since))
             self._lost = None
 
     async def _resend(self, lost: Loss, watch: TimeWatch) -> None:
@@ -257,7 +245,7 @@ def _kept(request: EngineRequest, *, is_exact: bool) -> EngineRequest:
     return replace(request, keeps_ids=True, interrupt=interrupt)
 
 
-def _note(report: Report, cause: Cause, *, has_begun: bool) -> None:
+def _note(report: RequestRecord, cause: Cause, *, has_begun: bool) -> None:
     report.preempted += cause is Cause.PREEMPTED
     if has_begun:
         report.continued += 1

@@ -15,21 +15,20 @@ from proxy.access.request_size import permits_needed
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery, Generation, Report
+from proxy.domain.generation import Delivery, Generation
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.record import RequestRecord, StageName, running_record, stage
 from proxy.domain.request import GenerationRequest
-from proxy.domain.timeline import StageName, stage
-from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.plan import Plan
 from proxy.generation.resending import Attempt
-from proxy.generation.stopwatch import Stopwatch
 from proxy.language.structured import checks
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
+from proxy.telemetry.generation_metrics import GenerationMetrics
 
 
 class Service:
@@ -38,7 +37,7 @@ class Service:
     def __init__(
         self,
         registry: Registry,
-        watcher: Watcher,
+        metrics: GenerationMetrics,
         concurrency: ModelConcurrency,
         limiter: RequestLimiter,
         log_prob_budget: LogProbBudget,
@@ -47,7 +46,7 @@ class Service:
         deployments: DeploymentChooser,
     ) -> None:
         self._registry = registry
-        self._watcher = watcher
+        self._metrics = metrics
         self._concurrency = concurrency
         self._limiter = limiter
         self._log_prob_budget = log_prob_budget
@@ -67,13 +66,11 @@ class Service:
             ModelUnavailable: at once.
         """
         self._registry.check_available()
-        report = Report(
-            unenforced=checks.unenforced_keywords(request.constraint, card),
-            lifecycle=card.lifecycle,
-            fallback_from=request.fallback_from,
-        )
+        report = running_record()
+        report.unenforced = checks.unenforced_keywords(request.constraint, card)
+        report.lifecycle, report.fallback_from = card.lifecycle, request.fallback_from
         self._deprecations.note(card, current_caller.get().tenant)
-        return Generation(events=self._events(request, card, delivery, report), report=report)
+        return Generation(events=self._events(request, card, delivery, report), record=report)
 
     async def engine_requests(
         self, request: GenerationRequest, card: ModelCard
@@ -83,11 +80,11 @@ class Service:
         return (await self._planned(request, card)).engine_requests
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: RequestRecord
     ) -> Events:
-        stopwatch, caller = Stopwatch(report), current_caller.get()
+        caller = current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
-        with self._watcher.begin(request, card, report) as watch:
+        with self._metrics.counted(report, request, card):
             request = self._limiter.capped(request, card, caller, report)
             with stage(StageName.PLAN):
                 plan = await self._planned(request, card, is_held=is_held)
@@ -102,12 +99,10 @@ class Service:
                 with admitted, self._holding(is_held) as held:
                     limits.end()
                     await self._try_guide(plan, report)
-                    streams = AnswerStreams(
-                        plan, delivery, report, watch, held, reservation, self._means
-                    )
+                    streams = AnswerStreams(plan, delivery, report, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:
-                            yield stopwatch.timed(event)
+                            yield report.timed(event)
 
     async def _planned(
         self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
@@ -127,7 +122,7 @@ class Service:
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
 
-    async def _try_guide(self, plan: Plan, report: Report) -> None:
+    async def _try_guide(self, plan: Plan, report: RequestRecord) -> None:
         """Raises as GuidePrecheck does, before anything else of the request is sent."""
         if not plan.is_guided:
             return
