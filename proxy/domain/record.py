@@ -318,9 +318,6 @@ class RequestRecord:
             found[stage.name.value] = found.get(stage.name.value, 0.0) + ended - stage.began
         return found
 
-    def begin_generation(self) -> None:
-        self.generation_began = perf_counter()
-
     def timed(self, event: OutputEvent) -> OutputEvent:
         """Notes an event of the answer. Returns the same; a Finished gets its timing."""
         if self.first_event_s is None:

@@ -52,7 +52,7 @@ class GenerationMetrics:
         model, tenant = self._model(card.name), current_caller.get().tenant
         error: BaseException | None = None
         model.active.inc()
-        record.begin_generation()
+        record.generation_began = time.perf_counter()
         try:
             yield
         except BaseException as raised:
