@@ -73,7 +73,7 @@ class Result(str, Enum):
     ABANDONED = "abandoned"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Trace:
     """The place of a request in a distributed trace: W3C's ids, as numbers.
 
@@ -83,9 +83,9 @@ class Trace:
 
     trace_id: int
     span_id: int
-    parent_id: int | None
-    is_sampled: bool
-    state: str = ""
+    parent_id: int | None = None
+    is_sampled: bool = False
+    state: str = ""  # `tracestate` of the caller, for our own spans
 
 
 class TokenCount(Protocol):
@@ -155,6 +155,11 @@ class Stage:
     def stage(self, name: StageName, began: float | None = None) -> Stage:
         """Begins a stage within this one."""
         return self.record.stage(name, self, began)
+
+    @property
+    def duration_s(self) -> float:
+        """So far, or in all: a stage without an end ends with its request."""
+        return (self.ended or self.record.ended or perf_counter()) - self.began
 
     @property
     def traceparent(self) -> str | None:
@@ -314,8 +319,7 @@ class RequestRecord:
         """The time of each kind of stage, added up: stages of several choices overlap."""
         found: dict[str, float] = {}
         for stage in self.stages:
-            ended = stage.ended or self.ended or perf_counter()
-            found[stage.name.value] = found.get(stage.name.value, 0.0) + ended - stage.began
+            found[stage.name.value] = found.get(stage.name.value, 0.0) + stage.duration_s
         return found
 
     def timed(self, event: OutputEvent) -> OutputEvent:

@@ -67,9 +67,8 @@ class KeptRequest:
     stages: bytes
 
     @property
-    def record(self) -> Fields:
-        stages = [_stage(*row) for row in orjson.loads(self.stages)]
-        return {**self.fields, "stages": stages}
+    def whole(self) -> Fields:
+        return {**self.fields, "stages": orjson.loads(self.stages)}
 
 
 class RecentRequests:
@@ -95,7 +94,7 @@ class RecentRequests:
         one id, the last.
         """
         kept = self._by_id.get(request_id)
-        return None if kept is None else kept.record
+        return None if kept is None else kept.whole
 
     def last(self, wanted: RequestFilter, limit: int) -> list[Fields]:
         """Those that match, without their stages, newest first."""
@@ -138,46 +137,27 @@ def _fields(record: RequestRecord, line: Line) -> Fields:
 
 
 def _stages(record: RequestRecord) -> bytes:
-    """A JSON array of rows, each as _stage takes it: cheap, because every request pays for it."""
+    """A JSON array, made at once: every request pays for it."""
     places = {id(stage): place for place, stage in enumerate(record.stages)}
-    began, ended = record.began, record.ended
-    rows = [
-        (
-            stage.name,
-            int((stage.began - began) * MICRO),
-            int(((stage.ended or ended or stage.began) - stage.began) * MICRO),
-            None if stage.parent is None else places.get(id(stage.parent)),
-            stage.error,
-            _attributes(stage.attributes) if stage.attributes else None,
-        )
+    found: list[Fields] = [
+        {
+            "name": stage.name,
+            "begin_ms": int((stage.began - record.began) * MICRO) / 1000,
+            "duration_ms": int(stage.duration_s * MICRO) / 1000,
+            "parent": None if stage.parent is None else places.get(id(stage.parent)),
+            "error": stage.error,
+            "attributes": _attributes(stage.attributes) if stage.attributes else {},
+        }
         for stage in record.stages
     ]
     with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
-        if len(written := orjson.dumps(rows)) <= STAGES_BYTES:
+        if len(written := orjson.dumps(found)) <= STAGES_BYTES:
             return written
-    return orjson.dumps([(*row[:-1], None) for row in rows])
+    return orjson.dumps([{**stage, "attributes": {}} for stage in found])
 
 
 def _attributes(given: Mapping[str, Any]) -> Fields:
     return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
-
-
-def _stage(
-    name: str,
-    begin_us: int,
-    duration_us: int,
-    parent: int | None,
-    error: str | None,
-    attributes: Fields | None,
-) -> Fields:
-    return {
-        "name": name,
-        "begin_ms": begin_us / 1000,
-        "duration_ms": duration_us / 1000,
-        "parent": parent,
-        "error": error,
-        "attributes": attributes or {},
-    }
 
 
 def _cut(value: object) -> str | float | bool | list[str] | None:

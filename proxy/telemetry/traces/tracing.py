@@ -10,7 +10,6 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -98,16 +97,13 @@ class Tracing:
 
     def trace(self, headers: Headers) -> Trace:
         """Where a request that begins stands in a trace. headers: the caller's."""
-        configuration = self._configuration
-        caller = callers_trace(headers) if configuration.propagates else None
-        trace_id = new_id(TRACE_BITS) if caller is None else caller.trace_id
-        return Trace(
-            trace_id=trace_id,
-            span_id=new_id(SPAN_BITS),
-            parent_id=None if caller is None else caller.span_id,
-            is_sampled=self._is_sampled(trace_id, caller),
-            state="" if caller is None else caller.state,
-        )
+        found = callers_trace(headers) if self._configuration.propagates else None
+        if found is not None and self._configuration.follows_callers:
+            return found
+        if found is None:
+            found = Trace(trace_id=new_id(TRACE_BITS), span_id=new_id(SPAN_BITS))
+        found.is_sampled = found.trace_id & ((1 << SAMPLING_BITS) - 1) < self._bound
+        return found
 
     def ended(self, record: RequestRecord, line: Line) -> None:
         content, record.content = record.content, None
@@ -143,11 +139,6 @@ class Tracing:
             if content is not None:
                 content.give_back()
 
-    def _is_sampled(self, trace_id: int, caller: CallersTrace | None) -> bool:
-        if caller is not None and self._configuration.follows_callers:
-            return caller.is_sampled
-        return trace_id & ((1 << SAMPLING_BITS) - 1) < self._bound
-
 
 def _has_failed(line: Mapping[str, Any]) -> bool:
     """By a fault that is not the caller's. A stream that broke off has status 200, and an error."""
@@ -155,17 +146,7 @@ def _has_failed(line: Mapping[str, Any]) -> bool:
     return status >= FIRST_FAULT_STATUS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallersTrace:
-    """The caller's span. state: its `tracestate`, for our own spans."""
-
-    trace_id: int
-    span_id: int
-    is_sampled: bool
-    state: str = ""
-
-
-def callers_trace(headers: Headers) -> CallersTrace | None:
+def callers_trace(headers: Headers) -> Trace | None:
     """None where the header is missing, invalid, or there twice: the request begins a trace then.
 
     headers: names in lower case.
@@ -179,9 +160,10 @@ def callers_trace(headers: Headers) -> CallersTrace | None:
     trace, span = int(trace_id, 16), int(span_id, 16)
     if not (is_known and trace and span):
         return None
-    return CallersTrace(
+    return Trace(
         trace_id=trace,
-        span_id=span,
+        span_id=new_id(SPAN_BITS),
+        parent_id=span,
         is_sampled=bool(int(flags, 16) & _SAMPLED),
         state=_state(headers),
     )
