@@ -37,7 +37,7 @@ from proxy.api.bodies.json_shape import JsonLimits
 from proxy.api.fast_path import FastPath
 from proxy.api.hosts import HostCheck, HostPolicy
 from proxy.api.idempotency.layer import Idempotency, LayerParts
-from proxy.api.journaling import ContentLog, Journaling, TracedContent
+from proxy.api.journaling import ContentLog, Journaling, TracesContent
 from proxy.api.kserve import kserve_routes
 from proxy.api.middleware import (
     BeginsInTurn,
@@ -75,8 +75,8 @@ from proxy.generation.composition import Access, composed
 from proxy.generation.shadow_deployments import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
+from proxy.journal.folder import JournalLimits
 from proxy.journal.journal import Journal
-from proxy.journal.limits import JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
@@ -117,9 +117,8 @@ from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.observers import Observers
 from proxy.telemetry.recent_requests import RecentRequests
-from proxy.telemetry.request_watcher import TelemetryWatcher
+from proxy.telemetry.request_log import RequestLog
 from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
 
 if TYPE_CHECKING:
@@ -294,7 +293,7 @@ def compose(
     service = composed(
         registry,
         engine,
-        TelemetryWatcher(metrics),
+        metrics.generations,
         access,
         tools,
         sandbox,
@@ -415,6 +414,10 @@ def compose(
     # what surrounds the routes, outermost first
     journal = _journal(settings, metrics)
     tracing = _tracing(settings, environment(), metrics)
+    if tracing is None:
+        log = RequestLog(recent)
+    else:
+        log = RequestLog(tracing, recent, trace=tracing.trace)
     relay = _relay(settings, redis, metrics)
     keyed = LayerParts(
         relay=relay,
@@ -430,14 +433,14 @@ def compose(
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics, observer=Observers(tracing, recent)),
+        Middleware(RequestContext, metrics=metrics, log=log),
         Middleware(HostCheck, hosts=hosts),
         *_authentication(settings, callers, metrics, scopes, denied),
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(Idempotency, parts=keyed, scopes=scopes),
         Middleware(Journaling, journal=journal),
         *([Middleware(ContentLog)] if settings.log_content else ()),
-        *(() if content is None else [Middleware(TracedContent, held=content)]),
+        *(() if content is None else [Middleware(TracesContent, held=content)]),
         Middleware(FastPath, routers=tuple(routers)),
     ]
 
@@ -563,7 +566,7 @@ def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
         bytes=int(settings.max_record_gb * 1000 * MB),
         sample=settings.record_sample,
     )
-    return Journal(settings.record_dir, limits, metrics.journal.count)
+    return Journal(settings.record_dir, limits, metrics.count_record)
 
 
 def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:

@@ -22,9 +22,9 @@ from proxy.domain.identity import (
     Scope,
     current_caller,
 )
-from proxy.domain.timeline import StageName, stage
-from proxy.telemetry import request_log
+from proxy.domain.record import StageName, running_record, stage
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
 DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
@@ -90,7 +90,7 @@ class Authentication:
         if is_socket:
             scope[_AGAIN] = lambda: self._admitted(scope, need)
         token = current_caller.set(caller)
-        request_log.add(tenant=caller.tenant, key_id=caller.key_id)
+        _note(caller)
         try:
             await self._app(scope, receive, send)
         finally:
@@ -109,7 +109,7 @@ class Authentication:
         except ProxyError as error:
             self._count(error.code.value)
             if caller is not None:
-                request_log.add(tenant=caller.tenant, key_id=caller.key_id)
+                _note(caller)
             if need is Scope.ADMIN:
                 method = connection.get("method", "WEBSOCKET")
                 self._denied(method, in_short(connection["path"]), caller, error.code)
@@ -156,14 +156,21 @@ async def authenticate_again(connection: Connection) -> None:
     if again is not None:
         caller = await again()
         current_caller.set(caller)
-        request_log.add(tenant=caller.tenant, key_id=caller.key_id)
+        _note(caller)
+
+
+def _note(caller: Caller) -> None:
+    record = running_record()
+    record.tenant, record.key_id = caller.tenant, caller.key_id
 
 
 async def _refuse_handshake(
     error: ProxyError, connection: Connection, receive: Receive, send: Send
 ) -> None:
     path = in_short(connection["path"])
-    with request_log.RequestLine(method="WEBSOCKET", path=path, status=error.code.status):
+    log: RequestLog = connection[REQUEST_LOG]
+    with log.recorded("WEBSOCKET", path, headers=connection["headers"]) as record:
+        record.status = error.code.status
         response = errors.response_of(error)
     if DENIAL in connection.get("extensions", {}):
         await response(connection, receive, send)

@@ -23,7 +23,7 @@ from proxy.domain.errors import (
     RateLimited,
     in_short,
 )
-from proxy.telemetry import request_log
+from proxy.domain.record import running_record
 
 logger = structlog.get_logger(__name__)
 
@@ -106,8 +106,8 @@ async def routing_error(request: Request, error: Exception) -> Response:
 
 
 def _with_id(message: str) -> str:
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
-    return message if request_id is None else f"{message} (request id: {request_id})"
+    request_id = running_record().request_id
+    return f"{message} (request id: {request_id})" if request_id else message
 
 
 def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -121,7 +121,7 @@ def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 def _body(message: str, param: str | None, code: ErrorCode | None) -> dict[str, Any]:
     kind = ErrorType.INVALID_REQUEST if code is None else code.type
-    request_log.add(error=kind.value if code is None else code.value)
+    running_record().error = kind.value if code is None else code.value
     error = {
         "message": message,
         "type": kind.value,

@@ -1,5 +1,5 @@
-"""Layers that keep what was asked and answered: for the journal, for spans, and for the log at
-`debug`. Each keeps the bytes of a request and its answer in a Tap while they pass.
+"""Layers that keep what was asked and answered: for the journal and the log at `debug` the bytes,
+as they pass through a Tap; for spans the bytes of the request alone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.domain.errors import ProxyError
 from proxy.domain.identity import Caller, current_caller
-from proxy.domain.timeline import Exchange, current_timeline
-from proxy.journal.journal import Journal, Outcome
-from proxy.journal.record import Record
-from proxy.telemetry.held_bytes import HeldBytes
-from proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy.domain.record import current_record, running_record
+from proxy.journal.journal import Journal, Outcome, RecordedRequest
+from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
+from proxy.telemetry.traces.messages import TracedContent
 
 logger = structlog.get_logger(__name__)
 CONTENT = "content"
-# Bytes of a request and its answer. What is larger has a log line, or spans, without them.
-MOST_LOGGED, MOST_TRACED = 200_000, 1_000_000
+MOST_LOGGED = 200_000  # bytes of a request and its answer; what is larger has a line without them
 OVERHEAD = 2_000  # bytes of a record in memory, besides those of request and answer
 # Routes whose callers can refuse with `store: false`. The WebSocket is not tapped.
 PATHS = frozenset(("/v1/chat/completions", "/v1/completions"))
@@ -142,32 +140,32 @@ def _log(tap: Tap) -> None:
         logger.debug(CONTENT, request=fields, answer=tap.answer.decode("utf-8", "replace"))
 
 
-class TracedContent:
-    """Beside the journal's layer. held: of this process."""
+class TracesContent:
+    """Beside the journal's layer. The record adds the answer's events. held: of this process."""
 
     def __init__(self, app: ASGIApp, *, held: HeldBytes) -> None:
         self._app = app
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        timeline = current_timeline.get()
-        if timeline is None or not is_tapped(scope):
+        record = current_record.get()
+        if record is None or not is_tapped(scope):
             await self._app(scope, receive, send)
             return
-        tap = Tap(MOST_TRACED, self._held.hold)
+        record.content = content = TracedContent(self._held)
+
+        async def tapped() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                content.add_body(message.get("body", b""))
+            return message
+
         try:
-            await tap.run(self._app, scope, receive, send)
+            await self._app(scope, tapped, send)
         finally:
-            if timeline.ended is None:
-                timeline.exchange = _exchange(tap)
-            else:  # its spans are written: the answer went on for the next reader
-                self._held.give_back(tap.held)
-
-
-def _exchange(tap: Tap) -> Exchange:
-    if tap.lost is not None:
-        return Exchange(held=tap.held, lost=tap.lost.value)
-    return Exchange(body=tap.body, answer=tap.answer, held=tap.held)
+            content.has_ended = True
+            if record.ended is not None:  # its spans are written: the next reader's answer went on
+                content.give_back()
 
 
 class Journaling:
@@ -200,7 +198,7 @@ class Journaling:
             if tap.lost is not None:
                 journal.settle(tap.held, tap.lost)
             else:
-                journal.add(_record(tap, caller, scope["path"]), tap.held)
+                journal.add(_recorded(tap, caller, scope["path"]), tap.held)
 
     def _warn(self, caller: Caller) -> None:
         if not self._has_warned:
@@ -212,12 +210,12 @@ class Journaling:
         self._has_warned = True
 
 
-def _record(tap: Tap, caller: Caller, path: str) -> Record:
-    return Record(
+def _recorded(tap: Tap, caller: Caller, path: str) -> RecordedRequest:
+    return RecordedRequest(
         at=tap.at,
         tenant=caller.tenant,
         key_id=caller.key_id,
-        request_id=structlog.contextvars.get_contextvars().get("request_id", ""),
+        request_id=running_record().request_id,
         path=path,
         body=tap.body,
         status=tap.status,

@@ -22,11 +22,10 @@ from proxy.api.answers import lifecycle_headers, queue_headers
 from proxy.api.idempotency import layer
 from proxy.api.rate_limit_headers import EXPOSED
 from proxy.domain.errors import in_short
-from proxy.domain.identity import current_headers
-from proxy.telemetry import request_log
+from proxy.domain.record import RequestRecord
 from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_log import RequestObserver, current_observer
+from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
 HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
 UNKNOWN = "unknown"
@@ -74,45 +73,46 @@ class BeginsInTurn:
 
 
 class RequestContext:
-    """Gives each request an id, a count in the metrics, a log line, and a last catch for errors.
+    """Gives each request an id, its record, a count in the metrics, and a last catch for errors.
 
     The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, observer: RequestObserver | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, log: RequestLog) -> None:
         self._app = app
         self._metrics = metrics
-        self._observer = observer
+        self._log = log
         self._counters: dict[tuple[str, int], Counter] = {}
         self._rejections: dict[tuple[str, str], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        current_headers.set(scope.get("headers", ()))
-        current_observer.set(self._observer)
+        scope[REQUEST_LOG] = self._log
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(scope)
+        headers, request_id = scope["headers"], _request_id(scope)
         method, path = in_short(scope["method"]), in_short(scope["path"])
-        structlog.contextvars.bind_contextvars(request_id=request_id.decode())
-        name_task(request_id.decode(), path)
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        name_task(request_id, path)
         try:
-            with request_log.RequestLine(method=method, path=path):
-                await self._answer(scope, receive, send, request_id)
+            with self._log.recorded(method, path, request_id=request_id, headers=headers) as record:
+                await self._answer(scope, receive, send, record)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: bytes) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord
+    ) -> None:
         has_started = False
 
         async def send_with_id(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
+                request_id = record.request_id.encode()
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
-                self._count(scope, message["status"])
+                record.status = message["status"]
+                self._count(scope, record, message["status"])
             await send(message)
 
         try:
@@ -124,16 +124,15 @@ class RequestContext:
                 raise
             await errors.response_of(error)(scope, receive, send_with_id)
 
-    def _count(self, scope: Scope, status: int) -> None:
+    def _count(self, scope: Scope, record: RequestRecord, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         counter = self._counters.get((route, status))
         if counter is None:
             counter = self._metrics.http_responses.labels(route, status)
             self._counters[route, status] = counter
         counter.inc()
-        request_log.add(status=status)
         if status >= HTTPStatus.BAD_REQUEST and not scope["path"].startswith(HEALTH_CHECKS):
-            self._count_rejection(request_log.added("model") or "", request_log.added("error"))
+            self._count_rejection(record.model or "", record.error)
 
     def _count_rejection(self, model: str, reason: str | None) -> None:
         """reason: None for a response that is no error of ours, such as a replayed one."""
@@ -144,11 +143,11 @@ class RequestContext:
         counter.inc()
 
 
-def _request_id(scope: Scope) -> bytes:
+def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and USABLE_ID.fullmatch(value):
-            return bytes(value)
-    return new_request_id().encode()
+            return bytes(value).decode()
+    return new_request_id()
 
 
 def new_request_id() -> str:

@@ -10,9 +10,9 @@ from proxy.domain.constraint import Constraint
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
+from proxy.domain.record import Stage
 from proxy.domain.request import PromptLimit, Sampling
 from proxy.domain.request_limits import smaller
-from proxy.domain.timeline import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class EngineRequest:
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
-    stage: Stage | None = field(default=None, compare=False)  # of the request's timeline
+    stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -114,11 +113,6 @@ ANYONE = Caller(tenant=SHARED_TENANT, key_id="anonymous", scopes=ALL_SCOPES, is_
 """The caller where there are no keys, and ADMIN=on."""
 ANYONE_BUT_ADMINS = replace(ANYONE, scopes=ALL_SCOPES - {Scope.ADMIN})
 """The caller where there are no keys."""
-
-current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(
-    "current_headers", default=()
-)
-"""Names in lower case, and values, of the request that the running task answers."""
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
 """Of the request that the running task answers."""

@@ -18,11 +18,11 @@ from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery, Report
+from proxy.domain.generation import Delivery
 from proxy.domain.output import TokenDelta
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest
 from proxy.domain.server_tools import ToolRunner
-from proxy.domain.watcher import RequestWatch
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
@@ -61,8 +61,7 @@ class AnswerStreams:
         self,
         plan: Plan,
         delivery: Delivery,
-        report: Report,
-        watch: RequestWatch,
+        report: RequestRecord,
         held: LogProbShare | None,
         reservation: Reservation | None,
         means: Means,
@@ -70,7 +69,6 @@ class AnswerStreams:
         self._plan = plan
         self._delivery = delivery
         self._report = report
-        self._watch = watch
         self._held = held
         self._reservation = reservation
         self._means = means
@@ -161,10 +159,10 @@ class AnswerStreams:
                     request = request.continued(text, choice.tokens, plan.format.guides.answer)
                     for event in events:
                         yield event
-                stream = self._watch.stream(request)
+                pace = self._report.pace(counts_gaps=not request.echoes_prompt)
                 async with aclosing(self._deltas(part, request, choice)) as deltas:
                     async for delta in deltas:
-                        stream.see(delta)
+                        pace.see(delta)
                         if delta.prompt_tokens is not None:
                             self._see_first(part, delta)
                         if delta.log_probs:

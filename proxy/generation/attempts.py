@@ -15,8 +15,8 @@ from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.completion import Answer, fold_choice
 from proxy.domain.errors import InvalidRequest, SchemaViolation
 from proxy.domain.events import Events, Finished, OutputEvent
-from proxy.domain.generation import Report
 from proxy.domain.output import Usage
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.language.structured.checker import Checker
 from proxy.language.structured.checks import Check
@@ -34,7 +34,7 @@ class Attempts:
     checker: Checker
     caller: str
     at_most: int
-    report: Report
+    report: RequestRecord
 
     async def live(self, events: Events) -> Events:
         """One attempt, passed on as it comes.

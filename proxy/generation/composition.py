@@ -15,7 +15,6 @@ from proxy.domain.engine import Engine
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
-from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import Means
 from proxy.generation.prepare import Preparation
 from proxy.generation.service import Service
@@ -29,6 +28,7 @@ from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.telemetry.generation_metrics import GenerationMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ USUAL_CONTINUATION = ContinuationLimits()
 def composed(
     registry: Registry,
     engine: Engine,
-    watcher: Watcher,
+    metrics: GenerationMetrics,
     access: Access,
     tools: ToolRunner,
     sandbox: Sandbox,
@@ -77,7 +77,7 @@ def composed(
     """
     return Service(
         registry,
-        watcher,
+        metrics,
         access.concurrency,
         access.limiter,
         access.log_prob_budget,
@@ -101,13 +101,11 @@ def composed(
                     registry=registry,
                     recovery_queue=recovery_queue,
                     alternatives=engine,
-                    counter=watcher,
                     most=max_resends,
                     whole_s=limits.whole_s,
                     begun_s=continuing.within_s,
                 ),
                 limits=limits,
-                counter=watcher,
                 continuing=continuing,
                 scheduler=scheduler or FreeScheduler(),
             ),

@@ -16,9 +16,9 @@ from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.domain.generation import Report
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
@@ -128,7 +128,7 @@ class Preparation:
         self,
         request: GenerationRequest,
         card: ModelCard,
-        report: Report | None = None,
+        report: RequestRecord | None = None,
         *,
         is_held: bool = False,
     ) -> Plan:

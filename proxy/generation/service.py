@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import replace
-from time import perf_counter
 
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import permits_needed
 from proxy.domain.engine import EngineRequest
-from proxy.domain.events import Events, Finished
-from proxy.domain.generation import Delivery, Generation, Report
+from proxy.domain.events import Events
+from proxy.domain.generation import Delivery, Generation
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Timing
+from proxy.domain.record import RequestRecord, StageName, running_record, stage
 from proxy.domain.request import GenerationRequest
-from proxy.domain.timeline import StageName, stage
-from proxy.domain.watcher import Watcher
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.prepare import Plan
 from proxy.generation.stream.resending import Attempt
@@ -30,6 +26,7 @@ from proxy.language.structured import checks
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
+from proxy.telemetry.generation_metrics import GenerationMetrics
 
 
 class Service:
@@ -38,7 +35,7 @@ class Service:
     def __init__(
         self,
         registry: Registry,
-        watcher: Watcher,
+        metrics: GenerationMetrics,
         concurrency: ModelConcurrency,
         limiter: RequestLimiter,
         log_prob_budget: LogProbBudget,
@@ -46,7 +43,7 @@ class Service:
         deprecations: DeprecationLog,
     ) -> None:
         self._registry = registry
-        self._watcher = watcher
+        self._metrics = metrics
         self._concurrency = concurrency
         self._limiter = limiter
         self._log_prob_budget = log_prob_budget
@@ -65,13 +62,11 @@ class Service:
             ModelUnavailable: at once.
         """
         self._registry.check_available()
-        report = Report(
-            unenforced=checks.unenforced_keywords(request.constraint, card),
-            lifecycle=card.lifecycle,
-            fallback_from=request.fallback_from,
-        )
+        report = running_record()
+        report.unenforced = checks.unenforced_keywords(request.constraint, card)
+        report.lifecycle, report.fallback_from = card.lifecycle, request.fallback_from
         self._deprecations.note(card, current_caller.get().tenant)
-        return Generation(events=self._events(request, card, delivery, report), report=report)
+        return Generation(events=self._events(request, card, delivery, report), record=report)
 
     async def engine_requests(
         self, request: GenerationRequest, card: ModelCard
@@ -81,11 +76,11 @@ class Service:
         return (await self._means.preparation.prepare(request, card)).engine_requests
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: RequestRecord
     ) -> Events:
-        began, caller = perf_counter(), current_caller.get()
+        caller = current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
-        with self._watcher.begin(request, card, report) as watch:
+        with self._metrics.counted(report, request, card):
             with stage(StageName.PLAN):
                 plan = await self._means.preparation.prepare(request, card, report, is_held=is_held)
             card = plan.card
@@ -103,21 +98,15 @@ class Service:
                 with admitted, self._holding(is_held) as held:
                     limits.end()
                     await self._try_guide(plan, report)
-                    streams = AnswerStreams(
-                        plan, delivery, report, watch, held, reservation, self._means
-                    )
+                    streams = AnswerStreams(plan, delivery, report, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:
-                            if report.first_event_s is None:
-                                report.first_event_s = perf_counter() - began
-                            if isinstance(event, Finished):
-                                event = _timed(event, report, perf_counter() - began)
-                            yield event
+                            yield report.timed(event)
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
 
-    async def _try_guide(self, plan: Plan, report: Report) -> None:
+    async def _try_guide(self, plan: Plan, report: RequestRecord) -> None:
         """Raises as GuidePrecheck does, before anything else of the request is sent."""
         if not plan.is_guided:
             return
@@ -130,12 +119,6 @@ class Service:
         checking = stage(StageName.GUIDE_CHECK)
         with checking, MappedConstraintErrors(plan.request.constraint):
             await self._means.streams.resending.retried(try_once, request, report, since=since)
-
-
-def _timed(event: Finished, report: Report, total_s: float) -> Finished:
-    report.finish = event.reason
-    timing = Timing(first_token_s=report.first_event_s or 0.0, total_s=total_s)
-    return replace(event, timing=timing)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

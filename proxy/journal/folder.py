@@ -1,16 +1,28 @@
-"""The folder of records: one file a day and process, and which of them are kept."""
+"""The folder of records: one file a day and process, which of them are kept, and how much."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from proxy.journal.limits import JournalLimits
-
 NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.[0-9a-f]+\.jsonl")
+LARGEST = 4_000_000  # bytes of one request and its answer
+MOST_HELD = 64_000_000  # bytes in the memory of one process, until they are written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalLimits:
+    """bytes: of all files. sample: the share of requests that is recorded, 0 to 1."""
+
+    keep_days: int
+    bytes: int
+    sample: float = 1.0
+    record_bytes: int = LARGEST
+    held_bytes: int = MOST_HELD
 
 
 class JournalFolder:

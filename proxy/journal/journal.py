@@ -9,22 +9,22 @@ import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from enum import Enum
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import orjson
 import structlog
 from typing_extensions import Self
 
 from proxy import background
-from proxy.journal.folder import JournalFolder
-from proxy.journal.limits import JournalLimits
-from proxy.journal.record import Record, line_of
-from proxy.telemetry.held_bytes import HeldBytes
-from proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy.journal.folder import JournalFolder, JournalLimits
+from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
 
+VERSION = 1  # of the lines
 SWEEP_S = 60.0
 logger = structlog.get_logger(__name__)
 
@@ -41,6 +41,27 @@ class Outcome(str, Enum):
     OVERLOADED = "overloaded"
     FULL = "full"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """One request with its answer.
+
+    body, answer: the bytes as they were sent; of a stream, all its events. No headers: they have
+    keys. is_complete: the answer came to its end. first_byte_s: until its first byte, None without.
+    """
+
+    at: datetime
+    tenant: str
+    key_id: str
+    request_id: str
+    path: str
+    body: bytes
+    status: int | None
+    answer: bytes
+    is_complete: bool
+    first_byte_s: float | None
+    duration_s: float
 
 
 class Journal:
@@ -94,14 +115,14 @@ class Journal:
         self._held.give_back(held)
         self._count(outcome.value)
 
-    def add(self, record: Record, held: int) -> None:
+    def add(self, record: RecordedRequest, held: int) -> None:
         """held: the bytes that `hold` has granted for it."""
         if self._is_closed:  # a request that is abandoned with the proxy
             self.settle(held, Outcome.FAILED)
         else:
             self._thread.submit(self._keep, record, held)
 
-    def _keep(self, record: Record, held: int) -> None:
+    def _keep(self, record: RecordedRequest, held: int) -> None:
         outcome = Outcome.FAILED
         try:
             outcome = self._written(record)
@@ -111,7 +132,7 @@ class Journal:
         finally:
             self.settle(held, outcome)
 
-    def _written(self, record: Record) -> Outcome:
+    def _written(self, record: RecordedRequest) -> Outcome:
         """Raises OSError."""
         fields = fields_of(record.body)
         if fields is None:
@@ -177,3 +198,26 @@ class Journal:
                 advice="raise MAX_RECORD_GB, or lower RECORD_SAMPLE",
             )
         self._is_full = is_full
+
+
+def line_of(record: RecordedRequest, fields: dict[str, Any]) -> bytes:
+    """The line of JSON that a record becomes. fields: of its body."""
+    model, first_s = fields.get("model"), record.first_byte_s
+    return orjson.dumps(
+        {
+            "version": VERSION,
+            "at": record.at,
+            "tenant": record.tenant,
+            "key_id": record.key_id,
+            "request_id": record.request_id,
+            "path": record.path,
+            "model": model if isinstance(model, str) else None,
+            "body": record.body.decode("utf-8", "replace"),
+            "status": record.status,
+            "answer": record.answer.decode("utf-8", "replace"),
+            "is_complete": record.is_complete,
+            "ttft_ms": None if first_s is None else round(first_s * 1000, 1),
+            "duration_ms": round(record.duration_s * 1000, 1),
+        },
+        option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE,
+    )

@@ -9,8 +9,9 @@ from random import Random
 
 from proxy.domain.endpoints import Decisions
 from proxy.domain.errors import ModelUnavailable
-from proxy.domain.identity import current_caller, current_headers
+from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.record import running_record
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -94,7 +95,7 @@ def _headers(names: frozenset[str]) -> dict[str, str]:
     """Those of the running task's request, by lower-case name."""
     if not names:
         return {}
-    given = ((name.decode("latin-1"), value) for name, value in current_headers.get())
+    given = ((name.decode("latin-1"), value) for name, value in running_record().headers)
     return {name: value.decode("latin-1") for name, value in given if name in names}
 
 

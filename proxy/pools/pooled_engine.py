@@ -16,11 +16,10 @@ from proxy.domain.errors import (
     ProxyError,
 )
 from proxy.domain.output import TokenDelta
-from proxy.domain.timeline import StageName
+from proxy.domain.record import StageName, running_record
 from proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.router import Route, Router
-from proxy.telemetry import request_log
 
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 
@@ -57,7 +56,7 @@ class PooledEngine:
                     seen += 1
                     if delta.prompt_tokens is not None:
                         self._counter.began(route.place, waited_s, route.matched)
-                        request_log.list_in("endpoints", route.place.endpoint)
+                        running_record().add_endpoint(route.place.endpoint)
                         route.began(delta.prompt_tokens, delta.cached_tokens or 0, waited_s)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from proxy.domain.record import StageName, stage
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
-from proxy.domain.timeline import StageName, stage
 from proxy.domain.tools import ToolCall
 from proxy.server_tools.arguments import InvalidArguments, parse_arguments
 

@@ -10,44 +10,32 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from proxy.telemetry.bounded_names import BoundedNames
-from proxy.telemetry.buckets import DURATION_BUCKETS_S
-from proxy.telemetry.distribution_metrics import DistributionMetrics
+from proxy.domain.record import DURATION_BUCKETS_S
+from proxy.domain.shadow import ShadowOutcome, ShadowResult
+from proxy.telemetry.generation_metrics import GenerationMetrics
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
-from proxy.telemetry.journal_metrics import JournalMetrics
 from proxy.telemetry.queue_metrics import QueueMetrics
-from proxy.telemetry.shadow_metrics import ShadowMetrics
-from proxy.telemetry.tenant_metrics import TenantMetrics
 
 TENANTS = 50
 
 
 class Metrics:
-    """The label `outcome` is a finish reason, an error code, or `abandoned` (client disconnected).
-
-    tenants: as many have series of their own.
-    """
+    """tenants: as many have series of their own."""
 
     def __init__(self, *, tenants: int = TENANTS) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._count_requests()
-        self._count_tokens()
         self._watch_authentication()
         self._watch_the_process()
-        self.distributions = DistributionMetrics(self.registry)
+        self.generations = GenerationMetrics(self.registry, tenants=tenants)
         self.shadow = ShadowMetrics(self.registry)
         self.queues = QueueMetrics(self.registry)
         self.idempotency = IdempotencyMetrics(self.registry)
-        self.tenants = TenantMetrics(self.registry, BoundedNames(tenants))
-        self.journal = JournalMetrics(self.registry)
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(
             "proxy_http_responses", "HTTP responses by route and status", "route", "status"
-        )
-        self.requests = self._counter(
-            "proxy_requests", "Generation requests by how they ended", "model", "outcome"
         )
         self.rejections = self._counter(
             "proxy_rejections",
@@ -58,22 +46,11 @@ class Metrics:
         self.limit_refusals = self._counter(
             "proxy_limit_refusals", "Requests that a caller's limit refused", "limit"
         )
-        self.resent = self._counter(
-            "proxy_requests_resent",
-            "Streams that failed before their first token and were sent to Triton again",
-            "model",
-        )
-        self.continued = self._counter(
-            "proxy_streams_continued",
-            "Streams that lost their engine after their first token, by what ended it (`lost`, "
-            "`stalled`, `drained`, `preempted`) and whether another engine stream `continued` them",
-            *("model", "cause", "result"),
-        )
-        self.active = Gauge(
-            "proxy_requests_active",
-            "Generation requests in progress",
-            ("model",),
-            registry=self.registry,
+        self.records = self._counter(
+            "proxy_records",
+            "Requests of tenants that are recorded, by what became of the record: `written`, or why"
+            " not",
+            "outcome",
         )
 
     def _watch_authentication(self) -> None:
@@ -90,22 +67,13 @@ class Metrics:
             registry=self.registry,
         )
 
-    def _count_tokens(self) -> None:
-        self.prompt_tokens = self._counter(
-            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
-        )
-        self.cached_tokens = self._counter(
-            "proxy_cached_prompt_tokens",
-            "Prompt tokens that the engine took from its prefix cache",
-            "model",
-        )
-        self.completion_tokens = self._counter(
-            "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
-        )
-
     def count_spans(self, outcome: str, spans: int) -> None:
         """outcome: `exported` or `failed`."""
         self.spans.labels(outcome).inc(spans)
+
+    def count_record(self, outcome: str) -> None:
+        """outcome: a value of journal.journal.Outcome."""
+        self.records.labels(outcome).inc()
 
     def count_limit_refusal(self, limit: str) -> None:
         """limit: its name, such as `key.requests_per_minute`."""
@@ -147,3 +115,30 @@ class Metrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
+
+
+class ShadowMetrics:
+    """Implements domain.shadow.ShadowCounter."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "proxy_shadow_requests",
+            "Copies of engine requests for shadow deployments, by outcome; comparable: temperature "
+            "is 0, or there is a seed",
+            ("model", "deployment", "outcome", "comparable"),
+            registry=registry,
+        )
+        self._differences = Counter(
+            "proxy_shadow_differences",
+            "Compared answers that differ in this field",
+            ("model", "deployment", "field", "comparable"),
+            registry=registry,
+        )
+
+    def count(self, result: ShadowResult) -> None:
+        where = result.model, result.deployment
+        is_comparable = "true" if result.is_comparable else "false"
+        self._requests.labels(*where, result.outcome.value, is_comparable).inc()
+        if result.outcome is ShadowOutcome.COMPARED:
+            for field in result.differences:
+                self._differences.labels(*where, field, is_comparable).inc()

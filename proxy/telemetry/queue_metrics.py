@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from proxy.domain.record import DURATION_BUCKETS_S
 from proxy.domain.scheduling import QueueState
-from proxy.telemetry.buckets import DURATION_BUCKETS_S
 
 LABELS = ("queue",)  # `pool/Triton model`: as many as there are models
 

@@ -1,6 +1,6 @@
 """The requests that ended last, in the memory of this process: what each was, and its stages.
 
-Implements request_log.RequestObserver. Nothing of a prompt or an answer is kept: fields and
+Implements request_log.RecordReader. Nothing of a prompt or an answer is kept: fields and
 attributes are those listed here, and texts are cut.
 """
 
@@ -14,10 +14,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 import orjson
-import structlog
 
-from proxy.domain.timeline import Timeline
-from proxy.telemetry.request_log import Headers
+from proxy.domain.record import RequestRecord
+from proxy.telemetry.request_log import Line
 
 # Of the log line, under the same names; a further field is kept only if it is added here.
 FIELDS = (
@@ -68,9 +67,8 @@ class KeptRequest:
     stages: bytes
 
     @property
-    def record(self) -> Fields:
-        stages = [_stage(*row) for row in orjson.loads(self.stages)]
-        return {**self.fields, "stages": stages}
+    def whole(self) -> Fields:
+        return {**self.fields, "stages": orjson.loads(self.stages)}
 
 
 class RecentRequests:
@@ -81,16 +79,12 @@ class RecentRequests:
         self._kept: deque[KeptRequest] = deque()
         self._by_id: dict[str, KeptRequest] = {}
 
-    def trace(self, headers: Headers) -> None:
-        """Another observer traces."""
-
-    def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
-        request_id = structlog.contextvars.get_contextvars().get("request_id")
-        if not self.most or request_id is None or not _matters(line):
+    def ended(self, record: RequestRecord, line: Line) -> None:
+        if not self.most or not record.request_id or not _matters(record, line):
             return
         if len(self._kept) == self.most:
             self._forget(self._kept.popleft())
-        kept = KeptRequest(fields=_fields(request_id, timeline, line), stages=_stages(timeline))
+        kept = KeptRequest(fields=_fields(record, line), stages=_stages(record))
         self._kept.append(kept)
         for name in _ids(kept):
             self._by_id[name] = kept
@@ -100,7 +94,7 @@ class RecentRequests:
         one id, the last.
         """
         kept = self._by_id.get(request_id)
-        return None if kept is None else kept.record
+        return None if kept is None else kept.whole
 
     def last(self, wanted: RequestFilter, limit: int) -> list[Fields]:
         """Those that match, without their stages, newest first."""
@@ -118,9 +112,9 @@ class RecentRequests:
                 del self._by_id[name]
 
 
-def _matters(line: Mapping[str, Any]) -> bool:
+def _matters(record: RequestRecord, line: Line) -> bool:
     """Whether it asked something of a model, or failed."""
-    if line.get("status") == UNKNOWN_CALLER or str(line.get("path", "")).startswith(UNWATCHED):
+    if record.status == UNKNOWN_CALLER or record.path.startswith(UNWATCHED):
         return False
     return "model" in line or "error" in line
 
@@ -131,58 +125,39 @@ def _ids(kept: KeptRequest) -> Iterator[str]:
         yield kept.fields["answer_id"]
 
 
-def _fields(request_id: str, timeline: Timeline, line: Mapping[str, Any]) -> Fields:
-    began = datetime.fromtimestamp(timeline.began_ns / NANO, timezone.utc)
-    found: Fields = {"id": request_id, "began_at": began.isoformat(timespec="milliseconds")}
+def _fields(record: RequestRecord, line: Line) -> Fields:
+    began = datetime.fromtimestamp(record.began_ns / NANO, timezone.utc)
+    found: Fields = {"id": record.request_id, "began_at": began.isoformat(timespec="milliseconds")}
     if "id" in line:
         found["answer_id"] = _cut(line["id"])
     found.update({name: _cut(line[name]) for name in FIELDS if name in line})
-    if timeline.dropped:
-        found["dropped_stages"] = timeline.dropped
+    if record.dropped:
+        found["dropped_stages"] = record.dropped
     return found
 
 
-def _stages(timeline: Timeline) -> bytes:
-    """A JSON array of rows, each as _stage takes it: cheap, because every request pays for it."""
-    places = {id(stage): place for place, stage in enumerate(timeline.stages)}
-    began, ended = timeline.began, timeline.ended
-    rows = [
-        (
-            stage.name,
-            int((stage.began - began) * MICRO),
-            int(((stage.ended or ended or stage.began) - stage.began) * MICRO),
-            None if stage.parent is None else places.get(id(stage.parent)),
-            stage.error,
-            _attributes(stage.attributes) if stage.attributes else None,
-        )
-        for stage in timeline.stages
+def _stages(record: RequestRecord) -> bytes:
+    """A JSON array, made at once: every request pays for it."""
+    places = {id(stage): place for place, stage in enumerate(record.stages)}
+    found: list[Fields] = [
+        {
+            "name": stage.name,
+            "begin_ms": int((stage.began - record.began) * MICRO) / 1000,
+            "duration_ms": int(stage.duration_s * MICRO) / 1000,
+            "parent": None if stage.parent is None else places.get(id(stage.parent)),
+            "error": stage.error,
+            "attributes": _attributes(stage.attributes) if stage.attributes else {},
+        }
+        for stage in record.stages
     ]
     with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
-        if len(written := orjson.dumps(rows)) <= STAGES_BYTES:
+        if len(written := orjson.dumps(found)) <= STAGES_BYTES:
             return written
-    return orjson.dumps([(*row[:-1], None) for row in rows])
+    return orjson.dumps([{**stage, "attributes": {}} for stage in found])
 
 
 def _attributes(given: Mapping[str, Any]) -> Fields:
     return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
-
-
-def _stage(
-    name: str,
-    begin_us: int,
-    duration_us: int,
-    parent: int | None,
-    error: str | None,
-    attributes: Fields | None,
-) -> Fields:
-    return {
-        "name": name,
-        "begin_ms": begin_us / 1000,
-        "duration_ms": duration_us / 1000,
-        "parent": parent,
-        "error": error,
-        "attributes": attributes or {},
-    }
 
 
 def _cut(value: object) -> str | float | bool | list[str] | None:

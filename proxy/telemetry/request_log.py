@@ -1,107 +1,149 @@
-"""The one log line of an HTTP request: every part adds fields to it, RequestLine writes it.
+"""Makes the record of each request, and writes its log line when it has ended.
 
-`line_fields` says which fields a line may hold; what else is added is not written. They are kept in
-a context variable, because a request's stream runs in a task of its own.
-The timeline of the request runs as long as its line.
+The line has the fields that `line_of` lists, within bounds: no part of the program can put a
+prompt, an answer or a key into it by mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import structlog
 
-from proxy.domain.identity import current_headers
-from proxy.domain.timeline import Timeline, Trace, current_timeline
-from proxy.telemetry.line_fields import MOST_ITEMS, bounded
+from proxy.domain.record import Headers, RequestRecord, Result, Trace, current_record
+from proxy.telemetry.printable_text import printable, redacted
 
 logger = structlog.get_logger(__name__)
 
-Headers = Sequence[tuple[bytes, bytes]]
+Line = dict[str, Any]
 
+REQUEST_LOG = "request_log"
 HEALTH_CHECKS = "/health"
+MOST_NOTES = 16  # OpenAI's bound of `metadata`
+ANSWERED = (Result.COMPLETED, Result.ABANDONED)
+LONGEST_NOTE, LONGEST_NAME, LONGEST_WORD = 512, 256, 64  # characters
 
-_fields: ContextVar[dict[str, Any]] = ContextVar("request_log_fields")
 
+class RecordReader(Protocol):
+    """What else becomes of records: traces, the list of recent ones."""
 
-class RequestObserver(Protocol):
-    """What else becomes of requests: traces, the list of recent ones."""
-
-    def trace(self, headers: Headers) -> Trace | None:
-        """The place of a request that begins; None where it has none. headers: the caller's."""
-        ...
-
-    def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
+    def ended(self, record: RequestRecord, line: Line) -> None:
         """line: the fields of its log line."""
         ...
 
 
-# Set for each connection by api.middleware.RequestContext.
-current_observer: ContextVar[RequestObserver | None] = ContextVar("observer", default=None)
+class RequestLog:
+    """Kept in the scope of each connection under REQUEST_LOG: a WebSocket has a record a message.
+
+    trace: the place in a trace of a request with these headers; None: nothing is traced."""
+
+    def __init__(
+        self, *readers: RecordReader, trace: Callable[[Headers], Trace] | None = None
+    ) -> None:
+        self._readers = readers
+        self._trace = trace
+
+    @contextmanager
+    def recorded(
+        self, method: str, path: str, *, request_id: str = "", headers: Headers = ()
+    ) -> Iterator[RequestRecord]:
+        """The record of a request that runs as long as the `with`.
+
+        The line's level is `debug` for health checks (readiness is logged when it changes), and
+        for requests that asked nothing of a model and did not fail; for all others it is `info`.
+        """
+        record = RequestRecord(
+            method=method,
+            path=path,
+            request_id=request_id,
+            headers=headers,
+            trace=None if self._trace is None else self._trace(headers),
+        )
+        token = current_record.set(record)
+        try:
+            yield record
+        finally:
+            record.end()
+            line = line_of(record)
+            matters = "model" in line or "error" in line
+            is_news = matters and not path.startswith(HEALTH_CHECKS)
+            write = logger.info if is_news else logger.debug
+            write("request", **line)
+            for reader in self._readers:
+                reader.ended(record, line)
+            current_record.reset(token)
 
 
-def add(**fields: Any) -> None:
-    """Adds fields to the line, except those that are None. Does nothing outside of a request."""
-    _fields.get({}).update({name: value for name, value in fields.items() if value is not None})
+def line_of(record: RequestRecord) -> Line:
+    """The fields of a record's line; those that are None are left out."""
+    used, has_generated = record.used, record.has_generated
+    is_answered = has_generated and record.result in ANSWERED
+    wait_s = record.row_wait_s if has_generated else None
+    first_s = record.first_event_s if has_generated else None
+    own_s = record.generation_s - (wait_s or 0.0) if has_generated else None
+    fields: Line = {
+        # the request
+        "method": record.method,
+        "path": record.path,
+        "id": record.id,
+        "model": record.model,
+        "trace_id": None if record.trace is None else f"{record.trace.trace_id:032x}",
+        # its caller, and what the caller says of itself
+        "tenant": record.tenant,
+        "key_id": record.key_id,
+        "user": record.user,
+        "safety_identifier": record.safety_identifier,
+        "metadata": _notes(record.metadata) or None,
+        "capped_priority": record.capped_priority if has_generated else None,
+        # its answer
+        "status": record.status,
+        "finish": record.outcome if is_answered else None,
+        "error": record.error,
+        "idempotency": record.idempotency,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": used and used.cached_tokens,
+        "completion_tokens": used and used.completion_tokens,
+        # where it was generated, and how often it was tried
+        "endpoints": [_name(each) for each in record.endpoints] or None,
+        "resent": record.resends or None,
+        "continued": len(record.pauses) or None,
+        # times
+        "ttft_ms": _ms(first_s),
+        "queue_ms": _ms(wait_s),
+        "inference_ms": _ms(own_s),
+        "duration_ms": _ms(record.duration_s),
+        "stages_ms": {name: _ms(each) for name, each in record.seconds().items()} or None,
+    }
+    for name, bounded in TEXTS.items():
+        if (text := fields[name]) is not None:
+            fields[name] = bounded(text)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def added(name: str) -> Any:
-    """A field that the line has so far; None if it has not."""
-    return _fields.get({}).get(name)
+def _text(longest: int) -> Callable[[str], str]:
+    def bounded(value: str) -> str:
+        if len(value) > longest:
+            value = f"{value[:longest]}…"
+        value = redacted(value)
+        return value if value.isprintable() else printable(value)
+
+    return bounded
 
 
-def count(name: str) -> None:
-    """Adds one to the field, which begins at 0. Outside of a request it does nothing."""
-    fields = _fields.get({})
-    fields[name] = fields.get(name, 0) + 1
+_word, _name, _note = _text(LONGEST_WORD), _text(LONGEST_NAME), _text(LONGEST_NOTE)
+# What texts in a line are cut to.
+TEXTS: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys(("method", "finish", "error", "idempotency"), _word),
+    **dict.fromkeys(("path", "id", "model", "tenant", "key_id"), _name),
+    **dict.fromkeys(("user", "safety_identifier"), _note),
+}
 
 
-def list_in(name: str, value: str) -> None:
-    """Adds the value to the list that this field is, unless it is there. MOST_ITEMS at most."""
-    values = _fields.get({}).setdefault(name, [])
-    if value not in values and len(values) < MOST_ITEMS:
-        values.append(value)
+def _notes(given: Mapping[str, str]) -> dict[str, str]:
+    return {_name(name): _note(value) for name, value in list(given.items())[:MOST_NOTES]}
 
 
-class RequestLine:
-    """Writes one line when the `with` ends, with these fields, added ones and the duration.
-
-    The level is `debug` for health checks (readiness is logged when it changes), and for requests
-    that asked nothing of a model and did not fail; for all others it is `info`.
-    """
-
-    __slots__ = ("_fields", "_observer", "_timeline", "_tokens")
-
-    def __init__(self, **fields: Any) -> None:
-        self._fields = fields
-
-    def __enter__(self) -> None:
-        self._observer = observer = current_observer.get()
-        trace = None if observer is None else observer.trace(current_headers.get())
-        self._timeline = Timeline(trace)
-        self._tokens = (_fields.set(self._fields), current_timeline.set(self._timeline))
-
-    def __exit__(self, *_: object) -> None:
-        line, timeline = self._fields, self._timeline
-        timeline.end()
-        line["duration_ms"] = _ms(timeline.duration_s)
-        if timeline.stages:
-            line["stages_ms"] = {name: _ms(each) for name, each in timeline.seconds().items()}
-        if timeline.trace is not None:
-            line["trace_id"] = f"{timeline.trace.trace_id:032x}"
-        line = bounded(line)
-        matters = "model" in line or "error" in line
-        is_check = str(line.get("path", "")).startswith(HEALTH_CHECKS)
-        write = logger.info if matters and not is_check else logger.debug
-        write("request", **line)
-        if self._observer is not None:
-            self._observer.ended(timeline, line)
-        fields, current = self._tokens
-        _fields.reset(fields)
-        current_timeline.reset(current)
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

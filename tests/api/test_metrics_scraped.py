@@ -12,13 +12,11 @@ import httpx
 import pytest
 import yaml
 
-from proxy.domain.generation import Report
 from proxy.domain.output import FinishReason
+from proxy.domain.record import RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.domain.timeline import Timeline, Trace, current_timeline
 from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
 from tests.fixtures.stack import HANG_S, eventually, free_port
 
@@ -37,12 +35,10 @@ def target():
     """An address whose /metrics has one request, and the media types of its answers."""
     metrics, kinds = Metrics(), set()
     trace = Trace(trace_id=TRACE_ID, span_id=1, parent_id=None, is_sampled=True)
-    token = current_timeline.set(Timeline(trace))
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    report = Report(first_event_s=0.2, finish=FinishReason.STOP)
-    with TelemetryWatcher(metrics).begin(request, CARD, report):
+    record = RequestRecord(trace=trace, first_event_s=0.2, finish=FinishReason.STOP)
+    with metrics.generations.counted(record, request, CARD):
         pass
-    current_timeline.reset(token)
     exposition = Exposition(metrics, has_vllm_names=True)
 
     def answer(environ, start_response):

@@ -21,31 +21,28 @@ REQUESTS, ROUNDS = 5_000, 7
 
 def request_us() -> float:
     """In this process, with the packages of its tree."""
-    from proxy.domain.engine import EngineRequest
-    from proxy.domain.generation import Report
     from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-    from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+    from proxy.domain.record import RequestRecord
+    from proxy.domain.request import GenerationRequest, TextPrompt
     from proxy.telemetry.metrics import Metrics
-    from proxy.telemetry.request_watcher import TelemetryWatcher
     from tests.doubles.engine import CARD
 
     class Counted:
         usage = Usage(prompt_tokens=700, completion_tokens=90, cached_tokens=100)
 
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    asked = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
     first = TokenDelta((b"a",), queue_s=0.02)
     last = TokenDelta(
         (b"b",), finish=FinishReason.STOP, times=EngineTimes(prefill_s=0.2, decode_s=3.0)
     )
-    watcher = TelemetryWatcher(Metrics())
+    generations = Metrics().generations
 
     def ask() -> None:
-        report = Report(first_event_s=0.3, finish=FinishReason.STOP, counts=[Counted()])
-        with watcher.begin(request, CARD, report) as watch:
-            stream = watch.stream(asked)
-            stream.see(first)
-            stream.see(last)
+        record = RequestRecord(first_event_s=0.3, finish=FinishReason.STOP, counts=[Counted()])
+        with generations.counted(record, request, CARD):
+            pace = record.pace(counts_gaps=True)
+            pace.see(first)
+            pace.see(last)
 
     for _ in range(200):
         ask()
@@ -68,11 +65,10 @@ def scrape_ms(tenants: int) -> tuple[float, int]:
     """Median time of five, and the number of lines."""
     from proxy.telemetry.exposition import Exposition
     from proxy.telemetry.metrics import Metrics
-    from proxy.telemetry.tenant_metrics import _Tenant
 
     metrics = Metrics(tenants=tenants)
     for number in range(tenants):
-        _Tenant(metrics.tenants, f"t{number}")
+        metrics.generations.tenant(f"t{number}")
     exposition = Exposition(metrics, has_vllm_names=True)
     times = []
     for _ in range(5):

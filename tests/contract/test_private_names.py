@@ -10,7 +10,7 @@ from pathlib import Path
 from hpack.hpack import encode_integer
 from prometheus_client import Histogram
 
-from proxy.telemetry.distribution_metrics import observe, observe_counts
+from proxy.telemetry.generation_metrics import observe, observe_counts
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -23,7 +23,7 @@ DOCUMENTED = {"os._exit", "sys._current_frames", "member._value_"}
 ENGINE = "model_repository/engine/1"
 ALLOWED = {
     # adds values by the bucket; prometheus_client takes them one by one only
-    "proxy/telemetry/distribution_metrics.py": {"_buckets", "_sum", "_upper_bounds"},
+    "proxy/telemetry/generation_metrics.py": {"_buckets", "_sum", "_upper_bounds"},
     # engine plans have no public loader, and the queues' lengths no public name
     f"{ENGINE}/trtllm/library.py": {"_executor", "_tensorrt_engine"},
     # token ids for bad words; the public field takes texts

@@ -14,7 +14,7 @@ from proxy.api.route_scopes import NEEDS
 from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
 from proxy.domain.output import FinishReason
-from proxy.telemetry.buckets import DURATION_BUCKETS_S
+from proxy.domain.record import DURATION_BUCKETS_S
 from tests.deploy.places import DOCKER
 from tests.deploy.test_metrics import (
     ALERTS,

@@ -10,8 +10,8 @@ import yaml
 from prometheus_client import CollectorRegistry, Histogram
 
 from dashboards.grafana import SOURCE
-from proxy.domain.timeline import Trace
-from proxy.telemetry.distribution_metrics import observe
+from proxy.domain.record import Trace
+from proxy.telemetry.generation_metrics import observe
 from tests.deploy.places import DOCKER, documents
 from tests.deploy.test_compose import services
 

@@ -81,7 +81,7 @@ def test_links_to_the_runbook_are_whole(metrics, scraping):
     """The external label stands before the anchor in an alert that fires."""
 
     def fires() -> list[str]:
-        metrics.requests.labels("demo", "engine_stalled").inc()
+        metrics.generations.requests.labels("demo", "engine_stalled").inc()
         found = [
             alert for alert in scraping.alerts() if alert["labels"]["alertname"] == "EngineStalled"
         ]

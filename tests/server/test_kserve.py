@@ -18,6 +18,7 @@ from proxy.api.bodies.bytes_in_flight import BytesInFlight
 from proxy.api.kserve import kserve_routes
 from proxy.api.middleware import RequestContext
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import RequestLog
 from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
 from proxy.triton.target import Target
@@ -100,7 +101,7 @@ def client(triton: Stack) -> Iterator[TestClient]:
         async with engine:
             yield
 
-    app = application([Middleware(RequestContext, metrics=Metrics())], running)
+    app = application([Middleware(RequestContext, metrics=Metrics(), log=RequestLog())], running)
     app.include_router(router)
     with TestClient(app) as client:
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.domain.generation import Report
 from proxy.domain.identity import Caller
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest
 
 
 def under_ceiling(
-    request: GenerationRequest, caller: Caller, most: int, report: Report
+    request: GenerationRequest, caller: Caller, most: int, report: RequestRecord
 ) -> GenerationRequest:
     """The request with the caller's ceiling, where its priority is higher; notes it in the report.
 

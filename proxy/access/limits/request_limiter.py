@@ -17,10 +17,10 @@ from proxy.access.limits.reservation import Means, Reservation
 from proxy.access.limits.standing import Standings
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import LimitsUnavailable
-from proxy.domain.generation import Report
 from proxy.domain.health import Concern
 from proxy.domain.identity import Caller, Limits
 from proxy.domain.model import ModelCard
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ class RequestLimiter:
         return self._means.ledger.outage is None and not self.concerns
 
     def capped(
-        self, request: GenerationRequest, card: ModelCard, caller: Caller, report: Report
+        self, request: GenerationRequest, card: ModelCard, caller: Caller, report: RequestRecord
     ) -> GenerationRequest:
         """With a priority that the caller may have, and with a bound on the output, where the
         request has none and the caller's is limited.
@@ -105,7 +105,7 @@ class RequestLimiter:
         request: GenerationRequest,
         card: ModelCard,
         engine_requests: Sequence[EngineRequest],
-        report: Report,
+        report: RequestRecord,
         *,
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:

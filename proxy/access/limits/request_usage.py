@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from proxy.domain.generation import Report
 from proxy.domain.identity import Caller
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta, Usage
 from proxy.domain.price import NANOS
+from proxy.domain.record import RequestRecord
 from proxy.domain.usage import UsageRow, UsageSink
 
 
@@ -19,7 +19,7 @@ class RequestUsage:
 
     __slots__ = ("_cached", "_queue_s", "_report", "_sink", "caller")
 
-    def __init__(self, caller: Caller, report: Report, sink: UsageSink | None) -> None:
+    def __init__(self, caller: Caller, report: RequestRecord, sink: UsageSink | None) -> None:
         self.caller = caller
         self._report = report
         self._sink = sink

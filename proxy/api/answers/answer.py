@@ -13,7 +13,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from proxy.api import answer_marks, errors
+from proxy.api import errors
 from proxy.api.answers.client_disconnect import CancelOnDisconnect
 from proxy.api.answers.exchange import Exchange, Renderer
 from proxy.api.answers.stream_format import StreamFormat
@@ -57,7 +57,7 @@ class WholeAnswer(Response):
                 completion = await self._folded(events)
         if completion is not None:
             now_s = asyncio.get_running_loop().time()
-            headers = headers_of(self._generation.report, now_s)
+            headers = headers_of(self._generation.record, now_s)
             body = self._renderer.full(completion)
             response = Response(orjson.dumps(body), headers=headers, media_type="application/json")
             await response(scope, receive, send)
@@ -91,8 +91,8 @@ class StreamedAnswer(Response):
         self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        report = self._generation.report
-        out = StreamWriter(send, self._framing, report, keep_alive_s=self._keep_alive_s)
+        record = self._generation.record
+        out = StreamWriter(send, self._framing, record, keep_alive_s=self._keep_alive_s)
         try:
             with errors.ProtocolNames(self._renderer.field_names):
                 async with out, CancelOnDisconnect(receive):
@@ -100,7 +100,7 @@ class StreamedAnswer(Response):
         except Exception as error:
             if not out.has_started:
                 raise
-            answer_marks.mark_failed(scope)
+            record.has_failed = True
             body = errors.body_of(error)  # the status is sent, so the error must be a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 

@@ -13,8 +13,8 @@ from typing_extensions import Self
 from proxy.api.answers.lifecycle_headers import lifecycle_headers
 from proxy.api.answers.queue_headers import queue_headers
 from proxy.api.answers.stream_format import StreamFormat
-from proxy.domain.generation import Report
 from proxy.domain.lifecycle import NO_END
+from proxy.domain.record import RequestRecord
 
 QUEUE_EVERY_S = 1.0
 
@@ -31,11 +31,11 @@ class StreamWriter:
     """
 
     def __init__(
-        self, send: Send, stream_format: StreamFormat, report: Report, *, keep_alive_s: float
+        self, send: Send, stream_format: StreamFormat, record: RequestRecord, *, keep_alive_s: float
     ) -> None:
         self._send = send
         self._format = stream_format
-        self._report = report
+        self._record = record
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._loop.time()
@@ -61,7 +61,7 @@ class StreamWriter:
     async def send(self, part: bytes, *, is_last: bool = False) -> None:
         if not self._is_head_out:
             await self._send_head()
-        if self._report.notes:
+        if self._record.notes:
             part = self._taken_notes() + part
         self._is_sending = True
         await self._send(_part(part, is_last=is_last))
@@ -70,7 +70,7 @@ class StreamWriter:
 
     def _taken_notes(self) -> bytes:
         """As comments, in a format that has them."""
-        notes, self._report.notes = self._report.notes, []
+        notes, self._record.notes = self._record.notes, []
         comment = self._format.comment
         return b"" if comment is None else b"".join(comment(note.encode()) for note in notes)
 
@@ -80,7 +80,7 @@ class StreamWriter:
             if self._is_head_out:
                 return
             self.has_started = True
-            ours = headers_of(self._report, self._loop.time())
+            ours = headers_of(self._record, self._loop.time())
             headers = [
                 *self._format.headers,
                 *((name.encode(), value.encode()) for name, value in ours.items()),
@@ -106,7 +106,7 @@ class StreamWriter:
     @property
     def _position(self) -> int | None:
         """In the queue. None before the first comment: an error may still have its own status."""
-        queued = self._report.queued
+        queued = self._record.queued
         return None if queued is None or self._comment is None else queued.position
 
     async def _send_comment(self) -> None:
@@ -116,26 +116,26 @@ class StreamWriter:
             await self.send(self._format.comment(text))
 
 
-def headers_of(report: Report, now_s: float) -> dict[str, str]:
+def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
     """Our own headers of an answer, with the values that are known when its head is sent.
 
     now_s: the event loop's.
     """
-    headers = queue_headers(report, now_s)
-    if report.attempts is not None:
-        headers["x-attempts"] = str(report.attempts)
-    if report.resends:
-        headers["x-resends"] = str(report.resends)
-    if report.continued:
-        headers["x-continued"] = str(report.continued)
-    if report.unenforced:
-        headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
-    if report.capped_priority is not None:  # the sign of the body's `priority`
-        headers["x-priority-capped"] = str(-report.capped_priority)
-    if report.fallback_from is not None:
-        headers["x-fallback-from"] = report.fallback_from
-    if report.lifecycle is not NO_END:
-        headers.update(lifecycle_headers(report.lifecycle))
+    headers = queue_headers(record, now_s)
+    if record.attempts is not None:
+        headers["x-attempts"] = str(record.attempts)
+    if record.resends:
+        headers["x-resends"] = str(record.resends)
+    if record.continued:
+        headers["x-continued"] = str(record.continued)
+    if record.unenforced:
+        headers["x-unenforced-keywords"] = ", ".join(record.unenforced)
+    if record.capped_priority is not None:  # the sign of the body's `priority`
+        headers["x-priority-capped"] = str(-record.capped_priority)
+    if record.fallback_from is not None:
+        headers["x-fallback-from"] = record.fallback_from
+    if record.lifecycle is not NO_END:
+        headers.update(lifecycle_headers(record.lifecycle))
     return headers
 
 

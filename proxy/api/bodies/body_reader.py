@@ -18,8 +18,8 @@ from proxy.api.bodies.caller_name import caller_name
 from proxy.api.bodies.json_shape import JsonLimits
 from proxy.api.bodies.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
+from proxy.domain.record import StageName, stage
 from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.domain.timeline import StageName, stage
 
 Body = TypeVar("Body", bound=BaseModel)
 JSON_TYPE = "application/json"

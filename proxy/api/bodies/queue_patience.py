@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
-from proxy.domain.identity import current_headers
+from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 
 HEADER = "x-queue-timeout-ms"
@@ -32,7 +32,7 @@ def with_patience(request: GenerationRequest) -> GenerationRequest:
     Raises:
         InvalidRequest: the header is no whole number from 0 to MOST_MS.
     """
-    given = [value for name, value in current_headers.get() if name == _NAME]
+    given = [value for name, value in running_record().headers if name == _NAME]
     if not given:
         return request
     value = given[0].strip()

@@ -6,7 +6,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.api import answer_marks, errors
+from proxy.api import errors
+from proxy.domain.record import RequestRecord, running_record
 from proxy.state.answer import Head
 from proxy.state.event_numbering import EventNumbering
 from proxy.state.relay import RunningAnswer
@@ -29,7 +30,7 @@ class Generation:
         self._body: bytes | None = body
 
     async def __call__(self, running: RunningAnswer) -> None:
-        recorder = Recorder(running, self._scope)
+        recorder = Recorder(running, self._scope, running_record())
 
         async def abandoned() -> Message:
             await running.abandoned.wait()
@@ -65,12 +66,13 @@ class Generation:
 
 
 class Recorder:
-    """The `send` of a generation."""
+    """The `send` of a generation. record: of the request that began it."""
 
-    def __init__(self, running: RunningAnswer, scope: Scope) -> None:
+    def __init__(self, running: RunningAnswer, scope: Scope, record: RequestRecord) -> None:
         self._running = running
         self._recording = running.recording
         self._scope = scope
+        self._record = record
         self._numbering: EventNumbering | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -82,17 +84,16 @@ class Recorder:
                 await self._end()
 
     def _begin(self, message: Message) -> None:
-        request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         headers = _recorded(message.get("headers", ()))
         head = Head(
             status=message["status"],
             headers=tuple(each for each in headers if each[0] not in OWN),
             own_headers=tuple(each for each in headers if each[0] in OWN),
-            request_id=request_id,
+            request_id=self._record.request_id,
             route=getattr(self._scope.get("route"), "path", ""),
         )
         self._numbering = EventNumbering() if head.has_events else None
-        if answer_marks.is_private(self._scope):
+        if self._record.is_private:
             self._recording.is_private = True
         self._recording.begin(head)
 
@@ -111,8 +112,8 @@ class Recorder:
         if self._numbering is not None:
             for part in self._numbering.flush():
                 await self._recording.append(part)
-        running, scope = self._running, self._scope
-        running.has_failed = running.has_failed or answer_marks.has_failed(scope)
+        running = self._running
+        running.has_failed = running.has_failed or self._record.has_failed
         self._recording.complete()
 
 

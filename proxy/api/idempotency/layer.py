@@ -25,6 +25,7 @@ from proxy.api.route_scopes import RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import ShuttingDown
 from proxy.domain.identity import current_caller
+from proxy.domain.record import running_record
 from proxy.state.answer import (
     AnswerLost,
     Head,
@@ -37,7 +38,6 @@ from proxy.state.answer import (
     digest,
 )
 from proxy.state.relay import Relay
-from proxy.telemetry import request_log
 from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
@@ -139,7 +139,7 @@ class Idempotency:
         except (AnswerLost, RecordsUnavailable):
             if not response.has_started:
                 raise refusals.lost() from None
-            request_log.add(error="answer_lost")  # the connection is closed before the end
+            running_record().error = "answer_lost"  # the connection is closed before the end
 
     def _refusal(self, refused: JoinRefused) -> Exception:
         error = refusals.error_of(refused.reason)
@@ -148,7 +148,7 @@ class Idempotency:
 
     def _count(self, outcome: str) -> None:
         self._parts.metrics.count(outcome)
-        request_log.add(idempotency=outcome)
+        running_record().idempotency = outcome
 
     async def _without_records(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send, detail: str

@@ -37,8 +37,8 @@ from proxy.domain.errors import (
 )
 from proxy.domain.generation import Delivery
 from proxy.generation.service import Service
-from proxy.telemetry import request_log
 from proxy.telemetry.loop_lag import name_task
+from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
 logger = structlog.get_logger(__name__)
 
@@ -93,6 +93,7 @@ class ChatSocket:
         self._service = service
         self._builder = builder
         self._caller = caller_name(websocket.scope)
+        self._log: RequestLog = websocket.scope[REQUEST_LOG]
         self._stopping = stopping
         self._max_requests = max_requests
         self._bodies = bodies
@@ -145,7 +146,7 @@ class ChatSocket:
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            with request_log.RequestLine(method="WEBSOCKET", path=PATH):
+            with self._log.recorded("WEBSOCKET", PATH):
                 await self._send(_error_message(error), await self._request_id_in(data))
 
     def _begin(self, body: SocketChatBody) -> None:
@@ -191,7 +192,9 @@ class ChatSocket:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         name_task(request_id, PATH)
-        with request_log.RequestLine(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
+        headers = self._websocket.scope["headers"]
+        recorded = self._log.recorded("WEBSOCKET", PATH, request_id=request_id, headers=headers)
+        with recorded, suppress(WebSocketDisconnect):
             try:
                 last = await self._streamed(body)
             finally:

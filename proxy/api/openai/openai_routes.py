@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import answer_marks
 from proxy.api.answers.answer import Answers
 from proxy.api.answers.exchange import Exchange
 from proxy.api.answers.stream_format import SSE
@@ -39,6 +38,7 @@ from proxy.api.openapi.responses import (
 )
 from proxy.api.typed_route import typed_router
 from proxy.domain.model import ModelCard
+from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.language.syntax import parsers
 from proxy.models.callers_models import CallersModels
@@ -73,7 +73,7 @@ def routes(
     @router.post("/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
-        _mark_private(http, body)
+        _note_privacy(body)
         return answer(await builder.chat(body, caller_name(http.scope)), body)
 
     @router.post(
@@ -81,7 +81,7 @@ def routes(
     )
     async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
-        _mark_private(http, body)
+        _note_privacy(body)
         return answer(await builder.completion(body, caller_name(http.scope)), body)
 
     @router.get("/models", tags=["models"], responses=answers(ModelList, 503))
@@ -99,9 +99,9 @@ def routes(
     return router
 
 
-def _mark_private(http: Request, body: GenerationBody) -> None:
+def _note_privacy(body: GenerationBody) -> None:
     if body.store is False:
-        answer_marks.mark_private(http.scope)
+        running_record().is_private = True
 
 
 def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:

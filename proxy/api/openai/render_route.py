@@ -16,10 +16,10 @@ from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.typed_route import typed_router
 from proxy.domain.engine import EngineRequest
+from proxy.domain.record import running_record
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
-from proxy.telemetry import request_log
 
 
 def routes(
@@ -38,7 +38,9 @@ def routes(
         with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
             request, *_ = await service.engine_requests(generation, exchange.card)
             admitted = await tokenizer.admit(request)
-        request_log.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
+        record = running_record()
+        record.id, record.model = generation.id, request.model.name
+        record.prompt_tokens = len(admitted.ids)
         return JSONResponse(
             {
                 "id": generation.id,

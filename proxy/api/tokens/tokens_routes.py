@@ -23,11 +23,11 @@ from proxy.api.tokens.token_bodies import (
 from proxy.api.typed_route import typed_router
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
+from proxy.domain.record import running_record
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.choice.answer_text import TextDecoder
 from proxy.generation.service import Service
 from proxy.models.callers_models import CallersModels
-from proxy.telemetry import request_log
 
 TOKENIZE: dict[str, Example] = {
     "text": {"value": {"prompt": "Hello", "return_token_strs": True}},
@@ -56,7 +56,9 @@ def routes(
         request, *_ = await service.engine_requests(generation, card)
         with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
-        request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
+        record = running_record()
+        record.id, record.model = request.id, request.model.name
+        record.prompt_tokens = len(ids)
         texts = None
         if body.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
@@ -69,7 +71,8 @@ def routes(
         """Token ids -> text, without special tokens."""
         card = models.asked(body.model)
         models.check_available()
-        request_log.add(model=card.name, prompt_tokens=len(body.tokens))
+        record = running_record()
+        record.model, record.prompt_tokens = card.name, len(body.tokens)
         _check_ids(body.tokens, card)
         parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})

@@ -25,7 +25,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from time import perf_counter
-from typing import Protocol
 
 import structlog
 
@@ -39,13 +38,11 @@ from proxy.domain.errors import (
     ProxyError,
     RateLimited,
 )
-from proxy.domain.generation import Report
 from proxy.domain.interrupt import Cause, Interrupt
-from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.record import RequestRecord, Stage, StageName, stage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.domain.timeline import Stage, StageName, stage
 from proxy.generation.choice.choice_cost import ChoiceClock
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
@@ -74,21 +71,12 @@ Send = Callable[[EngineRequest, bool], Deltas]
 TryGuide = Callable[[EngineRequest], Awaitable[None]]
 
 
-class ContinuationCounter(Protocol):
-    """Telemetry's side: see domain.watcher.Watcher."""
-
-    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None: ...
-
-    def not_continued(self, card: ModelCard, cause: Cause) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMeans:
     """What all engine streams share."""
 
     resending: Resending
     limits: TimeLimits
-    counter: ContinuationCounter
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 
@@ -120,7 +108,7 @@ class EngineStream:
         asked: GenerationRequest,
         request: EngineRequest,
         means: StreamMeans,
-        report: Report,
+        report: RequestRecord,
         *,
         send: Send,
         try_guide: TryGuide,
@@ -367,13 +355,12 @@ class EngineStream:
         """The first delta of the part came."""
         if self._lost is not None:
             cause, since = self._lost
-            pause_s = asyncio.get_running_loop().time() - since
-            self._means.counter.continued(self._request.model, cause, pause_s)
+            self._report.pauses.append((cause, asyncio.get_running_loop().time() - since))
             self._lost = None
 
     def _count_failure(self, lost: Loss) -> None:
         if self._has_deltas and self._means.continuing.most:
-            self._means.counter.not_continued(self._request.model, cause_of(lost))
+            self._report.uncontinued.append(cause_of(lost))
 
     @property
     def _answer_ids(self) -> list[int]:
@@ -461,7 +448,7 @@ def _refused(lost: Loss, why: str) -> ModelUnavailable:
 
 
 class EngineStages:
-    """The stages of one stream in its request's timeline, one for each part."""
+    """The stages of one stream in its request's record, one for each part."""
 
     __slots__ = ("_queue_s", "_stage")
 

@@ -12,9 +12,8 @@ from typing import Protocol, TypeVar
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
-from proxy.domain.generation import Report
 from proxy.domain.model import ModelCard
-from proxy.domain.timeline import StageName, stage
+from proxy.domain.record import RequestRecord, StageName, stage
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 
@@ -24,12 +23,6 @@ BEFORE_FIRST = "before the first token of this request"
 # is ready when a Python model of its has died, until it is restarted.
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 8.0
-
-
-class ResendCounter(Protocol):
-    """Telemetry's side."""
-
-    def resent(self, card: ModelCard) -> None: ...
 
 
 class Alternatives(Protocol):
@@ -66,7 +59,6 @@ class Resending:
     registry: Registry
     recovery_queue: RecoveryQueue
     alternatives: Alternatives
-    counter: ResendCounter
     most: int
     whole_s: float
     begun_s: float
@@ -75,7 +67,7 @@ class Resending:
         self,
         begin: Callable[[Attempt], Awaitable[Result]],
         request: EngineRequest,
-        report: Report,
+        report: RequestRecord,
         *,
         since: float,
     ) -> Result:
@@ -103,7 +95,7 @@ class Resending:
         lost: ModelUnavailable,
         attempt: Attempt,
         request: EngineRequest,
-        report: Report,
+        report: RequestRecord,
         *,
         since: float,
     ) -> None:
@@ -112,7 +104,6 @@ class Resending:
         await self.find_endpoint(lost, attempt, request, since=since, tried=attempt.number)
         attempt.number += 1
         report.resends += 1
-        self.counter.resent(request.model)
 
     async def find_endpoint(
         self,

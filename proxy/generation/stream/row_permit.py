@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.generation import Report, Wait
 from proxy.domain.identity import current_caller
+from proxy.domain.record import RequestRecord, StageName, Wait, stage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
-from proxy.domain.timeline import StageName, stage
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 
@@ -25,7 +24,7 @@ class RowPermit:
         self,
         scheduler: Scheduler,
         ticket: Ticket,
-        report: Report,
+        report: RequestRecord,
         *,
         tokens: Callable[[], int],
         preempted: Callable[[], None],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.telemetry.answer_chunks import JoinedChoice, JoinedChoices, chunks_of
+from proxy.operate.replay.answer_chunks import JoinedChoice, JoinedChoices, chunks_of
 
 COUNTS = ("prompt_tokens", "completion_tokens")
 

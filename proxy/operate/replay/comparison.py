@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.operate.replay.answer_facts import AnswerFacts, facts_of
 from proxy.operate.replay.recorded import Recorded
-from proxy.telemetry.kept_requests import fields_of
+from proxy.telemetry.kept_content import fields_of
 
 STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
 

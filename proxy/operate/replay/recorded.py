@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from proxy.journal.folder import record_files
-from proxy.journal.record import VERSION
+from proxy.journal.journal import VERSION
 
 PATH = r"^(/[a-z0-9_]+)+$"  # never another host, which would get the key
 # Of the load and the callers at that time: sent again, they say nothing of the deployment.
@@ -18,7 +18,7 @@ OF_THE_MOMENT = (401, 403, 408, 409, 429)
 
 
 class Recorded(BaseModel):
-    """A line of proxy.journal.record."""
+    """A line of proxy.journal.journal."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

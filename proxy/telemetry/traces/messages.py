@@ -11,38 +11,116 @@ from typing import Any
 
 import orjson
 
-from proxy.domain.timeline import Exchange
-from proxy.telemetry.answer_chunks import (
-    JoinedChoice,
-    JoinedChoices,
-    chunks_of,
-    objects,
+from proxy.domain.events import (
+    Finished,
+    OutputEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
 )
-from proxy.telemetry.kept_requests import fields_of, may_be_kept
+from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
 from proxy.telemetry.traces.attributes import CONTENT_CUT, CONTENT_LOST, INPUT, OUTPUT
 
 MOST_CHARACTERS = 50_000  # of one attribute, about
 FRAME = 60  # characters of a message, and of a part, besides their values
 LONGEST_NAME = 200  # characters of a role, a function, an id
-REASONING, SPOKEN = ("reasoning_content", "reasoning"), ("content", "text", "refusal")
+MOST_BYTES, OVERHEAD = 1_000_000, 2_000  # of one request and its answer; beside their own
+REASONING = ("reasoning_content", "reasoning")
 TEXTS = frozenset({"content", "response", "arguments"})
 
 Part = dict[str, Any]
 
 
-def content_of(exchange: Exchange) -> dict[str, Any]:
-    """Empty if the request has `store: false`, or is no JSON."""
-    if exchange.lost is not None:
-        return {CONTENT_LOST: exchange.lost}
-    fields = fields_of(exchange.body)
-    if fields is None or not may_be_kept(fields):
-        return {}
-    asked = _Messages(reversed([*_asked(fields)]))  # the newest are kept
-    said = _Messages(_said(exchange.answer.decode("utf-8", "replace")))
-    found: dict[str, Any] = {INPUT: asked.json(is_reversed=True), OUTPUT: said.json()}
-    if asked.is_cut or said.is_cut:
-        found[CONTENT_CUT] = True
-    return found
+class TracedContent:
+    """The body of one request, and the events of its answer. Implements domain.record.Content.
+
+    has_ended: set when nothing more is added. held: bounds the bytes of all requests together.
+    """
+
+    def __init__(self, held: HeldBytes) -> None:
+        self.has_ended = False
+        self._held = held
+        self._size = 0
+        self._lost: str | None = None
+        self._body: list[bytes] = []
+        self._choices: dict[int, _Choice] = {}
+        self._holds(OVERHEAD)
+
+    def add_body(self, data: bytes) -> None:
+        if self._holds(len(data)):
+            self._body.append(data)
+
+    def add(self, event: OutputEvent) -> None:
+        choice = self._choices.get(event.choice)
+        if choice is None:
+            choice = self._choices[event.choice] = _Choice()
+        match event:
+            case TextDelta() if self._holds(len(event.text)):
+                choice.text.append(event.text)
+            case ReasoningDelta() if self._holds(len(event.text)):
+                choice.thought.append(event.text)
+            case ToolCallStarted() if self._holds(len(event.name)):
+                choice.calls[event.index] = (event.id, event.name, [])
+            case ToolCallArguments() if self._holds(len(event.fragment)):
+                choice.calls[event.index][2].append(event.fragment)
+            case Finished():
+                choice.finish = event.reason.value
+
+    def give_back(self) -> None:
+        self._held.give_back(self._size)
+        self._size = 0
+
+    def attributes(self, *, is_answered: bool) -> dict[str, Any]:
+        """Empty if the request has `store: false`, or is no JSON.
+
+        is_answered: the client got the answer, or the beginning of one.
+        """
+        if self._lost is not None:
+            return {CONTENT_LOST: self._lost}
+        fields = fields_of(b"".join(self._body))
+        if fields is None or not may_be_kept(fields):
+            return {}
+        asked = _Messages(reversed([*_asked(fields)]))  # the newest are kept
+        choices = sorted(self._choices.items()) if is_answered else ()
+        said = _Messages(choice.message for _, choice in choices)
+        found: dict[str, Any] = {INPUT: asked.json(is_reversed=True), OUTPUT: said.json()}
+        if asked.is_cut or said.is_cut:
+            found[CONTENT_CUT] = True
+        return found
+
+    def _holds(self, size: int) -> bool:
+        """Whether so many bytes more may be kept."""
+        if self._lost is not None:
+            return False
+        if self._size + size > MOST_BYTES:
+            self._lost = "too_large"
+        elif not self._held.hold(size):
+            self._lost = "overloaded"
+        else:
+            self._size += size
+        return self._lost is None
+
+
+class _Choice:
+    """calls: by index, id, name, and the fragments of the arguments."""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self.text: list[str] = []
+        self.thought: list[str] = []
+        self.calls: dict[int, tuple[str, str, list[str]]] = {}
+
+    @property
+    def message(self) -> Part:
+        parts: list[Part] = []
+        if thought := "".join(self.thought):
+            parts.append({"type": "reasoning", "content": thought})
+        if text := "".join(self.text):
+            parts.append(_text(text))
+        for _, (call_id, name, fragments) in sorted(self.calls.items()):
+            parts.append(_call(call_id, {"name": name, "arguments": "".join(fragments)}))
+        return {"role": "assistant", "parts": parts, "finish_reason": self.finish}
 
 
 class _Messages:
@@ -85,7 +163,7 @@ def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:
     for each in prompt if isinstance(prompt, list) else [prompt]:
         if isinstance(each, str):
             yield {"role": "user", "parts": [_text(each)]}
-    for message in objects(fields.get("messages")):
+    for message in _objects(fields.get("messages")):
         role = str(message.get("role"))[:LONGEST_NAME]
         yield {"role": role, "parts": [*_parts_of(message, is_answer=role == "tool")]}
 
@@ -105,26 +183,8 @@ def _parts_of(message: Mapping[str, Any], *, is_answer: bool) -> Iterator[Part]:
             yield _text(text)
         elif isinstance(each, Mapping):  # an image, for example: its kind, not its bytes
             yield {"type": str(each.get("type"))}
-    for call in objects(message.get("tool_calls")):
+    for call in _objects(message.get("tool_calls")):
         yield _call(call.get("id"), call.get("function"))
-
-
-def _said(answer: str) -> Iterator[Part]:
-    choices = JoinedChoices()
-    for chunk in chunks_of(answer):
-        choices.add(chunk)
-    for choice in choices.ordered:
-        yield _message(choice)
-
-
-def _message(choice: JoinedChoice) -> Part:
-    texts = choice.texts
-    thought = next((texts[name] for name in REASONING if texts.get(name)), "")
-    text = "".join(texts.get(name, "") for name in SPOKEN)
-    parts = [{"type": "reasoning", "content": thought}] if thought else []
-    parts += [_text(text)] if text else []
-    parts += [_call(call["id"], call) for call in choice.calls]
-    return {"role": "assistant", "parts": parts, "finish_reason": choice.finish}
 
 
 def _text(text: str) -> Part:
@@ -140,3 +200,9 @@ def _call(call_id: Any, function: Any) -> Part:
         "name": str(named.get("name") or ""),
         "arguments": str(named.get("arguments") or ""),
     }
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    found = value if isinstance(value, list) else []
+    return [each for each in found if isinstance(each, Mapping)]

@@ -11,14 +11,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
-from proxy.domain.timeline import (
-    SPAN_BITS,
-    Stage,
-    StageName,
-    Timeline,
-    Trace,
-    new_id,
-)
+from proxy.domain.record import SPAN_BITS, RequestRecord, Stage, StageName, Trace, new_id
 from proxy.telemetry.traces import attributes
 
 SCOPE = InstrumentationScope("triton_openai.proxy")
@@ -38,13 +31,13 @@ class RequestSpans:
 
     def __init__(
         self,
-        timeline: Timeline,
+        record: RequestRecord,
         trace: Trace,
         line: Mapping[str, Any],
         resource: Resource,
         content: Mapping[str, Any],
     ) -> None:
-        self._timeline = timeline
+        self._record = record
         self._content = content
         self._trace = trace
         self._line = line
@@ -53,13 +46,13 @@ class RequestSpans:
         self._ids: dict[int, int] = {}  # id() of a stage -> its span's
 
     def all(self, *, has_failed: bool) -> list[ReadableSpan]:
-        return [self._own(has_failed=has_failed), *map(self._of_stage, self._timeline.stages)]
+        return [self._own(has_failed=has_failed), *map(self._of_stage, self._record.stages)]
 
     def _own(self, *, has_failed: bool) -> ReadableSpan:
-        timeline, trace, line = self._timeline, self._trace, self._line
+        record, trace, line = self._record, self._trace, self._line
         found = {**attributes.of_line(line), **self._content}
-        if timeline.dropped:
-            found[attributes.DROPPED] = timeline.dropped
+        if record.dropped:
+            found[attributes.DROPPED] = record.dropped
         operation = found.get(attributes.OPERATION)
         name = f"{line.get('method')} {line.get('path')}"
         if operation is not None and "model" in line:
@@ -70,7 +63,7 @@ class RequestSpans:
         return self._span(
             *(name, trace.span_id, parent, SpanKind.SERVER, found),
             FAILED if has_failed else UNSET,
-            (timeline.began, timeline.ended or timeline.began),
+            (record.began, record.ended or record.began),
         )
 
     def _of_stage(self, stage: Stage) -> ReadableSpan:
@@ -85,7 +78,7 @@ class RequestSpans:
             KINDS.get(stage.name, SpanKind.INTERNAL),
             found,
             FAILED if stage.error is not None else UNSET,
-            (stage.began, stage.ended or self._timeline.ended or stage.began),
+            (stage.began, stage.ended or self._record.ended or stage.began),
         )
 
     def _span(
@@ -122,5 +115,4 @@ class RequestSpans:
         return stage.span_id
 
     def _unix_ns(self, at: float) -> int:
-        timeline = self._timeline
-        return timeline.began_ns + int((at - timeline.began) * NANOSECONDS)
+        return self._record.began_ns + int((at - self._record.began) * NANOSECONDS)

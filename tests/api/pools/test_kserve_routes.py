@@ -25,6 +25,7 @@ from proxy.api.route_scopes import RouteScopes, check
 from proxy.domain.identity import Limits, Scope
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import RequestLog
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels
 from tests.doubles.sandbox import InProcess
@@ -62,7 +63,7 @@ class Front:
         self.app = application(
             [
                 Middleware(WithoutLastSlash),
-                Middleware(RequestContext, metrics=metrics),
+                Middleware(RequestContext, metrics=metrics, log=RequestLog()),
                 Middleware(Authentication, **options),
             ],
             running,

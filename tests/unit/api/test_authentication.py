@@ -11,6 +11,7 @@ from proxy.api.route_scopes import RouteScopes
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
 CHATTER = Caller(tenant="acme", key_id="k1ey", scopes=frozenset({Scope.CHAT}))
 
@@ -38,6 +39,7 @@ class Inner:
 
 def connection(path: str, *headers: tuple[bytes, bytes], kind: str = "http", **more) -> dict:
     scope = {"type": kind, "path": path, "headers": list(headers), "client": ("10.0.0.1", 1)}
+    scope[REQUEST_LOG] = RequestLog()
     return {**scope, **({"method": "GET"} if kind == "http" else {}), **more}
 
 

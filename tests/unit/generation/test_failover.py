@@ -93,7 +93,7 @@ def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
         assert second.generated == (1000, 1001, 1002)
         assert len(second.avoids) == 1
         assert second.timeout_s <= first.timeout_s
-        assert stand.telemetry.causes == [Cause.LOST]
+        assert stand.causes == [Cause.LOST]
 
     with_pool(pool(*engines), body)
 
@@ -122,7 +122,7 @@ def test_a_triton_that_stays_away_ends_the_stream_within_its_time():
         tritons["a:1"].reason = "it died"
         with pytest.raises(ModelUnavailable, match="in the middle of this answer"):
             await stand.answer()
-        assert stand.telemetry.failed_causes == [Cause.LOST]
+        assert [one.uncontinued for one in stand.records] == [[Cause.LOST]]
 
     with_pool(tritons, body, whole_s=20)
 
@@ -152,7 +152,7 @@ def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
         assert fold(await task).text == TEXT
         assert 4 <= asyncio.get_running_loop().time() - began < 5
         assert other.requests[0].avoids == {name_of(pools, first)}
-        assert stand.telemetry.causes == [Cause.STALLED]
+        assert stand.causes == [Cause.STALLED]
         assert first.running == 0
 
     engines = [Held(3), Held(3)]
@@ -167,7 +167,7 @@ def test_a_stream_without_a_first_token_is_not_silent_so_soon():
         await asyncio.sleep(30)
         first.may_go_on.set()
         assert fold(await task).text == TEXT
-        assert not stand.telemetry.causes
+        assert not stand.causes
 
     with_pool(pool(*engines), body, short_silence_s=4, whole_s=600)
 
@@ -187,7 +187,7 @@ def test_a_drain_moves_the_streams_that_can_be_continued(leaves):
         assert fold(await task).text == TEXT
         assert first.running == 0
         assert other.requests[0].id == "r1-continued1"
-        assert stand.telemetry.causes == [Cause.DRAINED]
+        assert stand.causes == [Cause.DRAINED]
 
     with_pool(pool(*engines), body)
 
@@ -202,7 +202,7 @@ def test_a_drain_lets_other_streams_end():
         assert first.running == 1
         first.may_go_on.set()
         assert fold(await task).text == TEXT
-        assert not stand.telemetry.causes
+        assert not stand.causes
 
     with_pool(pool(*engines, capabilities=CAPABILITIES - {"resume"}), body)
 

@@ -44,7 +44,7 @@ def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_it
         assert second.timeout_s < first.timeout_s
         assert replace(second, id="r1", timeout_s=60) == replace(first, timeout_s=60)
         assert stand.admission.running == 0
-        assert stand.telemetry.resent_models == ["demo"]
+        assert [one.resends for one in stand.records] == [1]
 
     asyncio.run(run())
 

@@ -9,9 +9,10 @@ import pytest
 
 from proxy.domain.completion import fold
 from proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
-from proxy.domain.generation import Delivery, Report
+from proxy.domain.generation import Delivery
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.scheduling import Standing, Ticket
 from proxy.generation.stream.row_permit import RowPermit
@@ -107,7 +108,7 @@ def test_a_stream_that_waits_again_has_waited_both_times():
         await acquired
         return report.queue_s
 
-    report = Report()
+    report = RequestRecord()
 
     async def run() -> None:
         scheduler, ticket = GivenScheduler(), Ticket(queue="q", tenant="t")
@@ -124,7 +125,7 @@ def test_nothing_is_sent_before_the_permit_and_the_report_says_where_it_stands()
         stand, scheduler = await served(engine := DyingEngine(TEXT))
         scheduler.is_open.clear()
         generation = stand.service.generate(ASKED, stand.registry.card("demo"), Delivery.LIVE)
-        report = generation.report
+        report = generation.record
         first = asyncio.ensure_future(anext(generation.events))
         await turns()
         assert report.queued is None
@@ -151,7 +152,7 @@ def test_of_several_choices_the_best_that_waits_says_where_the_request_stands():
         generation = stand.service.generate(
             replace(ASKED, choices=3), stand.registry.card("demo"), Delivery.LIVE
         )
-        report = generation.report
+        report = generation.record
         first = asyncio.ensure_future(anext(generation.events))
         await turns()
         one, two, three = scheduler.waiting
@@ -180,7 +181,7 @@ def test_who_does_not_wait_has_no_time_in_the_queue():
         generation = stand.service.generate(ASKED, stand.registry.card("demo"))
         async for _ in generation.events:
             pass
-        assert generation.report.queue_s is None
+        assert generation.record.queue_s is None
 
     asyncio.run(run())
 
@@ -240,7 +241,7 @@ def test_a_preempted_stream_returns_to_the_queue_and_continues(after):
         assert second.tokens == len(TEXT) + 1 - after
         assert engine.requests[1].id == "r1-continued1"
         assert len(engine.requests[1].generated) == after
-        assert stand.telemetry.causes == [Cause.PREEMPTED]
+        assert stand.causes == [Cause.PREEMPTED]
         assert scheduler.held == 0
 
     asyncio.run(run())
@@ -264,7 +265,7 @@ def test_it_yields_each_time_that_it_is_told_to():
         stand, scheduler = await served(engine := DyingEngine(TEXT))
         report = None
         generation = stand.service.generate(ASKED, stand.registry.card("demo"))
-        report, found = generation.report, []
+        report, found = generation.record, []
         async for event in generation.events:
             found.append(event)
             if len(scheduler.permits) <= 5:

@@ -36,10 +36,10 @@ from proxy.generation.service import Service
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.shadow import without_shadows
-from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 from tests.fixtures.limits import unlimited
@@ -68,7 +68,7 @@ def service(
     return composed(
         registry,
         engine,
-        Unwatched(),
+        Metrics().generations,
         access,
         ScriptedTools(),
         InProcess(),
@@ -214,7 +214,7 @@ async def test_the_report_counts_the_tokens_of_all_choices_also_of_one_that_is_c
             reported += event.usage.completion_tokens if isinstance(event, Finished) else 0
             if seen == most:
                 break
-    usage = generation.report.usage
+    usage = generation.record.usage
     assert usage is not None
     assert usage.prompt_tokens == 7
     if most is None:

@@ -12,11 +12,12 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
 from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
 from proxy.models.deployments import Shadow
-from proxy.telemetry import request_log
+from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 
 pytestmark = pytest.mark.anyio
@@ -181,15 +182,12 @@ async def test_a_request_that_is_not_copied_keeps_its_own_stream(number, chosen)
 async def test_a_copy_adds_nothing_to_the_callers_log_line():
     class Logging(ScriptedEngine):
         def generate(self, request):
-            request_log.add(copied=True)
+            running_record().id = "copied"
             return super().generate(request)
 
-    fields = {}
     traffic = Traffic(Logging(deltas("same")))
     async with traffic.shadows:
-        line = request_log.RequestLine(method="POST")
-        with line:
+        with RequestLog().recorded("POST", "/") as record:
             await text(traffic.mirrored(deltas("same")))
             await traffic.result()
-            fields = dict(line._fields)
-    assert "copied" not in fields
+    assert record.id is None

@@ -28,10 +28,10 @@ from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Grant
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.shadow import without_shadows
-from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 from tests.doubles.usage import KeptUsage
@@ -88,7 +88,7 @@ def serving(engine: Engine, limiter: RequestLimiter) -> Service:
         log_prob_budget=LogProbBudget(1_000_000),
     )
     service = composed(
-        *(registry, engine, Unwatched(), access, ScriptedTools(), InProcess(), gate),
+        *(registry, engine, Metrics().generations, access, ScriptedTools(), InProcess(), gate),
         RecoveryQueue(gate),
         limits=TimeLimits(silence_s=9, whole_s=9),
         max_resends=0,

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.journal.journal import Journal, Outcome
-from proxy.journal.limits import JournalLimits
-from proxy.journal.record import Record
+from proxy.journal.folder import JournalLimits
+from proxy.journal.journal import Journal, Outcome, RecordedRequest
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 BODY = b'{"model":"demo","messages":[]}'
 LIMITS = JournalLimits(keep_days=2, bytes=1_000_000)
-RECORD = Record(
+RECORD = RecordedRequest(
     at=NOON,
     tenant="acme",
     key_id="k1",
@@ -46,12 +45,12 @@ class Watched(Journal):
     def _add(self, outcome: str) -> None:
         self.outcomes[outcome] += 1
 
-    def put(self, record: Record) -> None:
+    def put(self, record: RecordedRequest) -> None:
         assert self.hold(len(record.body))
         self.add(record, len(record.body))
 
 
-def run(journal: Watched, *records: Record) -> list[dict]:
+def run(journal: Watched, *records: RecordedRequest) -> list[dict]:
     """Writes the records; returns all lines of the folder."""
 
     async def main() -> None:

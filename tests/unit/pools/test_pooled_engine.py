@@ -19,7 +19,7 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.telemetry.request_log import RequestLine
+from proxy.telemetry.request_log import RequestLog
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
@@ -125,7 +125,7 @@ def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
             "c:1": scripted(deltas("ab")),
         }
         async with PoolStand(tritons) as stand:
-            with capture_logs() as lines, RequestLine(path="/x"):
+            with capture_logs() as lines, RequestLog().recorded("POST", "/x"):
                 for avoided in ({"b:1", "c:1"}, {"a:1", "c:1"}, {"a:1", "b:1"}, {"a:1", "b:1"}):
                     with suppress(ModelUnavailable):
                         await stand.deltas(avoids=frozenset(avoided))

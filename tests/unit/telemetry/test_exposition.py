@@ -6,13 +6,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
-from proxy.domain.generation import Report
 from proxy.domain.output import FinishReason
+from proxy.domain.record import RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.domain.timeline import Timeline, Trace, current_timeline
 from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
 
 OPEN = "application/openmetrics-text; version=1.0.0"
@@ -25,11 +23,9 @@ REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
 
 
 def ended(metrics: Metrics, ttft_s: float, trace: Trace | None) -> None:
-    token = current_timeline.set(Timeline(trace))
-    report = Report(first_event_s=ttft_s, finish=FinishReason.STOP)
-    with TelemetryWatcher(metrics).begin(REQUEST, CARD, report):
+    record = RequestRecord(trace=trace, first_event_s=ttft_s, finish=FinishReason.STOP)
+    with metrics.generations.counted(record, REQUEST, CARD):
         pass
-    current_timeline.reset(token)
 
 
 def trace(number: int, *, is_sampled: bool = True) -> Trace:

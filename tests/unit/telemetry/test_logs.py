@@ -54,6 +54,31 @@ def test_text_is_for_people():
     assert not first.startswith("{")
 
 
+FAILURE = """
+import logging, sys, structlog
+from proxy.telemetry import logs
+logs.configure("info", sys.argv[1])
+def fail():
+    large = ["a local " + "variable"] * 100_000
+    raise ValueError("no")
+for write in (structlog.get_logger("ours").error, logging.getLogger("library").error):
+    try:
+        fail()
+    except ValueError:
+        write("failed", exc_info=True)
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_traceback_shows_no_local_variables(form):
+    """To show large ones takes seconds of CPU, and they hold prompts."""
+    command = [sys.executable, "-c", FAILURE, form]
+    shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
+    assert shown.count("ValueError: no") == 2
+    assert "a local variable" not in shown
+    assert len(shown) < 4_000
+
+
 REQUESTS = """
 import logging, sys, httpx
 from proxy.telemetry import logs

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
-from proxy.domain.timeline import MOST_STAGES, StageName, Timeline, stage
-from proxy.telemetry import request_log
+from proxy.domain.record import MOST_STAGES, RequestRecord, StageName, stage
 from proxy.telemetry.recent_requests import (
     ATTRIBUTES,
     LONGEST_TEXT,
@@ -18,18 +16,18 @@ from proxy.telemetry.recent_requests import (
     RecentRequests,
     RequestFilter,
 )
+from proxy.telemetry.request_log import RequestLog
 
 ANY = RequestFilter()
 CHAT = "/v1/chat/completions"
 
 
-def end(recent: RecentRequests, request_id: str | None, **line: object) -> None:
+def end(recent: RecentRequests, request_id: str, **line: object) -> None:
     """A request whose log line has these fields."""
-    ids = {} if request_id is None else {"request_id": request_id}
-    with structlog.contextvars.bound_contextvars(**ids):
-        timeline = Timeline()
-        timeline.end()
-        recent.ended(timeline, {"path": CHAT, "duration_ms": 1.0, **line})
+    path, status = line.get("path", CHAT), line.get("status")
+    record = RequestRecord(request_id=request_id, path=path, status=status)
+    record.end()
+    recent.ended(record, {"path": CHAT, "duration_ms": 1.0, **line})
 
 
 def ids(recent: RecentRequests, wanted: RequestFilter = ANY, limit: int = 100) -> list[str]:
@@ -38,15 +36,13 @@ def ids(recent: RecentRequests, wanted: RequestFilter = ANY, limit: int = 100) -
 
 def test_a_request_is_found_by_its_id_and_by_its_answers():
     recent = RecentRequests(10)
-    token = request_log.current_observer.set(recent)
-    bound = structlog.contextvars.bound_contextvars(request_id="req_1")
-    with capture_logs(), bound, request_log.RequestLine(method="POST", path=CHAT):
-        request_log.add(id="chatcmpl-1", model="demo", user="someone")
+    recorded = RequestLog(recent).recorded("POST", CHAT, request_id="req_1")
+    with capture_logs(), recorded as record:
+        record.id, record.model, record.user = "chatcmpl-1", "demo", "someone"
         with stage(StageName.TRITON) as triton:
             triton.attributes.update(endpoint="10.0.0.1:8001", prompt="a secret", tokens=3)
             with pytest.raises(ValueError, match="no"), triton.stage(StageName.ROUTING):
                 raise ValueError("no")
-    request_log.current_observer.reset(token)
     found = recent.find("req_1")
     assert found == recent.find("chatcmpl-1")
     assert (found["id"], found["answer_id"], found["model"]) == ("req_1", "chatcmpl-1", "demo")
@@ -88,7 +84,7 @@ def test_what_asks_nothing_of_a_model_is_not_kept():
     end(recent, "ping", path="/ping", error="model_unavailable")
     end(recent, "watching", path="/admin/v1/requests/r", error="request_not_found")
     end(recent, "stranger", error="invalid_api_key", status=401)
-    end(recent, None, error="invalid_json")
+    end(recent, "", error="invalid_json")
     assert ids(recent) == []
     end(recent, "wrong", error="model_not_found", status=404)
     assert ids(recent) == ["wrong"]
@@ -115,16 +111,15 @@ def test_a_filter_has_the_newest_that_match():
 
 def test_one_request_is_bounded_whatever_its_parts_say():
     recent = RecentRequests(1)
-    timeline = Timeline()
+    record = RequestRecord(request_id="r", path=CHAT)
     for _ in range(MOST_STAGES + 3):
-        one = timeline.stage(StageName.TRITON)
+        one = record.stage(StageName.TRITON)
         one.attributes.update(dict.fromkeys(ATTRIBUTES, "é" * 10000))
         one.attributes["tokens"] = 10**40
-    timeline.end()
-    with structlog.contextvars.bound_contextvars(request_id="r"):
-        line = {"path": CHAT, "model": "m" * 10_000, "status": object(), "duration_ms": 1.0}
-        line["endpoints"] = ["e" * 10_000] * 100
-        recent.ended(timeline, line)
+    record.end()
+    line = {"path": CHAT, "model": "m" * 10_000, "status": object(), "duration_ms": 1.0}
+    line["endpoints"] = ["e" * 10_000] * 100
+    recent.ended(record, line)
     found = recent.find("r")
     assert len(found["stages"]) == MOST_STAGES
     assert len(json.dumps(found["stages"])) < STAGES_BYTES
@@ -135,21 +130,19 @@ def test_one_request_is_bounded_whatever_its_parts_say():
 
 def test_an_attribute_that_is_no_unicode_fails_no_request():
     recent = RecentRequests(1)
-    timeline = Timeline()
-    timeline.stage(StageName.TOOL).attributes["tool"] = "\ud800"
-    timeline.end()
-    with structlog.contextvars.bound_contextvars(request_id="r"):
-        recent.ended(timeline, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
+    record = RequestRecord(request_id="r", path=CHAT)
+    record.stage(StageName.TOOL).attributes["tool"] = "\ud800"
+    record.end()
+    recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
     (one,) = recent.find("r")["stages"]
     assert (one["name"], one["attributes"]) == ("tool", {})
 
 
 def test_a_stage_without_an_end_ends_with_the_request():
     recent = RecentRequests(1)
-    timeline = Timeline()
-    timeline.stage(StageName.TRITON, began=timeline.began + 1.0)
-    timeline.ended = timeline.began + 3.0
-    with structlog.contextvars.bound_contextvars(request_id="r"):
-        recent.ended(timeline, {"path": CHAT, "model": "demo", "duration_ms": 3000.0})
+    record = RequestRecord(request_id="r", path=CHAT)
+    record.stage(StageName.TRITON, began=record.began + 1.0)
+    record.ended = record.began + 3.0
+    recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 3000.0})
     (one,) = recent.find("r")["stages"]
     assert (one["begin_ms"], one["duration_ms"]) == (1000.0, 2000.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.telemetry import request_log
+from proxy.telemetry.request_log import RequestLog
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,8 @@ from proxy.telemetry import request_log
     ],
 )
 def test_health_checks_are_never_news(path, fields, level):
-    with capture_logs() as lines, request_log.RequestLine(method="GET", path=path):
-        request_log.add(**fields)
+    with capture_logs() as lines, RequestLog().recorded("GET", path) as record:
+        for name, value in fields.items():
+            setattr(record, name, value)
     (written,) = lines
     assert (written["event"], written["log_level"]) == ("request", level)

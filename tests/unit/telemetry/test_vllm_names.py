@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import RateLimited
-from proxy.domain.generation import Report
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.record import RequestRecord
+from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.domain.scheduling import QueueState
 from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
 
 RECORD = json.loads((Path(__file__).parents[2] / "upstream" / "vllm_metrics.json").read_text())
@@ -39,16 +37,15 @@ class Counted:
 def metrics() -> Metrics:
     """Four requests that ended in four ways, and a queue."""
     metrics = Metrics()
-    watcher = TelemetryWatcher(metrics)
-    asked = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
     for finish in (FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.LENGTH, None):
-        report = Report(first_event_s=0.2, finish=finish, counts=[Counted()])
+        record = RequestRecord(first_event_s=0.2, finish=finish, counts=[Counted()])
         request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-        with watcher.begin(request, CARD, report) as watch:
-            stream = watch.stream(asked)
+        with metrics.generations.counted(record, request, CARD):
+            stream = record.pace(counts_gaps=True)
             stream.see(TokenDelta((b"a",), queue_s=0.1))
             stream.see(TokenDelta((b"b",), times=EngineTimes(prefill_s=0.02, decode_s=0.7)))
-    with pytest.raises(RateLimited), watcher.begin(request, CARD, Report()):
+    refused = metrics.generations.counted(RequestRecord(), request, CARD)
+    with pytest.raises(RateLimited), refused:
         raise RateLimited("too many")
     state = QueueState(queue="west/demo", capacity=4, running=3, waiting=2)
     other = QueueState(queue="east/demo", capacity=4, running=1, waiting=0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.access.limits.priority_ceiling import under_ceiling
-from proxy.domain.generation import Report
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, TextPrompt
 from tests.fixtures.limits import caller
 
@@ -18,13 +18,13 @@ REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
 
 @given(st.none() | INT32, st.none() | INT32, INT32)
 def test_the_priority_is_the_lower_of_what_is_asked_and_what_is_allowed(asked, own, most):
-    report, who = Report(), replace(caller(), max_priority=own)
+    record, who = RequestRecord(), replace(caller(), max_priority=own)
     request = replace(REQUEST, priority=asked)
-    got = under_ceiling(request, who, most, report)
+    got = under_ceiling(request, who, most, record)
     ceiling = most if own is None else own
     assert (got.priority or 0) == min(asked or 0, ceiling)
     is_lowered = (asked or 0) > ceiling
-    assert report.capped_priority == (ceiling if is_lowered and asked is not None else None)
+    assert record.capped_priority == (ceiling if is_lowered and asked is not None else None)
     assert got.has_assigned_priority == (is_lowered and asked is None)
     if not is_lowered:
         assert got is request

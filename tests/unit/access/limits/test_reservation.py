@@ -17,9 +17,9 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.domain.generation import Report
 from proxy.domain.identity import Caller, Limits
 from proxy.domain.output import TokenDelta
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.state.memory_meters import InProcessLedger
@@ -57,7 +57,9 @@ def reservation(limiter: RequestLimiter, who: Caller, text: str, **fields: objec
         **{"id": "r", "model": "demo", "prompt": TextPrompt(text=text), "max_tokens": 1, **fields}
     )
     engine_request = EngineRequest(id="r", model=LONG, text=text, timeout_s=1, sampling=Sampling())
-    return limiter.reservation(who, request, LONG, [engine_request], Report(), is_stream=False)
+    return limiter.reservation(
+        who, request, LONG, [engine_request], RequestRecord(), is_stream=False
+    )
 
 
 async def entered(context) -> None:

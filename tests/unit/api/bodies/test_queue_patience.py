@@ -8,7 +8,7 @@ import pytest
 
 from proxy.api.bodies.queue_patience import MOST_MS, with_patience
 from proxy.domain.errors import InvalidRequest
-from proxy.domain.identity import current_headers
+from proxy.domain.record import RequestRecord, current_record
 from proxy.domain.request import GenerationRequest, TextPrompt
 
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
@@ -17,9 +17,9 @@ REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
 @pytest.fixture
 def headers() -> Iterator[list[tuple[bytes, bytes]]]:
     given: list[tuple[bytes, bytes]] = [(b"host", b"here")]
-    token = current_headers.set(given)
+    token = current_record.set(RequestRecord(headers=given))
     yield given
-    current_headers.reset(token)
+    current_record.reset(token)
 
 
 def test_without_it_the_request_is_the_same_object(headers):

@@ -6,7 +6,7 @@ from collections import Counter
 
 from opentelemetry.sdk.resources import Resource
 
-from proxy.domain.timeline import Timeline, Trace
+from proxy.domain.record import RequestRecord, Trace
 from proxy.telemetry.traces.export import SpanExport
 from proxy.telemetry.traces.spans import RequestSpans
 from tests.fixtures.otlp import collecting
@@ -20,10 +20,10 @@ def exported(url: str, spans: int, close_s: float) -> Counter[str]:
         url, lambda outcome, count: counts.update({outcome: count}), close_s=close_s
     )
     trace = Trace(trace_id=1, span_id=2, parent_id=None, is_sampled=True)
-    timeline, resource = Timeline(trace), Resource.create({"service.name": "tested"})
-    timeline.end()
+    record, resource = RequestRecord(trace=trace), Resource.create({"service.name": "tested"})
+    record.end()
     for _ in range(spans):
-        (span,) = RequestSpans(timeline, trace, {}, resource, {}).all(has_failed=False)
+        (span,) = RequestSpans(record, trace, {}, resource, {}).all(has_failed=False)
         export.add(span)
     export.close()
     return counts

@@ -6,8 +6,22 @@ import json
 
 import pytest
 
-from proxy.domain.timeline import Exchange
-from proxy.telemetry.traces.messages import MOST_CHARACTERS, content_of
+from proxy.domain.events import (
+    Finished,
+    OutputEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
+)
+from proxy.domain.output import FinishReason, Usage
+from proxy.telemetry.kept_content import HeldBytes
+from proxy.telemetry.traces.messages import (
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    OVERHEAD,
+    TracedContent,
+)
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALL_PART = {"type": "tool_call", "id": "call_1", "name": "f", "arguments": "{}"}
@@ -17,25 +31,23 @@ def text(content: str) -> dict[str, str]:
     return {"type": "text", "content": content}
 
 
-def content(fields: object, answer: object = None) -> dict:
-    """The attributes, their JSON read; of an answer as a whole or a list of events."""
-    if isinstance(answer, list):
-        events = [f"data: {json.dumps(event)}" for event in answer]
-        said = "\n\n".join([*events, "data: [DONE]", ""])
-    else:
-        said = json.dumps(answer)
-    exchange = Exchange(body=json.dumps(fields).encode(), answer=said.encode())
-    found = content_of(exchange)
+def traced(body: bytes, *events: OutputEvent, held: HeldBytes | None = None) -> TracedContent:
+    found = TracedContent(held or HeldBytes(10 * MOST_BYTES))
+    found.add_body(body)
+    for event in events:
+        found.add(event)
+    return found
+
+
+def content(fields: object, *events: OutputEvent, is_answered: bool = True) -> dict:
+    """The attributes, their JSON read."""
+    found = traced(json.dumps(fields).encode(), *events).attributes(is_answered=is_answered)
     return {
         name.rpartition(".")[0].rpartition(".")[2] if name.startswith("gen_ai") else name: (
             json.loads(value) if isinstance(value, str) else value
         )
         for name, value in found.items()
     }
-
-
-def delta(index: int = 0, finish: str | None = None, **said: object) -> dict:
-    return {"choices": [{"index": index, "delta": said, "finish_reason": finish}]}
 
 
 def test_a_chat_with_tools_and_a_picture():
@@ -63,33 +75,26 @@ def test_prompts_of_completions(prompt):
     assert content({"prompt": prompt})["input"] == expected
 
 
-def test_a_stream_of_two_choices_is_joined():
-    function = {"name": "f", "arguments": "{"}
-    events = [
-        delta(reasoning="Let me ", role="assistant"),
-        delta(1, content="Good "),
-        delta(reasoning="see."),
-        delta(tool_calls=[{"index": 0, "id": "call_1", "function": function}]),
-        delta(tool_calls=[{"index": 0, "function": {"arguments": "}"}}]),
-        delta(1, "stop", content="day"),
-        delta(0, "tool_calls"),
-        {"choices": [], "usage": {"prompt_tokens": 1}},
-    ]
-    assert content({}, events)["output"] == [
+def test_an_answer_of_two_choices_is_joined_as_far_as_it_came():
+    events = (
+        ReasoningDelta("Let me "),
+        TextDelta("Good ", choice=1),
+        ReasoningDelta("see."),
+        ToolCallStarted(index=0, id="call_1", name="f"),
+        ToolCallArguments(index=0, fragment="{"),
+        ToolCallArguments(index=0, fragment="}"),
+        TextDelta("day", choice=1),
+        Finished(reason=FinishReason.TOOL_CALLS, usage=Usage()),
+    )
+    assert content({}, *events)["output"] == [
         {
             "role": "assistant",
             "parts": [{"type": "reasoning", "content": "Let me see."}, CALL_PART],
             "finish_reason": "tool_calls",
         },
-        {"role": "assistant", "parts": [text("Good day")], "finish_reason": "stop"},
+        {"role": "assistant", "parts": [text("Good day")], "finish_reason": ""},
     ]
-
-
-def test_whole_answers():
-    chat = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
-    completion = {"choices": [{"text": "hi", "finish_reason": "stop"}]}
-    expected = [{"role": "assistant", "parts": [text("hi")], "finish_reason": "stop"}]
-    assert content({}, chat)["output"] == content({}, completion)["output"] == expected
+    assert content({}, *events, is_answered=False)["output"] == []
 
 
 def test_the_newest_of_long_conversations_are_kept():
@@ -105,11 +110,11 @@ def test_the_newest_of_long_conversations_are_kept():
 @pytest.mark.parametrize(
     "fields",
     [
-        {"prompt": [""] * 300_000},
-        {"messages": [{}] * 300_000},
-        {"messages": [{"role": "r" * 900_000, "content": [{"type": "t" * 90_000}] * 10}]},
-        {"messages": [{"content": [{}] * 300_000}]},
-        {"messages": [{"tool_calls": [{"id": "i" * 90_000, "function": {}}] * 10}]},
+        {"prompt": [""] * 100_000},
+        {"messages": [{}] * 100_000},
+        {"messages": [{"role": "r" * 90_000, "content": [{"type": "t" * 60_000}] * 10}]},
+        {"messages": [{"content": [{}] * 100_000}]},
+        {"messages": [{"tool_calls": [{"id": "i" * 60_000, "function": {}}] * 10}]},
     ],
     ids=["prompts", "messages", "names", "parts", "calls"],
 )
@@ -121,11 +126,19 @@ def test_what_a_caller_sends_is_not_multiplied(fields):
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"store": false, "prompt": "secret"}'])
 def test_nothing_of_what_may_not_be_kept(body):
-    assert content_of(Exchange(body=body, answer=b"{}")) == {}
+    assert traced(body).attributes(is_answered=True) == {}
 
 
-def test_why_it_is_missing():
-    assert content_of(Exchange(lost="too_large")) == {"triton_openai.content_lost": "too_large"}
+@pytest.mark.parametrize(
+    ("held", "why"), [(2 * MOST_BYTES, "too_large"), (OVERHEAD + 10, "overloaded")]
+)
+def test_what_would_take_too_much_memory_is_lost_and_its_bytes_are_given_back(held, why):
+    bound = HeldBytes(held)
+    found = traced(b"{}", *[TextDelta("x" * 400_000)] * 3, held=bound)
+    assert found.attributes(is_answered=True) == {"triton_openai.content_lost": why}
+    assert 0 < bound.bytes <= MOST_BYTES
+    found.give_back()
+    assert bound.bytes == 0
 
 
 @pytest.mark.parametrize(

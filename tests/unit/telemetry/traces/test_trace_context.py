@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.telemetry.traces.trace_context import LONGEST_STATE, callers_trace
+from proxy.telemetry.traces.tracing import LONGEST_STATE, callers_trace
 
 TRACE, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
 
@@ -16,7 +16,7 @@ def parent(value: bytes, *more: tuple[bytes, bytes]):
 @pytest.mark.parametrize(("flags", "is_sampled"), [(b"00", False), (b"01", True), (b"03", True)])
 def test_a_callers_trace_is_read(flags, is_sampled):
     found = parent(b"-".join((b"00", TRACE, SPAN, flags)))
-    assert (found.trace_id, found.span_id) == (int(TRACE, 16), int(SPAN, 16))
+    assert (found.trace_id, found.parent_id) == (int(TRACE, 16), int(SPAN, 16))
     assert found.is_sampled is is_sampled
 
 

@@ -9,12 +9,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace.status import StatusCode
 
-from proxy.domain.timeline import (
+from proxy.domain.record import (
     MOST_STAGES,
+    RequestRecord,
     Stage,
     StageName,
-    Timeline,
-    current_timeline,
+    current_record,
     stage,
 )
 from proxy.telemetry.traces.configuration import TraceConfiguration
@@ -43,7 +43,7 @@ class Kept(list[ReadableSpan]):
         pass
 
 
-def traced(line=LINE, headers=(), work=lambda timeline: None, *, slow_s=10.0, **changed) -> Kept:
+def traced(line=LINE, headers=(), work=lambda record: None, *, slow_s=10.0, **changed) -> Kept:
     """The spans of one request."""
     kept, usual = Kept(), {"ratio": 1.0, "follows_callers": True, "propagates": True}
     configuration = TraceConfiguration(endpoint="http://x", service="s", **{**usual, **changed})
@@ -51,19 +51,19 @@ def traced(line=LINE, headers=(), work=lambda timeline: None, *, slow_s=10.0, **
     async def run() -> None:
         tracing = Tracing(configuration, lambda: kept, RESOURCE, slow_s=slow_s)
         async with tracing:
-            timeline = Timeline(tracing.trace(headers))
-            token = current_timeline.set(timeline)
-            work(timeline)
-            timeline.end()
-            tracing.ended(timeline, line)
-            current_timeline.reset(token)
+            record = RequestRecord(path=line["path"], trace=tracing.trace(headers))
+            token = current_record.set(record)
+            work(record)
+            record.end()
+            tracing.ended(record, line)
+            current_record.reset(token)
 
     asyncio.run(run())
     return kept
 
 
 def test_a_request_and_its_stages():
-    def work(timeline: Timeline) -> None:
+    def work(record: RequestRecord) -> None:
         with stage(StageName.QUEUE):
             pass
         triton = stage(StageName.TRITON)
@@ -89,7 +89,7 @@ def test_a_request_and_its_stages():
 
 
 def test_a_stage_that_fails_has_the_name_of_its_error():
-    def work(timeline: Timeline) -> None:
+    def work(record: RequestRecord) -> None:
         with pytest.raises(ValueError, match="secret"), stage(StageName.PLAN):
             raise ValueError("secret")
 
@@ -139,9 +139,9 @@ def test_what_failed_by_our_fault_is_kept_without_being_sampled(line, is_kept):
 def test_what_was_slow_is_kept_and_triton_was_not_asked_to_trace_it():
     stages: list[Stage] = []
 
-    def work(timeline: Timeline) -> None:
+    def work(record: RequestRecord) -> None:
         stages.append(stage(StageName.TRITON))
-        timeline.began -= 20
+        record.began -= 20
 
     assert len(traced(ratio=0.0, work=work)) == 2
     assert stages[0].traceparent is None
@@ -153,7 +153,7 @@ def test_probes_make_no_traces(path):
 
 
 def test_a_request_has_a_bounded_number_of_spans():
-    def work(timeline: Timeline) -> None:
+    def work(record: RequestRecord) -> None:
         for _ in range(1000):
             stage(StageName.TRITON).end()
 
@@ -163,12 +163,13 @@ def test_a_request_has_a_bounded_number_of_spans():
 
 
 def test_a_stage_after_the_end_is_not_kept():
-    timeline = Timeline()
-    timeline.end()
-    timeline.stage(StageName.TRITON)
-    assert timeline.stages == []
+    record = RequestRecord()
+    record.end()
+    record.stage(StageName.TRITON)
+    assert record.stages == []
 
 
 def test_outside_of_a_request_stages_are_kept_nowhere():
     with stage(StageName.PLAN) as found:
-        assert (found.timeline, found.traceparent) == (None, None)
+        assert found.traceparent is None
+    assert found.record is not stage(StageName.PLAN).record

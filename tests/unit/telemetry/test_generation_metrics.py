@@ -8,22 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed, RateLimited
-from proxy.domain.generation import Report
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from proxy.telemetry.buckets import (
-    DURATION_BUCKETS_S,
-    FEW_BUCKETS_S,
-    TOKEN_BUCKETS,
-)
+from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, TOKEN_BUCKETS
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_watcher import TelemetryWatcher
 from tests.doubles.engine import CARD
 
-ASKED = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
 TIMES = EngineTimes(prefill_s=0.02, decode_s=0.7)
 
@@ -40,18 +33,18 @@ def caller() -> Iterator[None]:
     current_caller.reset(token)
 
 
-def answered(metrics: Metrics, *streams: list[TokenDelta], **report) -> None:
-    given = Report(**{"first_event_s": 0.3, "finish": FinishReason.STOP, **report})
-    with TelemetryWatcher(metrics).begin(REQUEST, CARD, given) as watch:
+def answered(metrics: Metrics, *streams: list[TokenDelta], **found) -> None:
+    record = RequestRecord(**{"first_event_s": 0.3, "finish": FinishReason.STOP, **found})
+    with metrics.generations.counted(record, REQUEST, CARD):
         for deltas in streams:
-            stream = watch.stream(ASKED)
+            pace = record.pace(counts_gaps=True)
             for delta in deltas:
-                stream.see(delta)
+                pace.see(delta)
 
 
-def failed(metrics: Metrics, error: Exception, **report) -> None:
-    watching = TelemetryWatcher(metrics).begin(REQUEST, CARD, Report(**report))
-    with pytest.raises(type(error)), watching:
+def failed(metrics: Metrics, error: Exception, **found) -> None:
+    counted = metrics.generations.counted(RequestRecord(**found), REQUEST, CARD)
+    with pytest.raises(type(error)), counted:
         raise error
 
 

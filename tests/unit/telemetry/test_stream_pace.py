@@ -1,19 +1,15 @@
-"""RequestLatency: gaps, time of a token, and queueing, of all streams of a request."""
+"""The times of a request's streams in its record: gaps, the time of a token, and queueing."""
 
 from __future__ import annotations
 
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.generation import Report
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from proxy.telemetry import request_log
-from proxy.telemetry.buckets import DURATION_BUCKETS_S
+from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
+from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_watcher import TelemetryWatcher
-from proxy.telemetry.stream_latency import RequestLatency
+from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import CARD
 
 TOKEN = TokenDelta((b"a",))
@@ -28,31 +24,35 @@ class Clock:
         return self.now
 
 
-def asked(**fields) -> EngineRequest:
-    return EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling(), **fields)
-
-
-def seen(*responses: tuple[float, TokenDelta], **fields) -> RequestLatency:
+def seen(*responses: tuple[float, TokenDelta], counts_gaps: bool = True) -> RequestRecord:
     """Responses at these times, of one stream."""
     clock = Clock()
-    pace = RequestLatency(clock)
-    stream = pace.stream(asked(**fields))
+    record = RequestRecord(clock=clock)
+    pace = record.pace(counts_gaps=counts_gaps)
     for at, delta in responses:
         clock.now = 100 + at
-        stream.see(delta)
-    return pace
+        pace.see(delta)
+    return record
+
+
+def gaps_s(record: RequestRecord) -> float:
+    return sum(pace.gaps_s for pace in record.paces)
+
+
+def token_s(record: RequestRecord) -> list[float]:
+    return [pace.token_s for pace in record.paces if pace.token_s is not None]
 
 
 def test_each_gap_is_counted_and_the_first_response_ends_none():
-    pace = seen((7, TOKEN), (7.02, TOKEN), (7.04, TWO), (707.04, TOKEN))
-    slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(pace.gaps[:-1]) if count}
+    record = seen((7, TOKEN), (7.02, TOKEN), (7.04, TWO), (707.04, TOKEN))
+    slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(record.gaps[:-1]) if count}
     assert slots == {0.025: 2}
-    assert pace.gaps[-1] == 1
-    assert pace.gaps_s == pytest.approx(700.04)
+    assert record.gaps[-1] == 1
+    assert gaps_s(record) == pytest.approx(700.04)
 
 
 def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
-    assert seen((1, TWO), (1.3, TWO), (1.6, TOKEN)).token_s == [pytest.approx(0.2)]
+    assert token_s(seen((1, TWO), (1.3, TWO), (1.6, TOKEN))) == [pytest.approx(0.2)]
 
 
 @pytest.mark.parametrize(
@@ -61,42 +61,41 @@ def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
         ([], {}),
         ([(1, TOKEN)], {}),
         ([(1, TOKEN), (2, TokenDelta((), finish=FinishReason.STOP))], {}),
-        ([(1, TOKEN), (2, TOKEN)], {"echoes_prompt": True}),
+        ([(1, TOKEN), (2, TOKEN)], {"counts_gaps": False}),
     ],
 )
 def test_without_a_second_response_there_is_no_pace(responses, fields):
-    pace = seen(*responses, **fields)
-    assert (sum(pace.gaps), pace.gaps_s, pace.token_s, pace.queue_s) == (0, 0, [], None)
+    record = seen(*responses, **fields)
+    assert (sum(record.gaps), gaps_s(record), token_s(record)) == (0, 0, [])
+    assert record.row_wait_s is None
 
 
 def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_requests():
     clock = Clock()
-    pace = RequestLatency(clock)
-    streams = [pace.stream(asked()) for _ in range(3)]
+    record = RequestRecord(clock=clock)
+    streams = [record.pace(counts_gaps=True) for _ in range(3)]
     for number, stream in enumerate(streams):
         stream.see(TokenDelta((b"a",), queue_s=float(number)))
         clock.now += 1
     for stream in streams:
         clock.now += 1
         stream.see(TOKEN)
-    assert (sum(pace.gaps), pace.gaps_s) == (3, 12)
-    assert (pace.queues_s, pace.queue_s) == ([0, 1, 2], 2)
+    assert (sum(record.gaps), gaps_s(record)) == (3, 12)
+    assert (record.engine_queues_s, record.row_wait_s) == ([0, 1, 2], 2)
 
 
 def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
     """The log line of a request with one engine stream."""
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    report = Report()
-    watch = TelemetryWatcher(metrics).begin(request, CARD, report)
     with (
         capture_logs() as lines,
-        request_log.RequestLine(method="POST", path="/v1/chat/completions"),
-        watch,
+        RequestLog().recorded("POST", "/v1/chat/completions") as record,
+        metrics.generations.counted(record, request, CARD),
     ):
-        stream = watch.stream(asked())
+        pace = record.pace(counts_gaps=True)
         for delta in deltas:
-            stream.see(delta)
-        report.finish = FinishReason.STOP
+            pace.see(delta)
+        record.finish = FinishReason.STOP
     return lines[0]
 
 
