@@ -50,15 +50,6 @@ def test_it_follows_the_compose_specification(name):
     assert result.returncode == 0, result.stdout
 
 
-def test_the_schema_would_find_something(tmp_path):
-    wrong = tmp_path / "compose.yaml"
-    wrong.write_text("services: {proxy: {image: x, read_onli: true}}\n")
-    command = [*CHECK, "vendor.compose-spec", wrong]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "read_onli" in result.stdout
-
-
 @with_pools
 def test_every_variable_is_a_setting(name):
     variables = [v for service in services(name).values() for v in service.get("environment", {})]
@@ -127,13 +118,6 @@ def test_the_proxy_writes_nothing_and_has_time_to_drain(name):
 def test_triton_has_time_to_drain(name):
     drain_s = Settings.model_fields["drain_timeout_s"].default
     assert seconds(services(name)["triton"]["stop_grace_period"]) >= drain_s + 10
-
-
-@each_file
-def test_only_what_somebody_talks_to_is_there(name):
-    watching = {"prometheus", "grafana", "collector", "tempo"}
-    assert set(services(name)) == {"build", "triton", "proxy", *watching}
-    assert services(name)["build"]["profiles"] == ["build"]
 
 
 @each_file
