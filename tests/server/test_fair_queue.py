@@ -52,19 +52,22 @@ def share(url: str, first: LoadedTenant, second: LoadedTenant) -> float:
     return first.tokens / tokens()
 
 
-def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(running):
-    """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
-    assert 0.35 < share(running.url, SMALL, LARGE) < 0.65
-    assert not SMALL.refusals
-
-
 def test_short_requests_get_their_rows_while_longer_answers_hold_all_of_them_and_the_spare_places():
-    """Each long answer outlasts a dozen short ones, and gives up its row again and again."""
+    """Each long answer outlasts a dozen short ones, and gives up its row again and again.
+
+    First in this file: its stack and that of the others write the same folder.
+    """
     small = LoadedTenant(name="small", streams=2, lengths=(16,))
     large = LoadedTenant(name="large", streams=12, lengths=(900,))
     with stack(ROWS, small, large, SPARE_STREAMS="2") as started:
         # 0.016 where only three takeovers happen
         assert share(started.url, small, large) > 0.05
+
+
+def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(running):
+    """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
+    assert 0.35 < share(running.url, SMALL, LARGE) < 0.65
+    assert not SMALL.refusals
 
 
 def test_weights_of_one_and_three_share_the_tokens_so(running):
