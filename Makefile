@@ -63,7 +63,7 @@ test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
 	@$(call finished,test,$(RUN) tests.twice tests --ignore $(LONG) $(OPTIONS) $(PYTEST))
 
-# Then the properties of all tests again, with fifteen times as many examples as in `make test`
+# Then the properties of all tests again, with thirty times as many examples as in `make test`
 # (EXAMPLES=few: as many, so not again).
 EXAMPLES ?= many
 PROPERTIES = && $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile $(EXAMPLES) $(PYTEST)

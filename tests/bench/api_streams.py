@@ -11,7 +11,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tests.fixtures.stack import ROOT, Stack, free_port
+from tests.fixtures.stack import ROOT, Stack, free_ports
 
 TOKENS = 100
 USAGE = re.compile(rb'"completion_tokens":(\d+)')
@@ -24,11 +24,7 @@ class Api:
         self._folder = folder
 
     def __enter__(self) -> Self:
-        ports = {
-            name: str(free_port())
-            for name in ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-        }
-        environment = {**ports, "ARTIFACTS_DIR": str(ROOT / "artifacts")}
+        environment = {**free_ports(), "ARTIFACTS_DIR": str(ROOT / "artifacts")}
         self._stack = Stack(["serve"], environment, self._folder / "log")
         self._stack.wait_ready(120)
         return self

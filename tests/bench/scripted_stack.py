@@ -15,10 +15,9 @@ import yaml
 from tests.bench import perf_analyzer
 from tests.bench.processes import Processes
 from tests.fixtures.scripted import scripted
-from tests.fixtures.stack import ROOT, Stack, free_port
+from tests.fixtures.stack import ROOT, Stack, free_ports
 
 ARTIFACTS = ROOT / "artifacts" / "bench"
-PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 FLOOD_TOKENS = 8  # a response: about what coalescing makes of a load that fills two cores
 STEP_MS = 6.0
 # flood: each response as soon as the last one is taken. paced: as a GPU with a 6 ms step would
@@ -97,7 +96,7 @@ def running(models: dict[str, dict], **settings: str) -> Iterator[BenchStack]:
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     file = ARTIFACTS / "models.yaml"
     file.write_text(yaml.safe_dump({"models": models}))
-    environment = {name: str(free_port()) for name in PORTS}
+    environment = free_ports()
     environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(ARTIFACTS), **settings}
     stack = Stack(["serve"], environment, Path(environment["ARTIFACTS_DIR"], "serve.log"))
     try:

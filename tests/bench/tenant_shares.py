@@ -20,12 +20,11 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from tests.fixtures.stack import ROOT, Stack, free_port
+from tests.fixtures.stack import ROOT, Stack, free_ports
 from tests.fixtures.tenant_load import PEPPER, LoadedTenant, loaded, store_tenants
 
 ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
 WARM_UP_S, ROUNDS = 2.0, 5
-PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 WEIGHTS = ROOT / "demo_model" / "shipped"
 
 
@@ -52,7 +51,7 @@ def stack(
     with TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/store.db"
         asyncio.run(store_tenants(store, tenants))
-        environment = {one: str(free_port()) for one in PORTS}
+        environment = free_ports()
         environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(artifacts)}
         environment |= {"KEY_PEPPER": PEPPER, "STORE_URL": store, "QUEUE_LENGTH": "1000"}
         started = Stack(["serve"], environment | settings, Path(folder) / "serve.log")

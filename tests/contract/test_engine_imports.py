@@ -130,8 +130,3 @@ def test_no_installed_package_has_the_name_of_one_of_ours(model):
     ours = {room(name) for name in modules(model)} - {"model"}
     assert not ours & packages_distributions().keys()
     assert "tensorrt_llm" not in ours, "the library is not installed here, but it is on GPUs"
-
-
-def test_the_check_sees_the_tree():
-    assert "onnx_cpu.scheduler" in modules("engine")["onnx_cpu.runtime"]
-    assert "grammars.compilation" in modules("tokenizer")["guide_check.trial"]

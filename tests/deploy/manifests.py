@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import kubernetes_validate
 import yaml
 
 from tests.deploy.places import DOCKER, documents, objects
@@ -39,6 +37,9 @@ def rendered_with(overlay: str, component: str, folder: Path) -> list[dict[str, 
 
 def validate(thing: dict[str, Any], version: str = VERSION) -> None:
     """Strict: a field that Kubernetes does not know is an error."""
+    import jsonschema  # it takes seconds, in every process that collects tests
+    import kubernetes_validate
+
     if thing["kind"] != "LeaderWorkerSet":
         kubernetes_validate.validate(thing, version, strict=True)
         return

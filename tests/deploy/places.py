@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,12 @@ def is_known(variable: str) -> bool:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
+    """A copy of one's own: every file is parsed once."""
+    return deepcopy(_parsed(path))
+
+
+@cache
+def _parsed(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 

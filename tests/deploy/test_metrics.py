@@ -142,11 +142,6 @@ def test_it_asks_for_metrics_and_labels_that_exist(where, expression):
         assert set(matchers(selector)) <= KNOWN[selector.name] | SCRAPED, where
 
 
-def test_the_walk_sees_a_metric_in_a_range_in_a_function():
-    [seen] = selectors('sum by (model) (rate(unheard_of_total{a="b"}[5m])) > 0')
-    assert (seen.name, matchers(seen)) == ("unheard_of_total", {"a": "b"})
-
-
 def test_outcomes_are_codes_of_the_code():
     codes = {code.value for code in errors.ErrorCode}
     outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned"}

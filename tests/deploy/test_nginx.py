@@ -41,30 +41,6 @@ def server() -> list[dict[str, Any]]:
     return block(parsed(str(CONFIG)), "http", "server")
 
 
-def test_a_wrong_directive_would_be_found(tmp_path):
-    wrong = tmp_path / "nginx.conf"
-    wrong.write_text(CONFIG.read_text().replace("proxy_buffering off", "proxy_bufering off"))
-    with pytest.raises(AssertionError):
-        parsed(str(wrong))
-
-
-def test_no_answer_is_buffered(server):
-    rules = told(server)
-    for name in ("proxy_buffering", "gzip"):
-        assert rules[name] == ["off"], name
-    assert rules["proxy_ignore_client_abort"] == ["off"]
-    assert rules["proxy_http_version"] == ["1.1"]
-
-
-def test_only_what_no_proxy_has_begun_is_sent_again(server):
-    rules, again = told(server), told(block(server, "@another"))
-    assert rules["proxy_next_upstream"] == ["error", "timeout"]
-    assert again["proxy_next_upstream"] == ["http_503", "non_idempotent"]
-    # A body that nginx passes on while it comes cannot be sent twice.
-    assert rules["proxy_request_buffering"] == ["on"]
-    assert rules["client_body_buffer_size"] == rules["client_max_body_size"]
-
-
 def test_nginx_waits_longer_and_takes_as_much_as_the_proxy(server):
     fields, rules = Settings.model_fields, told(server)
     read_s = float(rules["proxy_read_timeout"][0].removesuffix("s"))

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.proxy_image import Absent, absent
 from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually, free_port
 
 
@@ -33,18 +32,6 @@ def proxy(tmp_path: Path) -> Iterator[Callable[[str], Stack]]:
             return started
 
         yield start
-
-
-def test_what_computes_is_absent_and_what_serves_is_not():
-    modules = absent()
-    assert {"torch", "transformers", "tokenizers", "xgrammar", "onnxruntime"} <= modules
-    assert not {"fastapi", "grpc", "numpy", "uvicorn", "psutil"} & modules
-
-
-def test_an_absent_package_cannot_be_imported():
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'torch\.nn'"):
-        Absent({"torch"}).find_spec("torch.nn")
-    assert Absent({"torch"}).find_spec("torchless") is None
 
 
 def test_a_models_file_that_is_named_and_not_there_ends_the_start(proxy, tmp_path):

@@ -25,10 +25,6 @@ from tests.fixtures import settings_tables
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
-def test_the_readme_fits_on_a_few_screens():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
-
-
 def test_the_tables_of_settings_are_those_of_the_code():
     assert settings_tables.page(CONFIGURATION) == CONFIGURATION, "run: make doc-tables"
 

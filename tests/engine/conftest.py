@@ -15,11 +15,15 @@ import pytest  # noqa: E402
 
 from tests.fixtures.families import COMMON, build_families, forget_oracles  # noqa: E402
 from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary  # noqa: E402
+from tests.fixtures.running import ARTIFACTS, alone  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def artifacts(tmp_path_factory) -> Iterator[Path]:
-    yield build_families(tmp_path_factory.mktemp("families"), COMMON)
+def artifacts() -> Iterator[Path]:
+    """Kept between runs: only the first one builds."""
+    with alone():
+        folder = build_families(ARTIFACTS / "families", COMMON)
+    yield folder
     forget_oracles()
 
 

@@ -11,6 +11,7 @@ import sys
 import openai
 import pytest
 
+from tests.fixtures.running import ARTIFACTS
 from tests.fixtures.stack import HANG_S, ROOT, Stack
 
 EXAMPLES = ROOT / "examples"
@@ -59,8 +60,9 @@ def test_an_example_prints_what_it_is_for(stack: Stack, name):
         rest = rest[found.end() :]
 
 
-def test_the_own_model_is_served_under_both_names(start, tmp_path):
-    started = start("serve", MODELS_FILE=EXAMPLES / "own_model.yaml", ARTIFACTS_DIR=tmp_path)
+def test_the_own_model_is_served_under_both_names(start):
+    own = {"MODELS_FILE": EXAMPLES / "own_model.yaml", "ARTIFACTS_DIR": ARTIFACTS / "own_model"}
+    started = start("serve", **own)
     started.wait_ready(within_s=110)
     with openai.OpenAI(base_url=f"{started.url}/v1", api_key="none") as client:
         for name in ("mine", "gpt-4o-mini"):

@@ -6,67 +6,79 @@ tests/bench/tenant_shares.py measures the same for longer, and what the queue co
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import httpx
+import pytest
 
 from tests.bench.tenant_shares import stack
-from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.fixtures.tenant_load import LoadedTenant, loaded
 
 WARM_UP_TOKENS, TOKENS = 2_000, 6_000
 ROWS = 2
 
 
-def shared(*tenants: LoadedTenant, **settings: str) -> None:
-    """Fills in the tenants' tokens, once they have enough together."""
+SMALL, LARGE = LoadedTenant(name="small", streams=12), LoadedTenant(name="large", streams=50)
+ONE, THREE = (LoadedTenant(name=name, streams=12) for name in ("one", "three"))
+THREE.weight = 3.0
+ALL = LoadedTenant(name="all", streams=30)
 
-    async def have(tokens: int) -> None:
-        for one in tenants:
-            one.tokens = 0
-        while sum(one.tokens for one in tenants) < tokens:  # noqa: ASYNC110 - no event tells it
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Stack]:
+    """With a key for each tenant that a test has to itself."""
+    with stack(ROWS, SMALL, LARGE, ONE, THREE, ALL, SPARE_STREAMS="1") as started:
+        yield started
+
+
+def share(url: str, first: LoadedTenant, second: LoadedTenant) -> float:
+    """Of the tokens that both get, once they have enough together."""
+
+    def tokens() -> int:
+        return first.tokens + second.tokens
+
+    async def have(wanted: int) -> None:
+        first.tokens = second.tokens = 0
+        while tokens() < wanted:  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.05)
 
-    async def run(url: str) -> None:
-        async with loaded(url, "demo", tenants):
+    async def run() -> None:
+        async with loaded(url, "demo", (first, second)):
             await have(WARM_UP_TOKENS)
             await have(TOKENS)
 
-    with stack(ROWS, *tenants, **settings) as running:
-        asyncio.run(run(running.url))
-
-
-def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams():
-    """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
-    small = LoadedTenant(name="small", streams=12)
-    large = LoadedTenant(name="large", streams=50)
-    shared(small, large, SPARE_STREAMS="1")
-    share = small.tokens / (small.tokens + large.tokens)
-    assert 0.35 < share < 0.65, (small.tokens, large.tokens)
-    assert not small.refusals
+    asyncio.run(run())
+    return first.tokens / tokens()
 
 
 def test_short_requests_get_their_rows_while_longer_answers_hold_all_of_them_and_the_spare_places():
-    """Each long answer outlasts a dozen short ones, and gives up its row again and again."""
+    """Each long answer outlasts a dozen short ones, and gives up its row again and again.
+
+    First in this file: its stack and that of the others write the same folder.
+    """
     small = LoadedTenant(name="small", streams=2, lengths=(16,))
     large = LoadedTenant(name="large", streams=12, lengths=(900,))
-    shared(small, large, SPARE_STREAMS="2")
-    share = small.tokens / (small.tokens + large.tokens)
-    assert share > 0.05, (small.tokens, large.tokens)  # 0.016 where only three takeovers happen
+    with stack(ROWS, small, large, SPARE_STREAMS="2") as started:
+        # 0.016 where only three takeovers happen
+        assert share(started.url, small, large) > 0.05
 
 
-def test_weights_of_one_and_three_share_the_tokens_so():
-    one, three = LoadedTenant(name="one", streams=12), LoadedTenant(name="three", streams=12)
-    three.weight = 3.0
-    shared(one, three, SPARE_STREAMS="1")
-    share = one.tokens / (one.tokens + three.tokens)
-    assert 0.15 < share < 0.35, (one.tokens, three.tokens)
+def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(running):
+    """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
+    assert 0.35 < share(running.url, SMALL, LARGE) < 0.65
+    assert not SMALL.refusals
 
 
-def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short():
-    tenant = LoadedTenant(name="all", streams=30)
+def test_weights_of_one_and_three_share_the_tokens_so(running):
+    assert 0.15 < share(running.url, ONE, THREE) < 0.35
 
-    async def run(running) -> None:
-        async with loaded(running.url, "demo", [tenant]):
+
+def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short(running):
+    headers = {"Authorization": f"Bearer {ALL.key}"}
+
+    async def run() -> None:
+        async with loaded(running.url, "demo", [ALL]):
             depths: list[float] = []
 
             def look() -> bool:
@@ -83,6 +95,4 @@ def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short():
         (line,) = (one for one in page.splitlines() if one.startswith(waiting))
         return float(line.rpartition(" ")[2]) >= 20
 
-    with stack(ROWS, tenant, SPARE_STREAMS="1") as running:
-        headers = {"Authorization": f"Bearer {tenant.key}"}
-        asyncio.run(run(running))
+    asyncio.run(run())

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -91,21 +92,13 @@ def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_co
         pytest.fail(f"none of {TRIES} streams was continued")
 
 
-def test_a_second_start_builds_nothing_and_a_stop_leaves_nothing(start):
+def test_a_second_start_builds_nothing_and_a_stop_ends_streams_and_leaves_nothing(start):
     stack = start("serve")
     stack.wait_ready()
     said = [line for line in stack.log.read_text().splitlines() if line.startswith("[serve]")]
     assert not [line for line in said if "built" in line], "it builds nothing"
     assert regions(stack)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
-    assert stack.stop() == 0
-    assert not regions(stack)
-    assert not any(process.is_running() for process in processes)
-
-
-def test_a_stop_lets_running_streams_end(start):
-    stack = start("serve")
-    stack.wait_ready()
     with httpx.Client(timeout=HANG_S) as client:
         _, lines = begin_stream(client, stack)
         stack.process.send_signal(signal.SIGTERM)
@@ -113,6 +106,8 @@ def test_a_stop_lets_running_streams_end(start):
     assert events[-1] == "data: [DONE]"
     assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
     assert stack.stop() == 0
+    assert not regions(stack)
+    assert not any(process.is_running() for process in processes)
 
 
 def test_streams_that_outlast_the_drain_are_told(start):
@@ -125,33 +120,32 @@ def test_streams_that_outlast_the_drain_are_told(start):
     assert stack.stop() == 0
 
 
-@pytest.mark.parametrize("killed_too", [None, "lifeline.py"])
-def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start, killed_too):
+def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start):
     """While a stream runs: a Python model then waits for its server."""
     stack = start("serve")
     stack.wait_ready()
-    processes = psutil.Process(stack.process.pid).children(recursive=True)
-    assert len(processes) > 6
-    condemned = stack.descendants(killed_too) if killed_too else []
-    with httpx.Client(timeout=HANG_S) as client:
-        begin_stream(client, stack, n=32)
-        for process in (psutil.Process(stack.process.pid), *condemned):
-            process.suspend()  # so that neither sees the other's end
-        for process in (psutil.Process(stack.process.pid), *condemned):
-            process.kill()
-    stack.process.wait(HANG_S)
+    for killed_too in (None, "lifeline.py"):
+        processes = psutil.Process(stack.process.pid).children(recursive=True)
+        assert len(processes) > 6
+        condemned = stack.descendants(killed_too) if killed_too else []
+        with httpx.Client(timeout=HANG_S) as client:
+            begin_stream(client, stack, n=32)
+            for process in (psutil.Process(stack.process.pid), *condemned):
+                process.suspend()  # so that neither sees the other's end
+            for process in (psutil.Process(stack.process.pid), *condemned):
+                process.kill()
+        stack.process.wait(HANG_S)
+        eventually(partial(all_gone, processes), 5, "no orphan")
+        killed, stack = stack, start("serve")
+        stack.wait_ready()
+        assert not regions(killed)
+    stack.stop()
 
-    def all_gone() -> bool:
-        return not any(
-            process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-            for process in processes
-        )
 
-    eventually(all_gone, 5, "no orphan")
-    following = start("serve")
-    following.wait_ready()
-    assert not regions(stack)
-    following.stop()
+def all_gone(processes: Iterable[psutil.Process]) -> bool:
+    return not any(
+        process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes
+    )
 
 
 @pytest.mark.parametrize("setting", ["PORT", "TRITON_GRPC_PORT"])

@@ -23,7 +23,7 @@ from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
 from proxy.triton.target import Target
 from tests.doubles.sandbox import InProcess
-from tests.fixtures.stack import SECRET, Stack, eventually, free_port, stopped_at_the_end
+from tests.fixtures.stack import SECRET, Stack, eventually, free_ports, stopped_at_the_end
 
 TYPES = {
     **{"BOOL": "?", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"},
@@ -74,9 +74,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         (model / "1").mkdir(parents=True)
         (model / "config.pbtxt").write_text(config(name, more))
         (model / "1" / "model.py").write_text(code)
-    ports = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-    environment = {name: str(free_port()) for name in ports}
-    environment |= {"ARTIFACTS_DIR": str(folder), "TRITON_SECRET": SECRET}
+    environment = {**free_ports(), "ARTIFACTS_DIR": str(folder), "TRITON_SECRET": SECRET}
     with stopped_at_the_end() as stacks:
         stack = Stack([], environment, folder / "log.txt", "tests.fixtures.rendered_triton")
         stacks.append(stack)

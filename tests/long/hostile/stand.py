@@ -10,11 +10,10 @@ from typing import Any
 import yaml
 
 from tests.fixtures.scripted import STORY
-from tests.fixtures.stack import ROOT, Stack, free_port
+from tests.fixtures.stack import ROOT, Stack, free_ports
 
 ARTIFACTS = ROOT / "artifacts" / "hostile"
 STEP_MS = 20.0
-PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 
 
 def models(root: Path, **onnx: Any) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def running(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "models.yaml"
     file.write_text(yaml.safe_dump({"models": models(root, **(onnx or {}))}))
-    environment = {name: str(free_port()) for name in PORTS}
+    environment = free_ports()
     environment |= {
         "MODELS_FILE": str(file),
         "ARTIFACTS_DIR": str(folder),

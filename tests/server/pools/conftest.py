@@ -21,10 +21,10 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def place(request: pytest.FixtureRequest) -> Callable[[], dict[str, object]]:
+@pytest.fixture(scope="session")
+def place() -> Callable[[], dict[str, object]]:
     """Settings of one more tritonserver. Each has a folder of its own, as each start writes it."""
-    folder = ARTIFACTS / "pools" / request.module.__name__.rpartition(".")[2]
+    folder = ARTIFACTS / "pools"
     folder.mkdir(parents=True, exist_ok=True)
     models_file, numbers = folder / "models.yaml", count()
     models_file.write_text(yaml.safe_dump({"models": MODELS}))
@@ -35,10 +35,18 @@ def place(request: pytest.FixtureRequest) -> Callable[[], dict[str, object]]:
     return settings
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def new_triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
     """Starts one more tritonserver, and does not wait for it: see `are_ready`."""
     return lambda: start("triton", **place())
+
+
+@pytest.fixture(scope="session")
+def tritons(new_triton: Callable[[], Stack]) -> tuple[Stack, ...]:
+    """Three, which all tests of this folder share: one worker runs them all."""
+    started = tuple(new_triton() for _ in range(3))
+    are_ready(*started)
+    return started
 
 
 def are_ready(*tritons: Stack) -> None:
@@ -60,7 +68,7 @@ def listed(one: Stack) -> str:
     return f"{address(one)}?metrics={one.triton_metrics_port}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def proxy_of(start: Start) -> Callable[..., Stack]:
     """Starts a proxy with a key of operators."""
 

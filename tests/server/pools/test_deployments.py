@@ -17,8 +17,9 @@ import yaml
 from tests.fixtures.pool_load import KEY, Callers, text_of, until
 from tests.fixtures.running import build
 from tests.fixtures.stack import ROOT, Stack
-from tests.server.pools.conftest import address, are_ready, listed
+from tests.server.pools.conftest import address, listed
 
+pytestmark = pytest.mark.xdist_group("pools")  # one worker has the three tritonservers
 FOREVER = 100_000  # tokens
 POOL = 3  # the group of the metrics' pattern
 
@@ -50,11 +51,10 @@ class BlueGreen:
 
 
 @pytest.fixture(scope="module")
-def blue_green(new_triton, tmp_path_factory) -> BlueGreen:
-    tritons = new_triton(), new_triton()
-    are_ready(*tritons)
+def blue_green(tritons, tmp_path_factory) -> BlueGreen:
     pools = {
-        name: f"grpc://{listed(one)}" for name, one in zip(("blue", "green"), tritons, strict=True)
+        name: f"grpc://{listed(one)}"
+        for name, one in zip(("blue", "green"), tritons[:2], strict=True)
     }
     made = BlueGreen(tmp_path_factory.mktemp("deployments") / "models.yaml", pools)
     made.write()

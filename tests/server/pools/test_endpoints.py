@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.fixtures.pool_load import Callers, until
 from tests.fixtures.stack import Stack, halted
 from tests.server.pools.conftest import address, are_ready, listed
 
+pytestmark = pytest.mark.xdist_group("pools")  # one worker has the three tritonservers
 STREAMS, TOLERANCE = 128, 0.1
 LONG_ENOUGH = 100  # tokens, so that all of them run at once
 FOREVER, LONG = 100_000, 300  # tokens
@@ -51,9 +52,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(new_triton, proxy_of, tmp_path_factory) -> Iterator[Cluster]:
-    tritons = tuple(new_triton() for _ in range(3))
-    are_ready(*tritons)
+def cluster(tritons, proxy_of, tmp_path_factory) -> Cluster:
     file = tmp_path_factory.mktemp("endpoints") / "endpoints"
     file.write_text("\n".join(map(listed, tritons)))
     proxy = proxy_of(TRITON_URL=f"file+grpc://{file}", CONTINUE_AFTER_SILENCE_S=3600)

@@ -17,7 +17,7 @@ from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
 from tests.fixtures.adapters import write
-from tests.fixtures.stack import SECRET, Stack, eventually, free_port, stopped_at_the_end
+from tests.fixtures.stack import SECRET, Stack, eventually, free_ports, stopped_at_the_end
 from tests.fixtures.trtllm_models import TrtllmModels
 from tests.server.tensorrt_llm.streams import STREAMS
 
@@ -44,9 +44,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
         def started(artifacts: Path | None = None, proxy_for: Stack | None = None) -> Stack:
             folder = tmp_path_factory.mktemp("run")
-            ports = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-            environment = {name: str(free_port()) for name in ports}
-            environment |= {"ARTIFACTS_DIR": str(artifacts or folder), "TRITON_SECRET": SECRET}
+            environment = {**free_ports(), "TRITON_SECRET": SECRET}
+            environment["ARTIFACTS_DIR"] = str(artifacts or folder)
             command, module = [], "tests.fixtures.rendered_triton"
             if proxy_for is not None:
                 target = f"grpc://127.0.0.1:{proxy_for.triton_grpc_port}"

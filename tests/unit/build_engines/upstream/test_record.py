@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 
@@ -10,103 +9,6 @@ import pytest
 
 from build_engines.upstream.recorded import RecordedClasses
 from tests.upstream import record
-from tests.upstream.arguments import arguments_of, plugin_arguments_of
-from tests.upstream.classes import aliases_of, fields_of
-
-TOOL = """
-parser = argparse.ArgumentParser()
-parser.add_argument('--size', '-s', type=int, default=4, help="of it")
-group = parser.add_argument_group("more")
-group.add_argument('--format', choices=["a", None], default=Config.format, nargs='?', const="a")
-group.add_argument('--fast', action='store_true', required=False)
-print(parser)
-"""
-PLUGINS = """
-Dtype = Literal["auto", "float16", None]
-class PluginConfig(BaseModel):
-    gemm_plugin: Optional[Literal["auto", "fp8", None]] = Field(default=None, description="x")
-    lora_plugin: Optional[Dtype] = Field(default=None)
-    fusion: bool = Field(default=True)
-    block: int = Field(default=32)
-    hidden: bool = False
-cli_plugin_args = ["gemm_plugin", "lora_plugin", "fusion", "block"]
-"""
-CLASSES = '''
-Either: TypeAlias = Union[Base, int]
-class Policy(StrEnum):
-    FIRST = "FIRST"
-class Base(Strict):
-    """Prose."""
-    size: Optional[int] = None
-    kind: ClassVar[str] = "base"
-    _hidden: bool = PrivateAttr(True)
-    @classmethod
-    def from_dict(cls, data):
-        config_classes = {"A": Derived}
-class Derived(Base):
-    policy: Policy = Field(default=Policy.FIRST, description="x", status="beta")
-    names: List[str] = field(default_factory=list, init=False)
-    needed: str
-    def __init__(self, first: int, second: str = "s", **rest):
-        self.third = first
-    async def generate_async(self, inputs, *, streaming=False): ...
-'''
-
-
-def test_arguments_are_flags_and_what_the_parser_does_with_them():
-    assert arguments_of(ast.parse(TOOL)) == [
-        {"flags": ["--size", "-s"], "type": "int", "default": 4},
-        {
-            "flags": ["--format"],
-            "choices": ["a", None],
-            "default": {"expression": "Config.format"},
-            "nargs": "?",
-            "const": "a",
-        },
-        {"flags": ["--fast"], "action": "store_true", "required": False},
-    ]
-
-
-def test_plugin_fields_become_arguments_as_upstreams_function_makes_them():
-    rows = plugin_arguments_of(ast.parse(PLUGINS))
-    assert {row["flags"][0]: (row.get("choices"), row["default"]) for row in rows} == {
-        "--gemm_plugin": (["auto", "fp8", "disable"], None),
-        "--lora_plugin": (["auto", "float16", "disable"], "disable"),
-        "--fusion": (["enable", "disable"], "enable"),
-        "--block": (None, 32),
-    }
-
-
-def test_classes_are_fields_members_and_parameters_without_prose():
-    tree = ast.parse(CLASSES)
-    found = fields_of(tree)
-    assert aliases_of(tree) == {"Either": "Union[Base, int]"}
-    assert found["Policy"]["members"] == {"FIRST": "FIRST"}
-    assert found["Base"]["fields"] == {"size": {"type": "Optional[int]", "default": None}}
-    assert found["Base"]["decoding_types"] == {"A": "Derived"}
-    derived = found["Derived"]
-    assert derived["fields"] == {
-        "policy": {
-            "type": "Policy",
-            "default": {"expression": "Policy.FIRST"},
-            "status": "beta",
-        },
-        "names": {"type": "List[str]", "default": {"expression": "list()"}, "is_init": False},
-        "needed": {"type": "str"},
-    }
-    assert derived["methods"]["__init__"] == [
-        {"name": "self"},
-        {"name": "first", "type": "int"},
-        {"name": "second", "type": "str", "default": "s"},
-        {"name": "rest", "is_any": True},
-    ]
-    assert [row["name"] for row in derived["methods"]["generate_async"]] == [
-        "self",
-        "inputs",
-        "streaming",
-    ]
-    assert derived["attributes"] == ["__init__", "generate_async", "third"]
-    assert "Prose" not in json.dumps(found)
 
 
 def sources() -> list[dict]:

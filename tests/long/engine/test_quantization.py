@@ -1,7 +1,7 @@
 """Quantization for the PyTorch runtime, for real: random models, nvidia-modelopt, this CPU.
 
-About a minute, half of it for the environment of its own that `build` makes. The bounds on errors
-are a fifth to a third above what these models have; a scale that is wrong by a quarter exceeds one.
+The bounds on errors are a fifth to a third above what these models have; a scale that is wrong by a
+quarter exceeds one. Not here: nvfp4, which nvidia-modelopt exports on a GPU only.
 """
 
 from __future__ import annotations
@@ -129,6 +129,33 @@ def test_int4_awq_is_written_in_blocks_with_the_users_texts(artifacts, tmp_path)
     assert stored[f"{down}.weight"].shape == (256 // 2, 512)
     assert stored[f"{down}.weight_scale"].shape == (256, 512 // 128)
     quantized.check_numbers(engine, weights, matrix=0.15, bound=0.5)
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "cache", "matrix", "bound"),
+    [
+        ("qwen2", "fp8", "auto", 0.035, 0.12),
+        ("phi3", "fp8", "fp8", 0.035, 0.12),
+        ("qwen3_moe", "fp8", "auto", 0.035, 0.12),
+        ("llama", "int4_awq", "fp8", 0.15, 0.4),
+        ("qwen2", "w4a8_awq", "fp8", 0.15, 0.5),
+    ],
+)
+def test_a_form_is_written_and_agrees_with_the_original(
+    artifacts, tmp_path, family, form, cache, matrix, bound
+):
+    weights = quantized.write_weights(family, tmp_path / family)
+    options = {"quantization": form, "kv_cache": {"dtype": cache}, "calibration": {"samples": 8}}
+    quantized.build(artifacts, quantized.models(weights, **options))
+    engine = artifacts / "m" / "engine"
+    quantized.check_numbers(engine, weights, matrix=matrix, bound=bound)
+
+
+def test_nvfp4_says_that_it_needs_a_gpu(artifacts, tmp_path):
+    weights = quantized.write_weights("llama", tmp_path / "llama")
+    given = quantized.models(weights, quantization="nvfp4", architecture="blackwell")
+    with pytest.raises(BuildError, match=r"quantized: .*writes nvfp4 on a machine with a GPU only"):
+        quantized.build(artifacts, given)
 
 
 def test_a_file_that_cannot_be_read_is_refused_before_anything_runs(tmp_path, llama):
