@@ -150,7 +150,7 @@ def compose(
         ),
     )
     parts.export(app)
-    exposed = configured_telemetry.exposition(settings, metrics, parts.registry)
+    exposed = configured_telemetry.exposition(metrics, parts.registry)
     metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
 
     def concerns() -> list[Concern]:

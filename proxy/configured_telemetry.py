@@ -51,7 +51,6 @@ def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) 
     )
 
 
-def exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
+def exposition(metrics: Metrics, registry: Registry) -> Exposition:
     """What /metrics answers with."""
-    names = settings.metrics_vllm_names
-    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)
+    return Exposition(metrics, ModelInfo(registry))

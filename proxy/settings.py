@@ -33,7 +33,7 @@ from proxy.setting_groups.state import (
     Storage,
 )
 from proxy.setting_groups.traces import Traces
-from proxy.setting_groups.triton import ModelSource, Packages, TritonServer
+from proxy.setting_groups.triton import ModelSource, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
@@ -59,7 +59,6 @@ class Settings(
     Tls,
     TritonServer,
     ModelSource,
-    Packages,
     Answers,
     Concurrency,
     Scheduling,

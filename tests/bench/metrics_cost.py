@@ -73,7 +73,7 @@ def scrape_ms(tenants: int) -> tuple[float, int]:
     metrics = Metrics(tenants=tenants)
     for number in range(tenants):
         _Tenant(metrics.tenants, f"t{number}")
-    exposition = Exposition(metrics, has_vllm_names=True)
+    exposition = Exposition(metrics)
     times = []
     for _ in range(5):
         began = time.thread_time()
