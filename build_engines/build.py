@@ -30,7 +30,6 @@ from build_engines.models_file import (
     OnnxEntry,
     ScriptedEntry,
 )
-from build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from build_engines.tool import Say
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
@@ -43,7 +42,6 @@ def build_all(
     only: Collection[str] = (),
     say: Say,
     tensorrt_llm: Toolkit | None = None,
-    index: PackageIndex = DEFAULT_INDEX,
 ) -> None:
     """Builds every stale model, then writes the Triton model repository for all built models.
 
@@ -51,7 +49,6 @@ def build_all(
         only: names of the models to build; empty for all.
         say: called with one line per step.
         tensorrt_llm: its version; that of the installed package by default.
-        index: for the packages of a quantization, which has an environment of its own.
 
     Raises:
         UnservableFolder: a model's folder cannot be served.
@@ -65,7 +62,7 @@ def build_all(
         for name, entry in chosen.items():
             try:
                 if not is_built(name, entry, artifacts, tensorrt_llm):
-                    _build(name, entry, artifacts, say, tensorrt_llm, index)
+                    _build(name, entry, artifacts, say, tensorrt_llm)
             except BuildError as error:
                 raise UnservableFolder(str(entry.weights), str(error)) from error
         _write_repository(models, artifacts, say, tensorrt_llm)
@@ -167,12 +164,11 @@ def _build(
     artifacts: Path,
     say: Say,
     tensorrt_llm: Toolkit | None,
-    index: PackageIndex,
 ) -> None:
     match entry:
         case GpuEntry():
             found = tensorrt_llm or toolkit.installed()
-            assembly.build(name, entry, artifacts, found, say, index=index)
+            assembly.build(name, entry, artifacts, found, say)
         case OnnxEntry():
             onnx_build.build(name, entry, artifacts, say)
         case ScriptedEntry():

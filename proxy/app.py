@@ -480,9 +480,7 @@ def compose(
 
     shown_scopes = scopes if settings.is_authenticated else None
     document = cached_document(app.routes, field_limits, registry, shown_scopes)
-    exposition = Exposition(
-        metrics, ModelInfo(registry), has_vllm_names=settings.metrics_vllm_names
-    )
+    exposition = Exposition(metrics, ModelInfo(registry))
     routers += [monitoring.routes(registry, exposition, ledger, concerns)]
     routers += [
         pages_routes.front_routes(__version__, tuple(routers)),

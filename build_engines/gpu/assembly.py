@@ -20,7 +20,6 @@ from build_engines.gpu.recipe import Recipe
 from build_engines.gpu.step_factory import BuildContext
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import GpuEntry
-from build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from build_engines.step import Step
 from build_engines.tool import Say
 
@@ -40,15 +39,7 @@ def is_built(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit) -> b
     return found is not None and _key(artifacts / name) == found.key
 
 
-def build(
-    name: str,
-    entry: GpuEntry,
-    artifacts: Path,
-    toolkit: Toolkit,
-    say: Say,
-    *,
-    index: PackageIndex = DEFAULT_INDEX,
-) -> None:
+def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say) -> None:
     """Runs the steps that are not done, and assembles the model's folder.
 
     Raises:
@@ -59,10 +50,10 @@ def build(
         say(f"{name}: {line}")
 
     weights = recipe.weights_of(entry, artifacts)
-    found = _recipe(name, entry, artifacts, toolkit, weights, index)
+    found = _recipe(name, entry, artifacts, toolkit, weights)
     if found is None:  # config.json is inside the archive
         step.run([weights], tell)
-        found = _recipe(name, entry, artifacts, toolkit, weights, index)
+        found = _recipe(name, entry, artifacts, toolkit, weights)
         assert found is not None
     for note in found.notes:
         tell(note)
@@ -113,7 +104,6 @@ def _recipe(
     artifacts: Path,
     toolkit: Toolkit,
     weights: fetch.Fetch | fetch.Here,
-    index: PackageIndex = DEFAULT_INDEX,
 ) -> Recipe | None:
     config = fetch.config(weights)
     if config is None:
@@ -123,7 +113,6 @@ def _recipe(
         store=_store(name, artifacts),
         toolkit=toolkit,
         device=Device.of(entry.gpu),
-        index=index,
     )
     return recipe.make(entry, config, context)
 

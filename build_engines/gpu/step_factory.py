@@ -16,7 +16,6 @@ from build_engines.gpu.quantization.environment import Environment, installed_to
 from build_engines.gpu.quantization.quantized_step import Quantized
 from build_engines.gpu.steps import Checked, ToolStep
 from build_engines.gpu.toolkit import Toolkit
-from build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from build_engines.step import Step
 
 
@@ -28,7 +27,6 @@ class BuildContext:
     store: Path
     toolkit: Toolkit
     device: Device
-    index: PackageIndex = DEFAULT_INDEX
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: a cached property
@@ -92,7 +90,7 @@ class StepFactory:
 
     def _quantized(self) -> list[Step]:
         context = self.context
-        packages = Environment(context.artifacts, context.index, torch=installed_torch())
+        packages = Environment(context.artifacts, torch=installed_torch())
         quantized = Quantized(
             context.store,
             self.options,

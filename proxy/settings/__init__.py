@@ -34,7 +34,7 @@ from proxy.settings.state import (
     Traces,
 )
 from proxy.settings.streams import Continuation, Scheduling
-from proxy.settings.triton import ModelSource, Packages, TritonServer
+from proxy.settings.triton import ModelSource, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
@@ -60,7 +60,6 @@ class Settings(
     Tls,
     TritonServer,
     ModelSource,
-    Packages,
     Answers,
     Concurrency,
     Scheduling,

@@ -144,6 +144,3 @@ class MetricsLabels(Group):
     metrics_tenants: Annotated[int, Field(ge=0, le=10_000)] = 50
     """Tenants with metrics of their own: the first ones that send a request. All others share the
     label `other`."""
-    metrics_vllm_names: bool = False
-    """`/metrics` also has these values under vLLM's names, for dashboards made for it. Off by
-    default: a Prometheus that scrapes vLLM servers, too, would add up their requests and ours."""

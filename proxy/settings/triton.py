@@ -125,14 +125,3 @@ class ModelSource(Group):
         if self.model_path is None and self.model_id is not None:
             raise ValueError("MODEL_ID names the model of MODEL_PATH, which is not set")
         return self
-
-
-class Packages(Group):
-    """Packages that are installed when first needed"""
-
-    install_packages: Literal["on_demand", "never"] = "on_demand"
-    """Whether a build of another model than the demo may install torch, transformers and the others
-    that it needs, and a quantization its own environment; `never` makes such a build fail with what
-    to do."""
-    torch_index_url: str | None = None
-    """Another package index for torch, such as PyTorch's own with its small CPU build."""

@@ -9,21 +9,17 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from proxy.telemetry import vllm_names
 from proxy.telemetry.metrics import Metrics
 
 OPEN_METRICS = "application/openmetrics-text"
 
 
 class Exposition:
-    """others: what any process can say at once. has_vllm_names: also our metrics under vLLM's
-    names.
-    """
+    """others: what any process can say at once."""
 
-    def __init__(self, metrics: Metrics, *others: Collector, has_vllm_names: bool = False) -> None:
+    def __init__(self, metrics: Metrics, *others: Collector) -> None:
         self._metrics = metrics
         self._others = others
-        self._has_vllm_names = has_vllm_names
 
     def exposed(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and the media type. accept: what the client takes.
@@ -32,18 +28,14 @@ class Exposition:
         """
         if OPEN_METRICS not in accept:
             return generate_latest(_Families(self._families())), CONTENT_TYPE_LATEST
-        # Any other escaping replaces the colon of `vllm:`, though it is allowed in names.
         text: bytes = openmetrics.generate_latest(  # type: ignore[no-untyped-call]
-            _Families(self._families()), escaping=openmetrics.ALLOWUTF8
+            _Families(self._families())
         )
         return text, openmetrics.CONTENT_TYPE_LATEST
 
     def _families(self) -> list[Metric]:
         sources = (self._metrics.registry, *self._others)
-        families = [family for source in sources for family in source.collect()]
-        if self._has_vllm_names:
-            families += vllm_names.derived(families)
-        return families
+        return [family for source in sources for family in source.collect()]
 
 
 class _Families:

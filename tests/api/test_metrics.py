@@ -86,15 +86,6 @@ def test_a_health_check_that_fails_is_no_rejection(serve):
     assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
 
 
-@pytest.mark.parametrize("has_names", [True, False])
-def test_vllms_names_are_a_setting(serve, has_names):
-    client = serve(ScriptedEngine(deltas("abc")), metrics_vllm_names=has_names)
-    client.post(CHAT, json=HI)
-    found = MetricSamples(client.get("/metrics").text)
-    expected = 4 * has_names
-    assert found.value("vllm:generation_tokens_total", model_name="demo") == expected
-
-
 def test_a_client_that_takes_open_metrics_gets_it(serve):
     client = serve(ScriptedEngine(deltas("a")))
     response = client.get("/metrics", headers={"accept": "application/openmetrics-text"})

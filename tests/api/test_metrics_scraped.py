@@ -39,7 +39,7 @@ def target():
     record = RequestRecord(trace=trace, first_event_s=0.2, finish=FinishReason.STOP)
     with metrics.generations.counted(record, request, CARD):
         pass
-    exposition = Exposition(metrics, has_vllm_names=True)
+    exposition = Exposition(metrics)
 
     def answer(environ, start_response):
         text, kind = exposition.exposed(environ.get("HTTP_ACCEPT", ""))
@@ -92,8 +92,6 @@ def test_prometheus_has_the_counts_and_the_exemplars(target, prometheus):
     eventually(lambda: asked(prometheus, "query", query=count), 20, "it has scraped")
     [counted] = asked(prometheus, "query", query=count)
     assert counted["value"][1] == "1"
-    [vllms] = asked(prometheus, "query", query="vllm:request_success_total")
-    assert (vllms["metric"]["model_name"], vllms["value"][1]) == ("demo", "1")
     [up] = asked(prometheus, "query", query="up")
     assert up["value"][1] == "1"
     assert target[1] == {"application/openmetrics-text"}

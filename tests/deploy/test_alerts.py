@@ -48,7 +48,7 @@ def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not():
 
 
 @needs_prometheus
-@pytest.mark.parametrize("name", RULE_FILES)
+@pytest.mark.parametrize("name", [*RULE_FILES, "vllm.yml"])
 def test_rules_are_valid(name):
     result = promtool("check", "rules", PROMETHEUS / name)
     assert result.returncode == 0, result.stdout + result.stderr

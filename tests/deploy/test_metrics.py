@@ -30,6 +30,7 @@ DASHBOARDS = [
     json.loads(path.read_text()) for path in sorted((DOCKER / "grafana/dashboards").glob("*.json"))
 ]
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
+VLLM = yaml.safe_load((DOCKER / "prometheus/vllm.yml").read_text())["groups"]
 ALERTS = [rule for group in RULES for rule in group["rules"] if "alert" in rule]
 RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
 CONFIGS = ("prometheus.yml", "pools.yml", "kubernetes.yml")
@@ -99,7 +100,7 @@ KNOWN = {
 
 def expressions() -> Iterator[tuple[str, str]]:
     """(where, what is asked), Grafana's own variables filled in."""
-    for rule in (rule for group in RULES for rule in group["rules"]):
+    for rule in (rule for group in (*RULES, *VLLM) for rule in group["rules"]):
         yield rule.get("alert") or rule["record"], rule["expr"]
     for dashboard in DASHBOARDS:
         for panel in dashboard["panels"]:
@@ -220,3 +221,20 @@ def test_recorded_series_of_nvidias_backend_have_the_public_name():
         assert match == "on (instance, model)"
         assert re.fullmatch(r'\(nv_trt.*, "model", "\$1", "model", "\(\.\*\)_engine"\)', renamed)
     assert triton_models.role_name("llama-3.1-8b", "engine") == "llama-3.1-8b_engine"
+
+
+def test_the_names_labels_and_reasons_of_vllm_are_those_of_its_source():
+    upstream = json.loads((ROOT / "tests/upstream/vllm_metrics.json").read_text())
+    series = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+    rules = [rule for group in VLLM for rule in group["rules"]]
+    assert {rule["record"] for rule in rules} == {
+        f"{name}{end}" for name, one in upstream["metrics"].items() for end in series[one["type"]]
+    }
+    for rule in rules:
+        labels = (
+            upstream["metrics"].get(rule["record"].removesuffix("_total"), {}).get("labels", ())
+        )
+        assert rule.get("labels", {}).keys() == set(labels)
+        assert '"model_name"' in rule["expr"]
+    reasons = {rule["labels"]["finished_reason"] for rule in rules if "labels" in rule}
+    assert reasons == set(upstream["finished_reasons"]["values"])

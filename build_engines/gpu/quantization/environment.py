@@ -18,7 +18,6 @@ from pathlib import Path
 
 from build_engines import tool
 from build_engines.errors import BuildError
-from build_engines.package_index import PackageIndex
 from build_engines.step import Step
 from build_engines.tool import Say
 
@@ -33,13 +32,12 @@ class Environment(Step):
 
     name = "quantization_environment"
 
-    def __init__(self, artifacts: Path, index: PackageIndex, *, torch: str | None) -> None:
+    def __init__(self, artifacts: Path, *, torch: str | None) -> None:
         """
         Args:
             torch: the version beside which `build` runs, which is used; None to install one.
         """
         super().__init__(artifacts / "environments")
-        self._index = index
         self._torch = torch
 
     @property
@@ -62,11 +60,6 @@ class Environment(Step):
         return [tool.shown(command) for command in self._commands(target)]
 
     def make(self, target: Path, say: Say) -> None:
-        if not self._index.may_install:
-            raise BuildError(
-                f"quantization needs packages ({SIZE}), and INSTALL_PACKAGES is never: allow it "
-                f"once, or copy {self.store} from a machine with the same image"
-            )
         if importlib.util.find_spec("pip") is None:
             raise BuildError(f"{sys.prefix} has no pip, which installs {LOCK}: add it")
         for left in self.store.iterdir():  # of other versions, or interrupted
@@ -85,9 +78,7 @@ class Environment(Step):
         lock = [*pip, "--no-deps", "--require-hashes", "--no-compile", "-r", str(_shipped(LOCK))]
         found = [[sys.executable, "-m", "venv", "--clear", "--without-pip", str(target)], lock]
         if self._torch is None:
-            torch = [*pip, "--no-compile", "-r", str(_shipped(TORCH))]
-            index = self._index.torch_index
-            found.insert(1, [*torch, *([] if index is None else ["--index-url", index])])
+            found.insert(1, [*pip, "--no-compile", "-r", str(_shipped(TORCH))])
         return found
 
     def _parents(self) -> list[Path]:

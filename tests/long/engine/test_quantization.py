@@ -19,7 +19,6 @@ import torch
 
 from build_engines.errors import BuildError
 from build_engines.gpu.quantization import calibration_text
-from build_engines.package_index import PackageIndex
 from tests.fixtures import quantized_model as quantized
 from tests.fixtures.stack import ROOT
 
@@ -165,17 +164,3 @@ def test_a_file_that_cannot_be_read_is_refused_before_anything_runs(tmp_path, ll
     with pytest.raises(BuildError, match=r'texts\.jsonl:2: a line must be an object with a "text"'):
         quantized.build(tmp_path / "artifacts", given)
     assert list((tmp_path / "artifacts").rglob("*")) == []
-
-
-def test_nothing_is_installed_where_that_is_forbidden(tmp_path, llama):
-    from build_engines.build import build_all
-
-    with pytest.raises(BuildError, match=r"quantization_environment: .*INSTALL_PACKAGES is never"):
-        build_all(
-            quantized.models(llama, **FP8),
-            tmp_path / "artifacts",
-            say=print,
-            tensorrt_llm=quantized.TOOLKIT,
-            index=PackageIndex(may_install=False),
-        )
-    assert not list((tmp_path / "artifacts").rglob("site-packages"))

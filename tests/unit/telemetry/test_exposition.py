@@ -32,9 +32,9 @@ def trace(number: int, *, is_sampled: bool = True) -> Trace:
     return Trace(trace_id=number, span_id=1, parent_id=None, is_sampled=is_sampled)
 
 
-def exemplars(metrics: Metrics, **fields) -> dict[str, dict[str, tuple[str, float]]]:
+def exemplars(metrics: Metrics) -> dict[str, dict[str, tuple[str, float]]]:
     """Family -> bound -> trace id and value."""
-    text, _ = Exposition(metrics, **fields).exposed(OPEN)
+    text, _ = Exposition(metrics).exposed(OPEN)
     found: dict[str, dict[str, tuple[str, float]]] = {}
     for family in open_families(text.decode()):
         for sample in family.samples:
@@ -48,7 +48,7 @@ def exemplars(metrics: Metrics, **fields) -> dict[str, dict[str, tuple[str, floa
 def test_a_client_that_takes_open_metrics_gets_it(accept):
     metrics = Metrics()
     ended(metrics, 0.2, None)
-    text, kind = Exposition(metrics, has_vllm_names=True).exposed(accept)
+    text, kind = Exposition(metrics).exposed(accept)
     assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith(b"# EOF\n")
     assert "proxy_requests" in {family.name for family in open_families(text.decode())}
@@ -66,7 +66,7 @@ def test_both_formats_have_the_same_samples():
     ended(metrics, 0.2, trace(7))
 
     def samples(accept: str, parse) -> set:
-        text, _ = Exposition(metrics, has_vllm_names=True).exposed(accept)
+        text, _ = Exposition(metrics).exposed(accept)
         return {
             (sample.name, tuple(sorted(sample.labels.items())), sample.value)
             for family in parse(text.decode())
@@ -89,14 +89,6 @@ def test_the_last_sampled_request_of_a_bucket_is_its_exemplar():
     [(of_duration, _)] = found["proxy_request_duration_seconds"].values()
     assert of_duration == f"{4:032x}"
     assert found.keys() == {"proxy_time_to_first_token_seconds", "proxy_request_duration_seconds"}
-
-
-def test_vllms_names_have_the_same_exemplars():
-    metrics = Metrics()
-    ended(metrics, 0.02, trace(5))
-    found = exemplars(metrics, has_vllm_names=True)
-    ours = found["proxy_time_to_first_token_seconds"]
-    assert found["vllm:time_to_first_token_seconds"] == ours != {}
 
 
 @pytest.mark.parametrize("given", [None, trace(9, is_sampled=False)])
