@@ -25,11 +25,11 @@ from proxy.access.authentication import composition as authentication
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
-from proxy.api import log_level_routes, monitoring, route_scopes
-from proxy.api.application import application
-from proxy.api.authentication import no_audit
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api import log_level_routes, monitoring
+from proxy.api.http import route_scopes
+from proxy.api.http.authentication import no_audit
+from proxy.api.http.body_reader import BodyReader, BytesInFlight
+from proxy.api.http.layers import application, layers
 from proxy.api.kserve import kserve_routes
 from proxy.api.pools import pools_routes
 from proxy.api.recent import requests_routes
@@ -139,9 +139,20 @@ def compose(
     journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)
     observer = Observers(tracing, parts.recent)
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
     app = application(
-        configured_routes.layers(*layers, journal, None if tracing is None else tracing.content),
+        layers(
+            settings,
+            metrics=metrics,
+            gate=parts.gate,
+            limiter=limiter,
+            routers=routers,
+            callers=callers,
+            denied=denied,
+            idempotency=keyed,
+            observer=observer,
+            journal=journal,
+            content=None if tracing is None else tracing.content,
+        ),
         lambda _: parts.running(
             None if operations is None else operations.log_levels,
             *(tracing, store, engine, ledger, journal, keyed.relay),

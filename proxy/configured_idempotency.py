@@ -8,8 +8,8 @@ import structlog
 
 from build_engines.kv_memory import memory_bytes
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.idempotency.layer import LayerParts
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.idempotency import LayerParts
 from proxy.idempotency.memory_records import MemoryRecords
 from proxy.idempotency.port import Records
 from proxy.idempotency.quotas import Quotas

@@ -9,9 +9,9 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import RequestSizeLimits
-from proxy.api.bodies.body_reader import BodyLimits
-from proxy.api.bodies.json_shape import JsonLimits
-from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.http.body_reader import BodyLimits
+from proxy.api.http.json_shape import JsonLimits
+from proxy.api.openai.field_limits import FieldLimits
 from proxy.domain.model import ModelCard
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.tokenizer import Tokenizer

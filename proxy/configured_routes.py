@@ -3,54 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from starlette.middleware import Middleware
 
 from proxy import __version__, configured_limits
-from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.start_gate import StartGate
-from proxy.api import dynamo
-from proxy.api.answers.answer import Answers
-from proxy.api.authentication import Authentication, Denied, WithoutKeys
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.fast_path import FastPath
-from proxy.api.hosts import HostCheck, HostPolicy
-from proxy.api.idempotency.layer import Idempotency, LayerParts
-from proxy.api.journaling import ContentLog, Journaling, TracedContent
-from proxy.api.middleware import (
-    BeginsInTurn,
-    HeadAsGet,
-    RequestContext,
-    WithoutLastSlash,
-    cross_origin_layers,
-)
+from proxy.api.http.answer import Answers
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.hosts import HostPolicy
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.openai import chat_socket as openai_socket
 from proxy.api.openai import openai_routes
-from proxy.api.openai import render_route as openai_render
-from proxy.api.openai.answers.annotations import Annotator
+from proxy.api.openai.answer_extras import Annotator
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
-from proxy.api.rate_limit_headers import RateLimitHeaders
-from proxy.api.route_scopes import RouteScopes
 from proxy.api.tokens import tokens_routes
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
-from proxy.journal.journal import Journal
 from proxy.language.structured.examiner import Examiner
 from proxy.models.callers_models import CallersModels
 from proxy.models.registry import Registry
 from proxy.settings import Settings
-from proxy.telemetry.held_bytes import HeldBytes
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_log import RequestObserver
 
 
 def adapters(
@@ -85,12 +62,10 @@ def adapters(
         bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, models, builder, bodies=bodies),
+        openai_routes.routes(answers, models, builder, service, tokenizer, bodies=bodies),
         socket,
-        openai_render.routes(service, tokenizer, builder, bodies=bodies),
         plain_routes.routes(answers, models, limits, bodies=bodies),
         tokens_routes.routes(service, tokenizer, models, limits, bodies=bodies),
-        dynamo.routes(models),
     )
 
 
@@ -106,41 +81,3 @@ def with_pages(
         pages_routes.front_routes(__version__, served),
         pages_routes.docs_routes(document),
     )
-
-
-def layers(
-    settings: Settings,
-    metrics: Metrics,
-    gate: StartGate,
-    limiter: RequestLimiter,
-    routers: tuple[APIRouter, ...],
-    callers: Authenticator | None,
-    denied: Denied,
-    idempotency: LayerParts,
-    observer: RequestObserver | None,
-    journal: Journal | None,
-    content: HeldBytes | None,
-) -> list[Middleware]:
-    """Outermost first. content: of spans; None where they have none."""
-    scopes = RouteScopes(public_metrics=settings.public_metrics)
-    options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
-    if callers is not None:
-        authentication = [Middleware(Authentication, authenticator=callers, **options)]
-    else:
-        closed = [Middleware(WithoutKeys, scopes=scopes)]
-        authentication = [] if settings.opens_administration else closed
-    return [
-        *cross_origin_layers(settings.cors_origins),
-        Middleware(BeginsInTurn, gate=gate),
-        Middleware(HeadAsGet),
-        Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics, observer=observer),
-        Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
-        *authentication,
-        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
-        Middleware(Idempotency, parts=idempotency, scopes=scopes),
-        Middleware(Journaling, journal=journal),
-        *([Middleware(ContentLog)] if settings.log_content else ()),
-        *(() if content is None else [Middleware(TracedContent, held=content)]),
-        Middleware(FastPath, routers=routers),
-    ]

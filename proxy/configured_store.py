@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
 from proxy.domain.key_records import KeySource
 from proxy.domain.usage import UsageStore
 from proxy.processes.errors import LaunchError

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.openai.requests.field_types import RequestBody
-from proxy.api.openai.requests.tool_history import Messages
+from proxy.api.openai.field_types import RequestBody
+from proxy.api.openai.message_bodies import Messages
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling

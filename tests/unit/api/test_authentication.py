@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from proxy.api.authentication import Authentication
-from proxy.api.route_scopes import RouteScopes
+from proxy.api.http.authentication import Authentication
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
 from proxy.telemetry.metrics import Metrics

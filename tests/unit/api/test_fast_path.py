@@ -6,10 +6,8 @@ from pydantic import BaseModel
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
-from proxy.api.fast_path import FastPath
-from proxy.api.typed_route import typed_router
+from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.typed_route import FastPath, typed_router
 from tests.doubles.sandbox import InProcess
 
 router = typed_router(BodyReader(BodyLimits(), InProcess(), BytesInFlight(1000)), "/v1")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.hosts import HostPolicy
+from proxy.api.http.hosts import HostPolicy
 
 
 @pytest.mark.parametrize(

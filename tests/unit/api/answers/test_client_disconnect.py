@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.api.answers.client_disconnect import CancelOnDisconnect
+from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.domain.errors import ShuttingDown
 
 pytestmark = pytest.mark.anyio

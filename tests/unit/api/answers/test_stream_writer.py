@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.api.answers.queue_headers import queue_headers
-from proxy.api.answers.stream_format import SSE
-from proxy.api.answers.stream_writer import StreamWriter
+from proxy.api.http.answer import StreamWriter
+from proxy.api.http.exchange import SSE
+from proxy.api.http.generation_headers import queue_headers
 from proxy.domain.generation import Report, Wait
 from proxy.domain.scheduling import Standing
 from tests.doubles import clock

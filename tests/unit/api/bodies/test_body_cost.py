@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from proxy.api.bodies import body_reader
-from proxy.api.bodies.body_reader import BodyLimits
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
-from proxy.api.openai.requests.completion_body import CompletionBody
-from proxy.api.openai.socket_messages import SocketMessage
+from proxy.api.http import body_reader
+from proxy.api.http.body_reader import BodyLimits
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.chat_socket import SocketMessage
+from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.plain.plain_chat import PlainChatBody
 from proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 from proxy.domain.errors import InvalidRequest

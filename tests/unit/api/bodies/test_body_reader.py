@@ -12,9 +12,8 @@ import uvloop
 from starlette.requests import ClientDisconnect, Request
 
 from proxy.api import errors
-from proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.domain.errors import InvalidRequest, RequestError
 from proxy.domain.sandbox import TooCostly
 from proxy.process_sandbox import ProcessSandbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.http.body_reader import BytesInFlight
 from proxy.domain.errors import ErrorCode, RateLimited
 
 

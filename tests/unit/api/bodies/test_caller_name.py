@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.bodies.caller_name import caller_name
+from proxy.api.http.authentication import caller_name
 from proxy.domain.identity import Caller, current_caller
 from tests.fixtures.limits import caller
 

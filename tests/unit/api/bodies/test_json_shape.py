@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.api.bodies import body_reader, json_shape
-from proxy.api.bodies.body_reader import BodyLimits
-from proxy.api.bodies.json_shape import JsonLimits
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
+from proxy.api.http import body_reader, json_shape
+from proxy.api.http.body_reader import BodyLimits
+from proxy.api.http.json_shape import JsonLimits
+from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.domain.errors import RequestError
 
 MB = 1_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.api.bodies.queue_patience import MOST_MS, with_patience
+from proxy.api.http.generation_headers import MOST_MS, with_patience
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.identity import current_headers
 from proxy.domain.request import GenerationRequest, TextPrompt

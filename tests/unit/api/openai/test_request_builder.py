@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.request_builder import completion_request
-from proxy.api.openai.requests.completion_body import CompletionBody
 from proxy.domain.request_limits import RequestLimits
 from tests.doubles.engine import CARD, FACTS
 

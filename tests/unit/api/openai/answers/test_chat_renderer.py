@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.openai.answers.chat_renderer import ChatRenderer
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.request_builder import chat_request
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
 from proxy.domain.events import Finished, TextDelta, ToolCallStarted
 from proxy.domain.output import FinishReason, Usage
 

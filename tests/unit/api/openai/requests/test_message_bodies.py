@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from proxy.api.openai.requests.message_bodies import MessageBody
+from proxy.api.openai.message_bodies import MessageBody
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 

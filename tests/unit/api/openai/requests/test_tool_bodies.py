@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.openai.requests.tool_bodies import ToolBody
+from proxy.api.openai.tool_bodies import ToolBody
 from proxy.language.prompting.chat_template import tool_body
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from proxy.api.bodies.validation_errors import FieldError
-from proxy.api.openai.requests.field_types import ListOf
-from proxy.api.openai.requests.message_bodies import MessageBody
-from proxy.api.openai.requests.tool_history import check_tool_history
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import ListOf
+from proxy.api.openai.message_bodies import MessageBody, check_tool_history
 
 BODIES = TypeAdapter(ListOf[MessageBody])
 USER = {"role": "user", "content": "hi"}
