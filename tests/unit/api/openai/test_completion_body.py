@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.request_builder import completion_request
 from proxy.domain.request_limits import RequestLimits
 from tests.doubles.engine import CARD, FACTS
 
@@ -29,10 +28,10 @@ OWN = replace(FACTS, default_max_tokens=40)
 )
 def test_without_a_limit_it_has_the_models_own_or_openais(fields, facts, limit):
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi", **fields})
-    assert completion_request(body, replace(CARD, facts=facts), "somebody").max_tokens == limit
+    assert body.to_domain("somebody", replace(CARD, facts=facts)).max_tokens == limit
 
 
 def test_openais_default_is_cut_to_the_models_limit():
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi"})
     card = replace(CARD, limits=RequestLimits(max_tokens=10))
-    assert completion_request(body, card, "somebody").max_tokens == 10
+    assert body.to_domain("somebody", card).max_tokens == 10
