@@ -36,28 +36,6 @@ LONGEST_DETAIL = 10_000  # characters
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
 
-class ProtocolNames:
-    """Errors raised in the `with` get the field names that the caller knows, in their messages too.
-
-    `names`: a field's name in the domain -> its name in the protocol, where they differ.
-    """
-
-    __slots__ = ("_names",)
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, ProxyError) or error.param is None:
-            return
-        if (name := self._names.get(error.param)) is not None:
-            error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
-            error.param = name
-
-
 def body_of(error: Exception) -> dict[str, Any]:
     """The JSON body. Unexpected errors and details are logged; the caller gets the request id."""
     if not isinstance(error, ProxyError):

@@ -11,12 +11,12 @@ from contextlib import aclosing
 
 import orjson
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from typing_extensions import Self
 
 from proxy.api import answer_marks, errors
 from proxy.api.http.client_disconnect import CancelOnDisconnect
-from proxy.api.http.exchange import Exchange, Renderer, StreamFormat
+from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer, StreamFormat
 from proxy.api.http.generation_headers import headers_of
 from proxy.domain.completion import Completion, Fold
 from proxy.domain.events import Events
@@ -52,7 +52,7 @@ class WholeAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         completion = None
-        with errors.ProtocolNames(self._renderer.field_names):
+        with ProtocolNames(self._renderer.field_names):
             async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
                 completion = await self._folded(events)
         if completion is not None:
@@ -94,7 +94,7 @@ class StreamedAnswer(Response):
         report = self._generation.report
         out = StreamWriter(send, self._framing, report, keep_alive_s=self._keep_alive_s)
         try:
-            with errors.ProtocolNames(self._renderer.field_names):
+            with ProtocolNames(self._renderer.field_names):
                 async with out, CancelOnDisconnect(receive):
                     await self._stream(out)
         except Exception as error:
@@ -160,7 +160,7 @@ class StreamWriter:
         if self._report.notes:
             part = self._taken_notes() + part
         self._is_sending = True
-        await self._send(_part(part, is_last=is_last))
+        await self._send({"type": "http.response.body", "body": part, "more_body": not is_last})
         self._is_sending = False
         self._sent_at = self._loop.time()
 
@@ -210,7 +210,3 @@ class StreamWriter:
         text = b"keep-alive" if position is None else b"queue %d" % position
         if self._format.comment is not None:
             await self.send(self._format.comment(text))
-
-
-def _part(body: bytes, *, is_last: bool = False) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": not is_last}

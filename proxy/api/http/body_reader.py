@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -57,24 +56,8 @@ class BodyReader:
             async with self.received(request) as data:
                 return await self.parse(data, kind, caller_name(request.scope))
 
-    @asynccontextmanager
-    async def received(self, request: Request) -> AsyncIterator[bytes]:
-        """The body as it is; its bytes count as in flight until the `async with` ends.
-
-        Raises RequestError (compressed, too large, from a web page), ClientDisconnect.
-        """
-        _check_headers(request, self.limits)
-        cut_off = CutOff()
-        body = self._in_flight.arriving(cut_off.cancel)
-        try:
-            with cut_off:
-                data = await _received(request, body, self.limits)
-                body.complete()
-            if len(data) > self.limits.bytes:
-                raise _too_large(self.limits)
-            yield data
-        finally:
-            body.close()
+    def received(self, request: Request) -> ReceivedBody:
+        return ReceivedBody(request, self.limits, self._in_flight)
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
         """Parses a cheap text on the event loop, any other in the sandbox.
@@ -93,39 +76,87 @@ class BodyReader:
             ) from error
 
 
-async def _received(request: Request, body: ArrivingBody, limits: BodyLimits) -> bytes:
-    """The body's bytes; reading stops beyond the limit. Raises RequestError, ClientDisconnect."""
-    pieces, size, has_more = [], 0, True
-    while has_more and size <= limits.bytes:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        piece = message.get("body", b"")
-        body.add(len(piece))
-        pieces.append(piece)
-        size += len(piece)
-        has_more = message.get("more_body", False)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+class ReceivedBody:
+    """`async with` gives the body as it is; its bytes count as in flight until the end.
+
+    Raises:
+        RequestError: the body is compressed, too large, or comes from a web page with another type
+            than JSON.
+        RateLimited: its room was needed for other bodies before it was complete.
+        ClientDisconnect: the client disconnected before the end of the body.
+    """
+
+    __slots__ = ("_body", "_in_flight", "_is_cut", "_limits", "_request", "_task")
+
+    def __init__(self, request: Request, limits: BodyLimits, in_flight: BytesInFlight) -> None:
+        self._request = request
+        self._limits = limits
+        self._in_flight = in_flight
+        self._is_cut = False
+
+    async def __aenter__(self) -> bytes:
+        _check_headers(self._request, self._limits)
+        self._task = asyncio.current_task()
+        self._body = self._in_flight.arriving(self._cut_off)
+        try:
+            data = await self._received()
+            if len(data) > self._limits.bytes:
+                raise _too_large(self._limits)
+        except BaseException as error:
+            self._body.close()
+            if self._is_cut and isinstance(error, asyncio.CancelledError) and self._was_only_cut():
+                raise no_room() from None
+            raise
+        self._body.complete()
+        return data
+
+    async def __aexit__(self, *_: object) -> None:
+        self._body.close()
+
+    async def _received(self) -> bytes:
+        """Reading stops beyond the limit."""
+        pieces, size, has_more = [], 0, True
+        while has_more and size <= self._limits.bytes:
+            message = await self._request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            piece = message.get("body", b"")
+            self._body.add(len(piece))
+            pieces.append(piece)
+            size += len(piece)
+            has_more = message.get("more_body", False)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _cut_off(self) -> None:
+        self._is_cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _was_only_cut(self) -> bool:
+        """Whether nobody else has cancelled the task, too: Python 3.11 counts them."""
+        task = self._task
+        return task is None or not hasattr(task, "uncancel") or not task.uncancel()
 
 
 def _check_headers(request: Request, limits: BodyLimits) -> None:
-    coding = request.headers.get("content-encoding", "identity")
+    headers = dict(reversed(request.scope["headers"]))  # the first of equal names
+    coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
     if coding.lower() not in ("", "identity"):
         raise RequestError(
             f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
             code=ErrorCode.UNSUPPORTED_ENCODING,
             param=None,
         )
-    if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
-        given = request.headers.get("content-type", "")
-        raise RequestError(
-            f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
-            f"{echoed(given)}).",
-            code=ErrorCode.UNSUPPORTED_CONTENT_TYPE,
-            param=None,
-        )
-    announced = request.headers.get("content-length", "0")  # the HTTP parser lets only digits pass
-    if int(announced) > limits.bytes:
+    if b"origin" in headers:
+        given = headers.get(b"content-type", b"").decode("latin-1")
+        if not _is_json(given):
+            raise RequestError(
+                f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
+                f"{echoed(given)}).",
+                code=ErrorCode.UNSUPPORTED_CONTENT_TYPE,
+                param=None,
+            )
+    if int(headers.get(b"content-length", 0)) > limits.bytes:  # the HTTP parser lets digits pass
         raise _too_large(limits)
 
 
@@ -167,20 +198,18 @@ class BytesInFlight:
     def __init__(self, most: int) -> None:
         self.bytes = 0
         self._most = most
-        self._arriving: dict[ArrivingBody, None] = {}  # oldest first
+        self.incomplete: dict[ArrivingBody, None] = {}  # oldest first
 
     def arriving(self, cut_off: Callable[[], None]) -> ArrivingBody:
         """Registers a body. `cut_off`: called when its room has been given to other bodies."""
         body = ArrivingBody(self, cut_off)
-        self._arriving[body] = None
+        self.incomplete[body] = None
         return body
 
-    def _add(self, body: ArrivingBody, count: int) -> None:
-        """Raises RateLimited: there is no room, and no other body to cut off."""
-        self.bytes += count
-        body.bytes += count
+    def make_room(self, body: ArrivingBody) -> None:
+        """Raises RateLimited: there is no room for the body, and no other one to cut off."""
         while self.bytes > self._most:
-            oldest = next(iter(self._arriving), None)
+            oldest = next(iter(self.incomplete), None)
             if oldest is None or oldest is body:
                 body.close()
                 raise no_room()
@@ -194,17 +223,11 @@ class BytesInFlight:
             oldest.close()
             oldest.cut_off()
 
-    def _release(self, body: ArrivingBody) -> None:
-        self._arriving.pop(body, None)
-        self.bytes -= body.bytes
-        body.bytes = 0
-
-    def _complete(self, body: ArrivingBody) -> None:
-        self._arriving.pop(body, None)
-
 
 class ArrivingBody:
     """One body or message. Its reader must close it, however it ends."""
+
+    __slots__ = ("_flight", "bytes", "cut_off")
 
     def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
         self.bytes = 0
@@ -213,44 +236,18 @@ class ArrivingBody:
 
     def add(self, count: int) -> None:
         """Counts more received bytes. Raises RateLimited: there is no room for them."""
-        self._flight._add(self, count)
+        self.bytes += count
+        self._flight.bytes += count
+        self._flight.make_room(self)
 
     def complete(self) -> None:
         """Marks the body as received: it keeps its room until closed, and cannot be cut off."""
-        self._flight._complete(self)
+        self._flight.incomplete.pop(self, None)
 
     def close(self) -> None:
-        self._flight._release(self)
-
-
-class CutOff:
-    """Ends the `with` of the task that made it when the body's room is needed for others.
-
-    Raises:
-        RateLimited: in place of the cancellation.
-    """
-
-    __slots__ = ("_is_cut", "_task")
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self._is_cut = False
-
-    def cancel(self) -> None:
-        self._is_cut = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not self._is_cut or not isinstance(error, asyncio.CancelledError):
-            return
-        task = self._task
-        if task is not None and hasattr(task, "uncancel") and task.uncancel():
-            return  # others have cancelled the task, too: Python 3.11 counts them
-        raise no_room() from None
+        self._flight.incomplete.pop(self, None)
+        self._flight.bytes -= self.bytes
+        self.bytes = 0
 
 
 def no_room() -> RateLimited:

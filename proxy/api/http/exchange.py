@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import orjson
 
 from proxy.domain.completion import Completion
+from proxy.domain.errors import ProxyError
 from proxy.domain.events import OutputEvent
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
@@ -96,7 +97,6 @@ JSON_LINES = StreamFormat(
 class Renderer(Protocol):
     """One protocol's words for events. Payloads are JSON objects."""
 
-    @property
     def field_names(self) -> Mapping[str, str]:
         """Fields whose name in this protocol is not the domain's, for errors."""
 
@@ -116,3 +116,23 @@ class Exchange:
     request: GenerationRequest
     card: ModelCard
     renderer: Renderer
+
+
+class ProtocolNames:
+    """Errors raised in the `with` get the field names that the caller knows, in their messages."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Callable[[], Mapping[str, str]]) -> None:
+        """names: such as Renderer.field_names; called after an error only."""
+        self._names = names
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, ProxyError) or error.param is None:
+            return
+        if (name := self._names().get(error.param)) is not None:
+            error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
+            error.param = name

@@ -48,6 +48,8 @@ def fault(data: bytes, limits: JsonLimits) -> str | None:
 
     The result is meaningless for invalid JSON; the parser reports that.
     """
+    if len(data) <= min(limits.depth, limits.containers, limits.values, limits.strings):
+        return None
     outside = outside_strings(data)
     containers = outside.count(b"[") + outside.count(b"{")
     if containers > limits.containers:

@@ -47,9 +47,8 @@ class ExtrasRenderer:
         self._usage = Usage()
         self._times = AnswerTimes()
 
-    @property
     def field_names(self) -> Mapping[str, str]:
-        return self._inner.field_names
+        return self._inner.field_names()
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]:
         """The inner chunks. The one that finishes the last choice gets `nvext`, the last one of the

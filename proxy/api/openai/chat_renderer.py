@@ -9,10 +9,7 @@ from typing_extensions import assert_never
 from proxy.api.openai.answer_fields import StreamUsage, response_head, usage_body
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.generation_body import FIELD_NAMES
-from proxy.api.openai.log_prob_renderer import (
-    LogProbRenderer,
-    RenderedLogProbs,
-)
+from proxy.api.openai.log_prob_renderer import ChatLogProbs
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import (
     AnyDelta,
@@ -39,16 +36,10 @@ class ChatRenderer:
         fingerprint: str | None = None,
         reasoning_fields: tuple[str, ...] = (),
     ) -> None:
-        limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
-        self.field_names = {
-            **FIELD_NAMES,
-            "prompt": "messages",
-            "max_tokens": limit,
-            "priority": body.priority_field,
-        }
-        self._has_log_probs = bool(body.logprobs)
-        self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
-        self._kept = RenderedLogProbs(self._log_probs.of_chat)
+        self._body = body
+        self._log_probs: ChatLogProbs | None = None
+        if body.logprobs:
+            self._log_probs = ChatLogProbs(by_id=bool(body.return_tokens_as_token_ids))
         self._returns_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
@@ -59,6 +50,15 @@ class ChatRenderer:
             **self._head,
             "object": "chat.completion.chunk",
             **self._usage.head,
+        }
+
+    def field_names(self) -> dict[str, str]:
+        is_renamed = self._body.max_tokens is None
+        return {
+            **FIELD_NAMES,
+            "prompt": "messages",
+            "max_tokens": "max_completion_tokens" if is_renamed else "max_tokens",
+            "priority": self._body.priority_field,
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ class ChatRenderer:
         return chunks
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        return self._kept.kept(event) if self._has_log_probs else event
+        return event if self._log_probs is None else self._log_probs.kept(event)
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
@@ -82,7 +82,7 @@ class ChatRenderer:
         choice = {
             "index": index,
             "message": self._message(answer),
-            "logprobs": self._kept.of_choice(index),
+            "logprobs": self._log_probs and self._log_probs.of_choice(index),
             "finish_reason": answer.reason.value,
         }
         if self._returns_ids:
@@ -141,8 +141,8 @@ class ChatRenderer:
         return self._usage.chunk(self._chunk_head, event, choice)
 
     def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
-        if self._has_log_probs and part.log_probs:
-            choice["logprobs"] = self._log_probs.of_chat(part.log_probs)
+        if self._log_probs is not None and part.log_probs:
+            choice["logprobs"] = self._log_probs.rendered(part.log_probs)
         if self._returns_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice

@@ -17,7 +17,7 @@ from proxy import background
 from proxy.api import errors
 from proxy.api.http.authentication import authenticate_again, caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import Annotation, Part, Payload
+from proxy.api.http.exchange import Annotation, Part, Payload, ProtocolNames
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.middleware import new_request_id
 from proxy.api.openai.chat_body import ChatCompletionBody
@@ -238,7 +238,7 @@ class ChatSocket:
             await authenticate_again(self._websocket.scope)
             exchange = await self._builder.chat(body, self._caller)
             request, card, renderer = exchange.request, exchange.card, exchange.renderer
-            with errors.ProtocolNames(renderer.field_names):
+            with ProtocolNames(renderer.field_names):
                 generation = self._service.generate(request, card, Delivery.LIVE)
                 async with aclosing(generation.events) as events:
                     async for event in events:

@@ -6,11 +6,8 @@ from typing import Any
 
 from proxy.api.openai.answer_fields import StreamUsage, response_head, usage_body
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.generation_body import COMPLETION_NAMES
-from proxy.api.openai.log_prob_renderer import (
-    LogProbRenderer,
-    RenderedLogProbs,
-)
+from proxy.api.openai.generation_body import FIELD_NAMES
+from proxy.api.openai.log_prob_renderer import CompletionLogProbs
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import GenerationRequest
@@ -26,14 +23,19 @@ class CompletionRenderer:
         *,
         fingerprint: str | None = None,
     ) -> None:
-        self.field_names = {**COMPLETION_NAMES, "priority": body.priority_field}
-        self._has_log_probs = body.logprobs is not None
-        self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
-        self._kept = RenderedLogProbs(self._log_probs.of_completion)
+        self._body = body
+        self._log_probs: CompletionLogProbs | None = None
+        if body.logprobs is not None:
+            self._log_probs = CompletionLogProbs(by_id=bool(body.return_tokens_as_token_ids))
         self._returns_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = response_head(body, request, "text_completion", fingerprint)
         self._chunk_head = {**self._head, **self._usage.head}
+
+    def field_names(self) -> dict[str, str]:
+        # In completions `logprobs` is also the number of alternatives.
+        names = {"top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}
+        return {**FIELD_NAMES, **names, "priority": self._body.priority_field}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         match event:
@@ -49,7 +51,7 @@ class CompletionRenderer:
                 raise TypeError(f"a text completion cannot have the event {event!r}")
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        return self._kept.kept(event) if self._has_log_probs else event
+        return event if self._log_probs is None else self._log_probs.kept(event)
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
@@ -57,14 +59,14 @@ class CompletionRenderer:
 
     def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
         choice = _choice(index, answer.text, answer.reason.value)
-        choice["logprobs"] = self._kept.of_choice(index)
+        choice["logprobs"] = self._log_probs and self._log_probs.of_choice(index)
         if self._returns_ids:
             choice["token_ids"] = list(answer.token_ids)
         return choice
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta) -> dict[str, Any]:
-        if self._has_log_probs and part.log_probs:
-            choice["logprobs"] = self._log_probs.of_completion(part.log_probs)
+        if self._log_probs is not None and part.log_probs:
+            choice["logprobs"] = self._log_probs.rendered(part.log_probs)
         if self._returns_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice

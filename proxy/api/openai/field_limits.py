@@ -33,8 +33,9 @@ class FieldLimits:
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
         _check("stop", body.stops, self.stops)
-        stop_bytes = sum(len(stop.encode()) for stop in body.stops)
-        _check_count("stop", stop_bytes, self.stop_bytes, of="bytes ")
+        if body.stops:
+            stop_bytes = sum(len(stop.encode()) for stop in body.stops)
+            _check_count("stop", stop_bytes, self.stop_bytes, of="bytes ")
         _check("stop_token_ids", body.stop_token_ids, self.stops)
         _check("bad_words", body.bad_words, self.logit_bias)
         _check("logit_bias", body.logit_bias, self.logit_bias)
@@ -49,8 +50,9 @@ class FieldLimits:
         """Checks a chat's messages and tools; used for every protocol. Raises InvalidRequest."""
         _check("messages", messages, self.messages)
         _check("tools", tools, self.tools)
-        tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools or ())
-        _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
+        if tools:
+            tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools)
+            _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
 
     def _check_choices(self, body: CompletionBody) -> None:
         first = body.prompt[0] if body.prompt else ""
@@ -60,7 +62,8 @@ class FieldLimits:
 
 
 def _check(param: str, given: Sized | None, most: int) -> None:
-    _check_count(param, 0 if given is None else len(given), most)
+    if given is not None and len(given) > most:
+        _check_count(param, len(given), most)
 
 
 def _check_count(param: str, count: int, most: int, *, of: str = "") -> None:

@@ -35,6 +35,7 @@ from proxy.api.openai.nvext import NvExtBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.domain.request import PromptLimit, Sampling
 
+# Names of the domain's fields and of tensors -> names of OpenAI's fields, for errors.
 FIELD_NAMES = {
     "choices": "n",
     "log_probs": "logprobs",
@@ -52,8 +53,6 @@ FIELD_NAMES = {
     "bad_words_list": "bad_words",
 }
 
-# In completions `logprobs` is also the number of alternatives.
-COMPLETION_NAMES = {**FIELD_NAMES, "top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}
 IN_METADATA = "metadata.priority"
 IN_NVEXT = "nvext.agent_hints.priority"
 INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -164,34 +163,22 @@ class GenerationBody(SamplingBody, NvExtBody):
     prompt_cache_key: Label | None = None
 
     @model_validator(mode="after")
-    def _a_side_needs_a_limit(self) -> GenerationBody:
+    def _fields_that_need_another(self) -> GenerationBody:
         if self.truncation_side is not None and self.truncate_prompt_tokens is None:
             raise FieldError(
                 "truncation_side",
                 "'truncation_side' is only allowed with 'truncate_prompt_tokens'",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _stream_options_need_stream(self) -> GenerationBody:
         if self.stream_options is not None and not self.stream:
             raise FieldError(
                 "stream_options", "'stream_options' is only allowed when 'stream' is true"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _annotations_need_stream(self) -> GenerationBody:
         if self.nvext is not None and self.nvext.annotations and not self.stream:
             raise FieldError(
                 "nvext.annotations",
                 "'nvext.annotations' are only sent in a stream: set 'stream', or use "
                 "'nvext.extra_fields'",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _special_tokens_stand_close(self) -> GenerationBody:
         if self.spaces_between_special_tokens and self.skip_special_tokens is False:
             raise FieldError(
                 "spaces_between_special_tokens",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,46 @@ LOWEST_LOG_PROB = -9999.0  # OpenAI's value for a probability of 0: JSON has no 
 
 
 class LogProbRenderer:
-    """`by_id`: writes a token as "token_id:N" instead of its text."""
+    """`by_id`: writes a token as "token_id:N" instead of its text.
+
+    Of an answer that is not streamed, it renders the tokens as they come, to JSON text: objects
+    would take five times the memory, and rendering them at the end would block the loop.
+    """
 
     def __init__(self, *, by_id: bool) -> None:
         self._by_id = by_id
+        self._kept: dict[int, dict[str, Any]] = {}
 
-    def of_chat(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
+    def rendered(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        """Takes the event's log-probabilities; returns the event without them."""
+        if isinstance(event, Finished) or not event.log_probs:
+            return event
+        kept = self._kept.setdefault(event.choice, {})
+        for name, value in self.rendered(event.log_probs).items():
+            if isinstance(value, list):
+                kept.setdefault(name, []).extend(map(_as_text, value))
+            else:
+                kept[name] = value
+        return replace(event, log_probs=())
+
+    def of_choice(self, choice: int) -> dict[str, Any] | None:
+        """The lists of one choice; None if it has no log-probabilities."""
+        return self._kept.get(choice)
+
+    def _token(self, data: bytes, value: Alternative | TokenLogProb) -> dict[str, Any]:
+        name, log_prob = self._name(data, value), _finite(value.log_prob)
+        return {"token": name, "logprob": log_prob, "bytes": list(data)}
+
+    def _name(self, data: bytes, value: Alternative | TokenLogProb) -> str:
+        """The token's text, or its id; a token that is a part of a character is U+FFFD."""
+        return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
+
+
+class ChatLogProbs(LogProbRenderer):
+    def rendered(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
         content = [
             {
                 **self._token(token.token_bytes, token.log_prob),
@@ -30,7 +64,9 @@ class LogProbRenderer:
         ]
         return {"content": content, "refusal": None}
 
-    def of_completion(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
+
+class CompletionLogProbs(LogProbRenderer):
+    def rendered(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
         """The form of completions: a list for each property; the top tokens include the token."""
         listed = list(tokens)
         return {
@@ -50,43 +86,6 @@ class LogProbRenderer:
         own = self._name(token.token_bytes, token.log_prob)
         found.setdefault(own, _finite(token.log_prob.log_prob))
         return found
-
-    def _token(self, data: bytes, value: Alternative | TokenLogProb) -> dict[str, Any]:
-        name, log_prob = self._name(data, value), _finite(value.log_prob)
-        return {"token": name, "logprob": log_prob, "bytes": list(data)}
-
-    def _name(self, data: bytes, value: Alternative | TokenLogProb) -> str:
-        """The token's text, or its id; a token that is a part of a character is U+FFFD."""
-        return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
-
-
-class RenderedLogProbs:
-    """Log-probabilities of an answer that is not streamed, rendered to JSON text token by token.
-
-    Objects would take five times the memory, and rendering them at the end would block the loop.
-    """
-
-    def __init__(self, render: Callable[[Iterable[LoggedToken]], dict[str, Any]]) -> None:
-        """`render`: LogProbRenderer.of_chat or of_completion."""
-        self._render = render
-        self._kept: dict[int, dict[str, Any]] = {}
-
-    def kept(self, event: OutputEvent) -> OutputEvent:
-        """Takes the event's log-probabilities; returns the event without them."""
-        if isinstance(event, Finished) or not event.log_probs:
-            return event
-        rendered = self._render(event.log_probs)
-        kept = self._kept.setdefault(event.choice, {})
-        for name, value in rendered.items():
-            if isinstance(value, list):
-                kept.setdefault(name, []).extend(map(_as_text, value))
-            else:
-                kept[name] = value
-        return replace(event, log_probs=())
-
-    def of_choice(self, choice: int) -> dict[str, Any] | None:
-        """The lists of one choice; None if it has no log-probabilities."""
-        return self._kept.get(choice)
 
 
 def _as_text(value: Any) -> Any:

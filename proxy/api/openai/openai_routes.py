@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from proxy.api import answer_marks
-from proxy.api.errors import ProtocolNames
 from proxy.api.http.answer import Answers
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import SSE, Exchange
+from proxy.api.http.exchange import SSE, Exchange, ProtocolNames
 from proxy.api.http.generation_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai import examples
@@ -139,7 +138,7 @@ def routes(
                 "id": generation.id,
                 "object": "chat.completion.render",
                 "model": generation.model,
-                **_rendered(request, admitted, names["max_tokens"]),
+                **_rendered(request, admitted, names()["max_tokens"]),
             }
         )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from proxy.api.errors import ProtocolNames
-from proxy.api.http.exchange import Exchange, Renderer
+from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer
 from proxy.api.http.generation_headers import with_patience
 from proxy.api.openai.answer_extras import Annotator, ExtrasRenderer
 from proxy.api.openai.answer_fields import system_fingerprint
@@ -47,7 +46,7 @@ class RequestBuilder:
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
         card = served.card
-        body.check_choice([tool.name for tool in card.server_tools.tools])
+        body.check_choice(card.server_tools.tools)
         request = await self._examined(body.to_domain(caller), body)
         renderer = ChatRenderer(
             body,

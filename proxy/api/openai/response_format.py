@@ -181,6 +181,15 @@ class StructuredOutputs(RequestBody):
         )
 
 
+# The fields that may set a format. Null counts as not given, so that it is not among those set.
+FORMATS = frozenset(
+    {
+        *("response_format", "structured_outputs", "json_schema", "regex", "ebnf", "nvext"),
+        *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    }
+)
+
+
 class FormatBody(GuidedBody):
     """The format fields, which chat completions and completions share."""
 
@@ -208,6 +217,8 @@ class FormatBody(GuidedBody):
         return next(iter(self._asked()), None)
 
     def _asked(self) -> list[ConstraintRequest]:
+        if self.model_fields_set.isdisjoint(FORMATS):
+            return []
         formatted = self.response_format and self.response_format.asked()
         return [
             *([formatted] if formatted else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -11,7 +11,10 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import ListOf, RequestBody, only
 from proxy.api.openai.message_bodies import FunctionName
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
+
+AUTO = ToolChoice(mode=ToolMode.AUTO)
 
 
 class FunctionBody(RequestBody):
@@ -106,17 +109,19 @@ class ToolsBody(RequestBody):
             seen.add(tool.function.name)
         return self
 
-    def check_choice(self, servers: Collection[str]) -> None:
-        """Checks that `tool_choice` names known tools. `servers`: names of the server's own tools.
+    def check_choice(self, servers: Iterable[ServerTool]) -> None:
+        """Checks that `tool_choice` names known tools. `servers`: the server's own tools.
 
         Raises:
             InvalidRequest: it names another tool, or needs tools and there are none.
         """
         choice = self.tool_choice
+        if choice in (None, "none", "auto"):
+            return
         known = {tool.function.name for tool in self.tools or ()}
         if self.server_tools is not False:
-            known.update(servers)
-        if not known and choice not in (None, "none", "auto"):
+            known.update(tool.name for tool in servers)
+        if not known:
             raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
         for path, name in _chosen(choice):
             if name not in known:
@@ -124,17 +129,19 @@ class ToolsBody(RequestBody):
 
     @property
     def domain_tools(self) -> tuple[Tool, ...]:
-        return tuple(tool.to_domain() for tool in self.tools or ())
+        return tuple(map(ToolBody.to_domain, self.tools or ()))
 
     @property
     def domain_choice(self) -> ToolChoice:
         choice = self.tool_choice
+        if choice is None:
+            return AUTO
         names = tuple(name for _, name in _chosen(choice)) or None
         if isinstance(choice, NamedToolBody):
             return ToolChoice(mode=ToolMode.REQUIRED, allowed=names, is_named=True)
         if isinstance(choice, AllowedToolsBody):
             return ToolChoice(mode=ToolMode(choice.allowed_tools.mode), allowed=names)
-        return ToolChoice(mode=ToolMode(choice or "auto"))
+        return ToolChoice(mode=ToolMode(choice))
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -71,12 +70,13 @@ class PlainRenderer:
     sends_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
     """
 
-    field_names: Mapping[str, str] = {"prompt": "messages"}
-
     def __init__(self, request: GenerationRequest, *, sends_done: bool = True) -> None:
         self._head = {"id": request.id, "model": request.model, "created": int(time.time())}
         self._sends_done = sends_done
         self._next_index = 0
+
+    def field_names(self) -> dict[str, str]:
+        return {"prompt": "messages"}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         match event:
