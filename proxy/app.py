@@ -8,14 +8,12 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.middleware import Middleware
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.authentication.composition import authenticator
 from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import ConcurrencyLimit
@@ -27,36 +25,26 @@ from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
-from proxy.api import dynamo, log_level_routes, monitoring, route_scopes
-from proxy.api.answers.answer import Answers
-from proxy.api.application import application
-from proxy.api.authentication import Authentication, Denied, WithoutKeys, no_audit
-from proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
-from proxy.api.bodies.json_shape import JsonLimits
-from proxy.api.fast_path import FastPath
-from proxy.api.hosts import HostCheck, HostPolicy
-from proxy.api.idempotency.layer import Idempotency, LayerParts
-from proxy.api.journaling import ContentLog, Journaling, TracesContent
+from proxy.api import log_level_routes, monitoring
+from proxy.api.http import route_scopes
+from proxy.api.http.answer import Answers
+from proxy.api.http.authentication import no_audit
+from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.hosts import HostPolicy
+from proxy.api.http.idempotency import LayerParts
+from proxy.api.http.json_shape import JsonLimits
+from proxy.api.http.layers import application, layers
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
-from proxy.api.middleware import (
-    BeginsInTurn,
-    HeadAsGet,
-    RequestContext,
-    WithoutLastSlash,
-    cross_origin_layers,
-)
-from proxy.api.openai import chat_socket, openai_routes, render_route
-from proxy.api.openai.answers.annotations import Annotator
+from proxy.api.openai import chat_socket, openai_routes
+from proxy.api.openai.answer_extras import Annotator
+from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.request_builder import RequestBuilder
-from proxy.api.openai.requests.field_limits import FieldLimits
 from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
-from proxy.api.rate_limit_headers import RateLimitHeaders
 from proxy.api.recent import requests_routes
-from proxy.api.route_scopes import RouteScopes
 from proxy.api.tokens import tokens_routes
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import Decisions
@@ -370,12 +358,10 @@ def compose(
     )
     recent = RecentRequests(settings.recent_requests)
     routers = [
-        openai_routes.routes(answers, models, builder, bodies=bodies),
+        openai_routes.routes(answers, models, builder, service, called_tokenizer, bodies=bodies),
         socket,
-        render_route.routes(service, called_tokenizer, builder, bodies=bodies),
         plain_routes.routes(answers, models, field_limits, bodies=bodies),
         tokens_routes.routes(service, called_tokenizer, models, field_limits, bodies=bodies),
-        dynamo.routes(models),
     ]
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
@@ -426,23 +412,7 @@ def compose(
         metrics=metrics.idempotency,
         is_closed=settings.ledger_outage == "closed",
     )
-    content = None if tracing is None else tracing.content
     denied = no_audit if store is None else store.denied_calls.add
-    layers = [
-        *cross_origin_layers(settings.cors_origins),
-        Middleware(BeginsInTurn, gate=gate),
-        Middleware(HeadAsGet),
-        Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics, log=log),
-        Middleware(HostCheck, hosts=hosts),
-        *_authentication(settings, callers, metrics, scopes, denied),
-        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
-        Middleware(Idempotency, parts=keyed, scopes=scopes),
-        Middleware(Journaling, journal=journal),
-        *([Middleware(ContentLog)] if settings.log_content else ()),
-        *(() if content is None else [Middleware(TracesContent, held=content)]),
-        Middleware(FastPath, routers=tuple(routers)),
-    ]
 
     @contextlib.asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -471,7 +441,22 @@ def compose(
                 yield
             await background.end(tasks)
 
-    app = application(layers, running)
+    app = application(
+        layers(
+            settings,
+            metrics=metrics,
+            gate=gate,
+            limiter=limiter,
+            routers=tuple(routers),
+            callers=callers,
+            denied=denied,
+            idempotency=keyed,
+            log=log,
+            journal=journal,
+            content=None if tracing is None else tracing.content,
+        ),
+        running,
+    )
 
     # pages that describe all other routes, and health
     def concerns() -> list[Concern]:
@@ -591,16 +576,3 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )
-
-
-def _authentication(
-    settings: Settings,
-    callers: Authenticator | None,
-    metrics: Metrics,
-    scopes: RouteScopes,
-    denied: Denied,
-) -> list[Middleware]:
-    if callers is not None:
-        options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
-        return [Middleware(Authentication, authenticator=callers, **options)]
-    return [] if settings.opens_administration else [Middleware(WithoutKeys, scopes=scopes)]

@@ -36,28 +36,6 @@ LONGEST_DETAIL = 10_000  # characters
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
 
-class ProtocolNames:
-    """Errors raised in the `with` get the field names that the caller knows, in their messages too.
-
-    `names`: a field's name in the domain -> its name in the protocol, where they differ.
-    """
-
-    __slots__ = ("_names",)
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, ProxyError) or error.param is None:
-            return
-        if (name := self._names.get(error.param)) is not None:
-            error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
-            error.param = name
-
-
 def body_of(error: Exception) -> dict[str, Any]:
     """The JSON body. Unexpected errors and details are logged; the caller gets the request id."""
     if not isinstance(error, ProxyError):
@@ -81,12 +59,20 @@ def body_of(error: Exception) -> dict[str, Any]:
 
 def response_of(error: Exception) -> Response:
     """The whole response, with the headers that OpenAI's SDKs obey when they retry."""
-    code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
+    return JSONResponse(body_of(error), code_of(error).status, headers=headers_of(error))
+
+
+def code_of(error: Exception) -> ErrorCode:
+    return error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
+
+
+def headers_of(error: Exception) -> dict[str, str]:
+    code = code_of(error)
     retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
     headers = _headers(code) or _retry_headers(code.status, retry_after_s)
     if isinstance(error, RateLimited) and error.limit is not None:
-        headers = {**(headers or {}), "x-ratelimit-exceeded": error.limit}
-    return JSONResponse(body_of(error), code.status, headers=headers)
+        headers["x-ratelimit-exceeded"] = error.limit
+    return headers
 
 
 async def routing_error(request: Request, error: Exception) -> Response:
@@ -131,18 +117,18 @@ def _body(message: str, param: str | None, code: ErrorCode | None) -> dict[str, 
     return {"error": error}
 
 
-def _headers(code: ErrorCode) -> dict[str, str] | None:
+def _headers(code: ErrorCode) -> dict[str, str]:
     if code.status == 413:
-        return CLOSES
+        return {**CLOSES}
     if code is ErrorCode.IDEMPOTENCY_CONFLICT:  # OpenAI's SDKs send a 409 again by themselves
         return {"x-should-retry": "false"}
     if code.status != 401:
-        return None
+        return {}
     wrong = "" if code is ErrorCode.MISSING_API_KEY else ', error="invalid_token"'  # RFC 6750
     return {"WWW-Authenticate": f'Bearer realm="triton-openai"{wrong}', **CLOSES}
 
 
-def _retry_headers(status: int, retry_after_s: float) -> dict[str, str] | None:
+def _retry_headers(status: int, retry_after_s: float) -> dict[str, str]:
     if status in (429, 503):
         if math.isinf(retry_after_s):
             return {"x-should-retry": "false"}
@@ -151,4 +137,4 @@ def _retry_headers(status: int, retry_after_s: float) -> dict[str, str] | None:
             "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
             "x-should-retry": "true" if retry_after_s <= LONGEST_RETRY_S else "false",
         }
-    return {"x-should-retry": "false"} if status == 504 else None
+    return {"x-should-retry": "false"} if status == 504 else {}

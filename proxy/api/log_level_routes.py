@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.pools.operator import actor
-from proxy.api.typed_route import typed_router
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.log_level import LogLevel
 from proxy.telemetry.chosen_level import ChosenLevel

@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.access.start_gate import StartGate
 from proxy.api import errors
-from proxy.api.answers import lifecycle_headers, queue_headers
-from proxy.api.idempotency import layer
-from proxy.api.rate_limit_headers import EXPOSED
+from proxy.api.http import generation_headers, idempotency
+from proxy.api.http.rate_limit_headers import EXPOSED
 from proxy.domain.errors import in_short
 from proxy.domain.record import RequestRecord
 from proxy.telemetry.loop_lag import name_task
@@ -158,10 +157,10 @@ EXPOSED_HEADERS = (
     *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
-    *queue_headers.NAMES,
+    *generation_headers.QUEUE,
     "x-priority-capped",
-    *lifecycle_headers.NAMES,
-    *layer.EXPOSED,
+    *generation_headers.LIFECYCLE,
+    *idempotency.EXPOSED,
 )
 
 

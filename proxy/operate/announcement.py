@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.api.authentication import NO_ADMIN
+from proxy.api.http.authentication import NO_ADMIN
 from proxy.operate.triton_server import probe
 from proxy.settings import Settings
 

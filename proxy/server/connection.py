@@ -20,7 +20,7 @@ import structlog
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.http.body_reader import BytesInFlight
 
 LINGER_S = 5.0
 LINGER_BYTES = 32_000_000

@@ -20,7 +20,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from proxy.api.bodies.bytes_in_flight import ArrivingBody
+from proxy.api.http.body_reader import ArrivingBody
 from proxy.domain.errors import ErrorCode, RateLimited
 from proxy.server.connection import Connection
 from proxy.server.exchange import Message, error_response

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from proxy.api.bodies.validation_errors import ADVICE
+from proxy.api.http.validation_errors import ADVICE
 from tests.api.test_errors import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
 

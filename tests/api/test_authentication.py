@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from proxy.api import route_scopes
-from proxy.api.route_scopes import NEEDS, Open
+from proxy.api.http import route_scopes
+from proxy.api.http.route_scopes import NEEDS, Open
 from proxy.app import compose
 from proxy.domain.identity import Scope, current_caller
 from proxy.domain.model import CAPABILITIES, LoadedModel

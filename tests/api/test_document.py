@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
-from proxy.api.openai.requests.completion_body import CompletionBody
-from proxy.api.openai.requests.field_types import RequestBody
-from proxy.api.openai.requests.nvext import NvExt
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.field_types import RequestBody
+from proxy.api.openai.nvext import NvExt
 from proxy.domain.errors import ErrorCode
 from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from proxy.api.idempotency.layer import EXPOSED
+from proxy.api.http.idempotency import EXPOSED
 from proxy.app import compose
 from proxy.domain.errors import EngineFailed
 from proxy.domain.identity import Limits, ModelPatterns

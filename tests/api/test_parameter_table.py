@@ -9,11 +9,11 @@ from typing import get_args
 
 import pytest
 
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
-from proxy.api.openai.requests.completion_body import CompletionBody
-from proxy.api.openai.requests.field_limits import FieldLimits
-from proxy.api.openai.requests.generation_body import StreamOptions
-from proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.field_limits import FieldLimits
+from proxy.api.openai.generation_body import StreamOptions
+from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
 from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
-from proxy.api.rate_limit_headers import duration
-from proxy.api.route_scopes import NEEDS
+from proxy.api.http.rate_limit_headers import duration
+from proxy.api.http.route_scopes import NEEDS
 from proxy.app import compose
 from proxy.domain.identity import Caller, Limits, Scope
 from proxy.domain.usage import Spent

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.api.openai.requests.chat_body import ChatCompletionBody
-from proxy.api.openai.requests.completion_body import CompletionBody
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
 from tests.api.test_errors import error_of

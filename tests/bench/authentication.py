@@ -22,8 +22,8 @@ from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.access.authentication.tokens import TokenRules, Tokens
 from proxy.access.authentication.trusted_front import TrustedFront
-from proxy.api.authentication import Authentication
-from proxy.api.route_scopes import RouteScopes
+from proxy.api.http.authentication import Authentication
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain.identity import ALL_SCOPES, Caller
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import RequestLog

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.utils import floatToGoString
 
-from proxy.api.route_scopes import NEEDS
+from proxy.api.http.route_scopes import NEEDS
 from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
 from proxy.domain.output import FinishReason

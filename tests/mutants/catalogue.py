@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 ENGINE = "model_repository/engine/1"
 CHOICE = "proxy/generation/choice"
-CHAT = "proxy/api/openai/answers/chat_renderer.py"
+CHAT = "proxy/api/openai/chat_renderer.py"
 ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
 CHOICE_TESTS = ("tests/unit/generation/choice",)
 API_TESTS = (
@@ -175,14 +175,14 @@ CATALOGUE = (
     ),
     Mutant(
         fault="a stream ends without [DONE]",
-        path="proxy/api/answers/stream_format.py",
+        path="proxy/api/http/exchange.py",
         before=r'end=b"data: [DONE]\n\n"',
         after='end=b""',
         tests=API_TESTS,
     ),
     Mutant(
         fault="an error in a stream that has begun is not sent",
-        path="proxy/api/answers/answer.py",
+        path="proxy/api/http/answer.py",
         before="self._framing.error(body) + self._framing.end",
         after="self._framing.end",
         tests=("tests/api/test_errors.py", *API_TESTS),

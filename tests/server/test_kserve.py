@@ -12,9 +12,8 @@ import pytest
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from proxy.api.application import application
-from proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.layers import application
 from proxy.api.kserve import kserve_routes
 from proxy.api.middleware import RequestContext
 from proxy.telemetry.metrics import Metrics

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from proxy.access.store.issued_key import KeyOrder
-from proxy.api.openai.requests.field_types import INT32_MAX, whole
+from proxy.api.openai.field_types import INT32_MAX, whole
 from proxy.domain.identity import (
     NO_LIMITS,
     SHARED_TENANT,

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from proxy.access.store.usage_reports import Grouping, UsagePeriod
 from proxy.api.admin.admin_bodies import PLAIN, TenantName
-from proxy.api.typed_route import QueryParameters
+from proxy.api.http.typed_route import QueryParameters
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import Caller
 

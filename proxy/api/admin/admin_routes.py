@@ -39,9 +39,9 @@ from proxy.api.admin.admin_queries import (
     TenantsQuery,
     UsageQuery,
 )
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, CSV, answers, text
-from proxy.api.typed_route import typed_router
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import ANYONE, Scope, current_caller
 

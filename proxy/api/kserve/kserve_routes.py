@@ -9,21 +9,25 @@ from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.api.answers.client_disconnect import CancelOnDisconnect
-from proxy.api.bodies import json_shape
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.bodies.caller_name import caller_name
-from proxy.api.kserve import infer_answer, infer_body
-from proxy.api.kserve.infer_body import ParsedInfer
-from proxy.api.kserve.kserve_errors import KserveRoute
+from proxy.api import errors
+from proxy.api.http import json_shape
+from proxy.api.http.authentication import caller_name
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.client_disconnect import CancelOnDisconnect
+from proxy.api.kserve import infer_codec
+from proxy.api.kserve.infer_codec import ParsedInfer
 from proxy.domain.errors import (
     ErrorCode,
     Forbidden,
     InvalidRequest,
     ModelNotAllowed,
+    ProxyError,
     echoed,
 )
 from proxy.domain.identity import Scope, current_caller
@@ -36,6 +40,21 @@ CHEAP_BYTES = 16_000  # of elements that JSON shall have, or of BYTES to check: 
 MOST_REQUESTS = 256  # at once; each holds one body, and one answer of Triton
 PARTS = 4  # a tenant, or an address without a tenant, gets at most one of these parts of them
 Internal = Callable[[], frozenset[str]]
+
+
+class KserveRoute(APIRoute):
+    """Answers the errors that an endpoint raises. What the authentication refuses before it has
+    the body of OpenAI's errors, as everywhere.
+    """
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        try:
+            await super().handle(scope, receive, send)
+        except ProxyError as error:
+            message = errors.body_of(error)["error"]["message"]
+            headers = errors.headers_of(error)
+            response = JSONResponse({"error": message}, error.code.status, headers=headers)
+            await response(scope, receive, send)
 
 
 def routes(
@@ -159,8 +178,8 @@ class Inference:
     async def _parsed(self, head: bytes, tail: bytes, caller: str) -> ParsedInfer:
         has_lengths = b"BYTES" in head and len(tail) > CHEAP_BYTES
         if json_shape.is_cheap(head) and not has_lengths:
-            return infer_body.parse(head, tail)
-        parsed: ParsedInfer = await self._apart(caller, infer_body.parse, head, tail)
+            return infer_codec.parse(head, tail)
+        parsed: ParsedInfer = await self._apart(caller, infer_codec.parse, head, tail)
         return parsed
 
     async def _written(self, found: KserveResponse, parsed: ParsedInfer, caller: str) -> Response:
@@ -172,9 +191,9 @@ class Inference:
         )
         in_json = sum(len(each.data) for each in found.outputs if each.name not in binary)
         if in_json <= CHEAP_BYTES:
-            head = infer_answer.head(found, binary)
+            head = infer_codec.head(found, binary)
         else:
-            head = await self._apart(caller, infer_answer.head, found, binary)
+            head = await self._apart(caller, infer_codec.head, found, binary)
         if not binary:
             return Response(head, media_type="application/json")
         tails = (each.data for each in found.outputs if each.name in binary)

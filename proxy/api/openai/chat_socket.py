@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from typing import Annotated, Any, Literal
 
 import orjson
 import structlog
 from fastapi import APIRouter, WebSocket
+from pydantic import BaseModel, Discriminator, RootModel, Tag
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy import background
 from proxy.api import errors
-from proxy.api.answers.stream_format import Annotation, Part, Payload
-from proxy.api.authentication import authenticate_again
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.bodies.caller_name import caller_name
-from proxy.api.hosts import HostPolicy
+from proxy.api.http.authentication import authenticate_again, caller_name
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.exchange import Annotation, Part, Payload, ProtocolNames
+from proxy.api.http.hosts import HostPolicy
 from proxy.api.middleware import new_request_id
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.field_types import RequestBody
+from proxy.api.openai.generation_body import RequestId
 from proxy.api.openai.request_builder import RequestBuilder
-from proxy.api.openai.socket_messages import (
-    AnyMessage,
-    CancelBody,
-    SocketChatBody,
-    SocketMessage,
-)
 from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
@@ -44,6 +42,42 @@ logger = structlog.get_logger(__name__)
 
 PATH = "/v1/chat/completions/ws"
 GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
+
+
+class SocketChatBody(ChatCompletionBody):
+    """A chat request. Every message that answers it has its `request_id`, if it has one."""
+
+    stream: Literal[True] = True
+
+
+class CancelBody(RequestBody):
+    """Stops the request with that id; without an id, all requests of this socket."""
+
+    type: Literal["cancel"]
+    request_id: RequestId | None = None
+
+
+class AnyMessage(BaseModel):
+    """Any message, parsed only for its id, so that its refusal can name it."""
+
+    request_id: str | None = None
+
+
+def _kind(message: Any) -> str:
+    """Tags in angle brackets stay out of error paths."""
+    is_cancel = isinstance(message, dict) and message.get("type") == "cancel"
+    return "<cancel>" if is_cancel else "<request>"
+
+
+class SocketMessage(
+    RootModel[
+        Annotated[
+            Annotated[CancelBody, Tag("<cancel>")] | Annotated[SocketChatBody, Tag("<request>")],
+            Discriminator(_kind),
+        ]
+    ]
+):
+    """A chat request or a cancellation."""
 
 
 def routes(
@@ -207,7 +241,7 @@ class ChatSocket:
             await authenticate_again(self._websocket.scope)
             exchange = await self._builder.chat(body, self._caller)
             request, card, renderer = exchange.request, exchange.card, exchange.renderer
-            with errors.ProtocolNames(renderer.field_names):
+            with ProtocolNames(renderer.field_names):
                 generation = self._service.generate(request, card, Delivery.LIVE)
                 async with aclosing(generation.events) as events:
                     async for event in events:

@@ -1,4 +1,4 @@
-"""The routes under /v1: body -> GenerationRequest -> service -> answer; and the list of models."""
+"""The routes of OpenAI's API under /v1, the rendering of a prompt, and Dynamo's list of models."""
 
 from __future__ import annotations
 
@@ -8,38 +8,43 @@ from datetime import date
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.answers.answer import Answers
-from proxy.api.answers.exchange import Exchange
-from proxy.api.answers.stream_format import SSE
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.bodies.caller_name import caller_name
-from proxy.api.bodies.queue_patience import TAKES_HEADER
-from proxy.api.openai.documentation import examples
-from proxy.api.openai.documentation.answer_bodies import (
+from proxy.api.http.answer import Answers
+from proxy.api.http.authentication import caller_name
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.exchange import SSE, Exchange, ProtocolNames
+from proxy.api.http.generation_headers import TAKES_HEADER
+from proxy.api.http.typed_route import typed_router
+from proxy.api.openai import examples
+from proxy.api.openai.answer_bodies import (
     ChatCompletion,
     ChatCompletionChunk,
     ModelBody,
     ModelList,
+    RenderedPrompt,
     TextCompletion,
     TextCompletionChunk,
 )
-from proxy.api.openai.documentation.examples import ChatRequest, CompletionRequest
+from proxy.api.openai.examples import ChatRequest, CompletionRequest
+from proxy.api.openai.generation_body import FIELD_NAMES, GenerationBody
 from proxy.api.openai.request_builder import RequestBuilder
-from proxy.api.openai.requests.field_names import FIELD_NAMES
-from proxy.api.openai.requests.generation_body import GenerationBody
 from proxy.api.openapi.responses import (
+    BODY,
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
     answers,
     events,
 )
-from proxy.api.typed_route import typed_router
+from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.generation.service import Service
+from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.language.syntax import parsers
 from proxy.models.callers_models import CallersModels
 
@@ -62,39 +67,98 @@ COMPLETION = answers(
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
+class ModelNames(BaseModel):
+    """Names of models, grouped by what the models can do."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    chat_completion_models: list[str] = Field(examples=[["demo"]])
+    completion_models: list[str] = Field(examples=[["demo"]])
+
+
 def routes(
-    answerer: Answers, models: CallersModels, builder: RequestBuilder, *, bodies: BodyReader
+    answerer: Answers,
+    models: CallersModels,
+    builder: RequestBuilder,
+    service: Service,
+    tokenizer: Tokenizer,
+    *,
+    bodies: BodyReader,
 ) -> APIRouter:
-    router = typed_router(bodies, "/v1")
+    router = typed_router(bodies)
 
     def answer(exchange: Exchange, body: GenerationBody) -> Response:
         return answerer.streamed(exchange, SSE) if body.stream else answerer.whole(exchange)
 
-    @router.post("/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
+    @router.post("/v1/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
         _note_privacy(body)
         return answer(await builder.chat(body, caller_name(http.scope)), body)
 
     @router.post(
-        "/completions", tags=["completions"], responses=COMPLETION, openapi_extra=TAKES_HEADER
+        "/v1/completions", tags=["completions"], responses=COMPLETION, openapi_extra=TAKES_HEADER
     )
     async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
         _note_privacy(body)
         return answer(await builder.completion(body, caller_name(http.scope)), body)
 
-    @router.get("/models", tags=["models"], responses=answers(ModelList, 503))
+    @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
         """All models that the caller may use."""
         return JSONResponse(_model_list(models.listed()))
 
-    @router.get("/models/{model:path}", tags=["models"], responses=answers(ModelBody, 503))
+    @router.get("/v1/models/{model:path}", tags=["models"], responses=answers(ModelBody, 503))
     async def retrieve_model(
         model: Annotated[str, Path(min_length=1, description=NAME)],
     ) -> Response:
         """One model, found by its name or an alias."""
         return JSONResponse(_model_body(models.shown(model), model))
+
+    @router.post(
+        "/v1/chat/completions/render",
+        tags=["chat"],
+        responses=answers(RenderedPrompt, *BODY, 422),
+    )
+    async def render_chat_completion(http: Request, body: ChatRequest) -> Response:
+        """The prompt's text and tokens, and what limits the answer's length, without generating.
+
+        It refuses every request that a generation would refuse.
+        """
+        exchange = await builder.chat(body, caller_name(http.scope))
+        generation, names = exchange.request, exchange.renderer.field_names
+        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
+            request, *_ = await service.engine_requests(generation, exchange.card)
+            admitted = await tokenizer.admit(request)
+        record = running_record()
+        record.id, record.model = generation.id, request.model.name
+        record.prompt_tokens = len(admitted.ids)
+        return JSONResponse(
+            {
+                "id": generation.id,
+                "object": "chat.completion.render",
+                "model": generation.model,
+                **_rendered(request, admitted, names()["max_tokens"]),
+            }
+        )
+
+    @router.get(
+        "/dynamo/alpha/list-models",
+        name="list_models",
+        tags=["dynamo"],
+        responses=answers(ModelNames),
+    )
+    async def list_for_dynamo() -> Response:
+        """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
+        cards = models.listed()
+        can_chat = [card.name for card in cards if card.facts.chat_template is not None]
+        return JSONResponse(
+            {
+                "chat_completion_models": can_chat,
+                "completion_models": [card.name for card in cards],
+            }
+        )
 
     return router
 
@@ -133,3 +197,33 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
 
 def _day(day: date | None) -> str | None:
     return None if day is None else day.isoformat()
+
+
+def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:
+    """`limit`: the caller's name for max_tokens."""
+    context_length = request.model.facts.context_length
+    return {
+        "prompt": request.text,
+        "prompt_token_ids": admitted.ids,
+        "prompt_tokens": len(admitted.ids),
+        "context_length": context_length,
+        "max_tokens": admitted.max_tokens,
+        "limited_by": _binding(request, admitted, context_length - len(admitted.ids), limit),
+    }
+
+
+def _binding(request: EngineRequest, admitted: AdmittedPrompt, room: int, limit: str) -> list[str]:
+    """Names of the limits that set the answer's `max_tokens`: the caller's, a default, the context.
+
+    room: tokens that the context has left after the prompt.
+    """
+    binding = []
+    if request.max_tokens is not None:
+        binding.append(limit)
+    elif admitted.max_tokens == request.token_cap:
+        binding.append("max_output_tokens")
+    elif admitted.max_tokens < room:
+        binding.append("default_max_tokens")
+    if admitted.max_tokens == room:
+        binding.append("context_length")
+    return binding

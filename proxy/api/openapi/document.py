@@ -19,15 +19,15 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from proxy import __version__
-from proxy.api.idempotency import key_headers
-from proxy.api.openai.documentation.answer_bodies import (
+from proxy.api.http import idempotency
+from proxy.api.http.route_scopes import RETURN_SECRETS, Open, RouteScopes
+from proxy.api.openai import field_limits, field_rules
+from proxy.api.openai.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
 )
-from proxy.api.openai.requests import field_bounds, field_rules
-from proxy.api.openai.requests.field_bounds import ModelSizes
-from proxy.api.openai.requests.field_limits import FieldLimits
-from proxy.api.openai.requests.field_types import whole
+from proxy.api.openai.field_limits import FieldLimits, ModelSizes
+from proxy.api.openai.field_types import whole
 from proxy.api.openapi.responses import (
     JSON,
     ErrorBody,
@@ -36,7 +36,6 @@ from proxy.api.openapi.responses import (
     header_references,
 )
 from proxy.api.plain.plain_chat import PlainChunk
-from proxy.api.route_scopes import RETURN_SECRETS, Open, RouteScopes
 from proxy.models.registry import Registry
 
 NAME = "triton-openai"
@@ -63,19 +62,19 @@ KEYS: Json = {
     "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
 }
 KEY_PARAMETERS: Json = {
-    key_headers.KEY: {
-        "name": key_headers.KEY,
+    idempotency.KEY: {
+        "name": idempotency.KEY,
         "in": "header",
         "description": "One generation for each key: the same request with the same key gets the "
         "same answer. Bare or quoted.",
         "schema": {"type": "string", "pattern": "^[!#-~]([ -~]{0,253}[!-~])?$"},
     },
-    key_headers.LAST_EVENT_ID: {
-        "name": key_headers.LAST_EVENT_ID,
+    idempotency.LAST_EVENT_ID: {
+        "name": idempotency.LAST_EVENT_ID,
         "in": "header",
         "description": "Continues the stream of the same request and key after the event with this "
         "`id`.",
-        "schema": {"type": "string", "pattern": f"^[0-9]{{1,{key_headers.LONGEST_EVENT_ID}}}$"},
+        "schema": {"type": "string", "pattern": f"^[0-9]{{1,{idempotency.LONGEST_EVENT_ID}}}$"},
     },
 }
 TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
@@ -177,10 +176,10 @@ def cached_document(
         schemas = found["components"]["schemas"]
         _describe(schemas)
         field_rules.add(schemas)
-        field_bounds.bounds(limits, sizes)(schemas)
+        field_limits.bounds(limits, sizes)(schemas)
         return orjson.dumps(found)
 
-    return lambda: made(field_bounds.model_sizes(registry.cards()))
+    return lambda: made(field_limits.model_sizes(registry.cards()))
 
 
 def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
@@ -334,7 +333,7 @@ def _describe(schemas: dict[str, Any]) -> None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     """Kind of body -> field -> description. Links are removed, since they lead nowhere here."""
-    folder = resources.files("proxy.api.openai.documentation")
+    folder = resources.files("proxy.api.openai")
     table = (folder / "parameters.md").read_text()
     found: dict[str, dict[str, str]] = {}
     for row in ROW.finditer(table):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.answers import lifecycle_headers, queue_headers
+from proxy.api.http import generation_headers
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -19,8 +19,8 @@ JSON, EVENTS, CSV = "application/json", "text/event-stream", "text/csv"
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
 GENERATION_HEADERS = (
-    *("x-resends", "x-continued", *queue_headers.NAMES),
-    *("x-fallback-from", *lifecycle_headers.NAMES),
+    *("x-resends", "x-continued", *generation_headers.QUEUE),
+    *("x-fallback-from", *generation_headers.LIFECYCLE),
 )
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
 ERROR_HEADERS = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.openai.requests.field_types import RequestBody
-from proxy.api.openai.requests.tool_history import Messages
+from proxy.api.openai.field_types import RequestBody
+from proxy.api.openai.message_bodies import Messages
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
@@ -71,12 +70,13 @@ class PlainRenderer:
     sends_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
     """
 
-    field_names: Mapping[str, str] = {"prompt": "messages"}
-
     def __init__(self, request: GenerationRequest, *, sends_done: bool = True) -> None:
         self._head = {"id": request.id, "model": request.model, "created": int(time.time())}
         self._sends_done = sends_done
         self._next_index = 0
+
+    def field_names(self) -> dict[str, str]:
+        return {"prompt": "messages"}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         match event:

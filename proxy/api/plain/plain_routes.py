@@ -9,13 +9,13 @@ from fastapi.openapi.models import Example
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from proxy.api.answers.answer import Answers
-from proxy.api.answers.exchange import Exchange
-from proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
-from proxy.api.bodies.body_reader import BodyReader
-from proxy.api.bodies.caller_name import caller_name
-from proxy.api.bodies.queue_patience import TAKES_HEADER, with_patience
-from proxy.api.openai.requests.field_limits import FieldLimits
+from proxy.api.http.answer import Answers
+from proxy.api.http.authentication import caller_name
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.exchange import JSON_LINES, SSE_NAMED_ERRORS, Exchange
+from proxy.api.http.generation_headers import TAKES_HEADER, with_patience
+from proxy.api.http.typed_route import typed_router
+from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
@@ -34,7 +34,6 @@ from proxy.api.plain.plain_chat import (
     PlainChunk,
     PlainRenderer,
 )
-from proxy.api.typed_route import typed_router
 from proxy.models.callers_models import CallersModels
 
 USER = {"role": "user", "content": "Who are you?"}

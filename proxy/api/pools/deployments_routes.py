@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.pools.operator import ModelName, actor
 from proxy.api.pools.pool_answers import DeploymentList, deployment_bodies
@@ -14,7 +15,6 @@ from proxy.api.pools.pool_bodies import (
     SwitchBody,
     WeightsBody,
 )
-from proxy.api.typed_route import typed_router
 from proxy.domain.configured_deployments import ConfiguredDeployments
 from proxy.domain.endpoints import Decisions
 from proxy.domain.errors import ErrorCode, NotStored, UnknownModel, echoed

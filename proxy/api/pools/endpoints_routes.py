@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.pools.operator import actor
 from proxy.api.pools.pool_answers import EndpointList, endpoint_body
 from proxy.api.pools.pool_bodies import EndpointBody
-from proxy.api.typed_route import typed_router
 from proxy.domain.endpoints import Decisions, Pools
 from proxy.domain.errors import ErrorCode, NotStored, echoed
 

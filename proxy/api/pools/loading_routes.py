@@ -9,12 +9,12 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.pools.operator import ModelName, actor
 from proxy.api.pools.pool_answers import ResultList, results_body
 from proxy.api.pools.pool_bodies import LoadBody
-from proxy.api.typed_route import typed_router
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import EndpointResult, Pools
 from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, echoed

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from proxy.api.typed_route import QueryParameters
+from proxy.api.http.typed_route import QueryParameters
 from proxy.telemetry.recent_requests import RequestFilter
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]

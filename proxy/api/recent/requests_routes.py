@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.bodies.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import answers
 from proxy.api.pools.operator import actor
 from proxy.api.recent.requests_answers import RequestAnswer, RequestList
 from proxy.api.recent.requests_query import RequestsQuery
-from proxy.api.typed_route import typed_router
 from proxy.domain.errors import ErrorCode, NotStored, echoed
 from proxy.telemetry.recent_requests import RecentRequests
 

@@ -10,11 +10,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from proxy.api.bodies.validation_errors import FieldError
-from proxy.api.openai.requests.field_types import AnyTokenIds, ListOf, RequestBody
-from proxy.api.openai.requests.message_bodies import MessageBody
-from proxy.api.openai.requests.tool_bodies import ToolBody
-from proxy.api.openai.requests.tool_history import check_tool_history
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import AnyTokenIds, ListOf, RequestBody
+from proxy.api.openai.message_bodies import MessageBody, check_tool_history
+from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 

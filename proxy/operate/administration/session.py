@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from proxy.access.store.administration import Administration
 from proxy.access.store.open_store import open_store
-from proxy.api.bodies.validation_errors import refusal
+from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate import key_store
 from proxy.processes.errors import LaunchError

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 from websockets.frames import OP_BINARY, OP_CLOSE, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
 
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
+from proxy.api.http.body_reader import BytesInFlight
 from proxy.server.websocket_connection import FREE_FRAMES
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S

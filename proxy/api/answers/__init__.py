@@ -1,1 +1,0 @@
-"""Responses: events -> bytes on the connection, as SSE, JSON lines or one JSON body."""

@@ -1,1 +1,0 @@
-"""Request bodies: read within limits, parsed, and validated."""

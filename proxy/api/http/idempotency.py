@@ -1,0 +1,358 @@
+"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `app`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.limits.standing import current_standings
+from proxy.api.http.authentication import caller_name
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.client_disconnect import CancelOnDisconnect
+from proxy.api.http.rate_limit_headers import COUNTED
+from proxy.api.http.recorded_generation import Generation
+from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.domain import identity
+from proxy.domain.errors import (
+    Conflict,
+    ErrorCode,
+    IdempotencyUnavailable,
+    InvalidRequest,
+    ModelUnavailable,
+    ProxyError,
+    RateLimited,
+    RequestError,
+    ShuttingDown,
+    echoed,
+)
+from proxy.domain.identity import current_caller
+from proxy.domain.record import running_record
+from proxy.state.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    KeyedRequest,
+    Notice,
+    OpenAnswer,
+    Outcome,
+    Reason,
+    RecordsUnavailable,
+    digest,
+)
+from proxy.state.relay import Relay
+from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+
+LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
+REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"
+UNAVAILABLE = b"idempotency-unavailable"
+EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerParts:
+    """is_closed: whether requests with a key are refused while the records cannot be used; else
+    they run as if they had no key, and their answers say so.
+    """
+
+    relay: Relay
+    bodies: BodyReader
+    limiter: RequestLimiter
+    metrics: IdempotencyMetrics
+    is_closed: bool
+
+
+class Idempotency:
+    """Inside the authentication and the headers of limits, so that both hold for each request, and
+    outside of the routes.
+    """
+
+    def __init__(self, app: ASGIApp, *, parts: LayerParts, scopes: RouteScopes) -> None:
+        self._app = app
+        self._parts = parts
+        self._scopes = scopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = None
+        if scope["type"] == "http" and scope["method"] == "POST":
+            given = key_headers(scope["headers"])
+        if given is None:
+            await self._app(scope, receive, send)
+            return
+        if scope["path"].startswith(RETURN_SECRETS):
+            raise _returns_secrets()
+        async with self._parts.bodies.received(Request(scope, receive)) as body:
+            request = await self._request(scope, given, body)
+        generation = Generation(self._app, scope, body)
+        del body
+        try:
+            answer = await self._parts.relay.open(request, generation)
+        except JoinRefused as refused:
+            raise self._refusal(refused) from None
+        except RecordsUnavailable as error:
+            await self._without_records(generation, scope, receive, send, str(error))
+            return
+        self._count(answer.outcome.value)
+        if answer.outcome is not Outcome.GENERATED:
+            generation.discard()
+        async with aclosing(answer), self._counted(answer, scope):
+            await self._send(answer, scope, receive, send)
+
+    async def _request(self, scope: Scope, given: KeyHeaders, body: bytes) -> KeyedRequest:
+        """Keys of one tenant share answers where they allow the same models. An address is no proof
+        of who calls, so that callers with nothing else get no answer that is kept.
+        """
+        who = current_caller.get()
+        address = caller_name(scope) if who.is_shared else ""
+        route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        large = len(body) > LARGE_BODY
+        made = await asyncio.to_thread(_sha256, body) if large else _sha256(body)
+        return KeyedRequest(
+            id=digest((who.tenant, address, *sorted(who.models.patterns), route, given.key)),
+            tenant=digest((who.tenant, address)),
+            body=made,
+            after=given.after,
+            is_private=who.is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_shared=who.is_shared,
+        )
+
+    @asynccontextmanager
+    async def _counted(self, answer: OpenAnswer, scope: Scope) -> AsyncIterator[None]:
+        """Counts a request that generates nothing in the limits on requests; see COUNTED."""
+        caller, standings = current_caller.get(), current_standings.get()
+        is_counted = self._scopes.of(scope["path"]) in COUNTED or not has_limits(caller)
+        if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
+            yield
+        else:
+            async with self._parts.limiter.counted(caller, standings):
+                yield
+
+    async def _send(self, answer: OpenAnswer, scope: Scope, receive: Receive, send: Send) -> None:
+        response = _Response(answer, scope, send)
+        try:
+            try:
+                async with CancelOnDisconnect(receive):
+                    await response.send()
+            except ShuttingDown:
+                if not answer.shut_down():
+                    raise
+                await response.send()  # with the error that ends the generation
+        except JoinRefused as refused:
+            raise self._refusal(refused) from None
+        except (AnswerLost, RecordsUnavailable):
+            if not response.has_started:
+                raise _lost() from None
+            running_record().error = "answer_lost"  # the connection is closed before the end
+
+    def _refusal(self, refused: JoinRefused) -> Exception:
+        error = _error_of(refused.reason)
+        self._count(error.code.value)
+        return error
+
+    def _count(self, outcome: str) -> None:
+        self._parts.metrics.count(outcome)
+        running_record().idempotency = outcome
+
+    async def _without_records(
+        self, generation: Generation, scope: Scope, receive: Receive, send: Send, detail: str
+    ) -> None:
+        self._count("unavailable")
+        if self._parts.is_closed:
+            raise _unavailable(detail)
+
+        async def send_and_say(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (UNAVAILABLE, b"true")]
+            await send(message)
+
+        await generation.run(scope, receive, send_and_say)
+
+
+def _sha256(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The route for the metrics, where another request generated the answer."""
+
+    path: str
+
+
+class _Response:
+    """Sends an answer to one connection; a second `send` continues a cancelled one."""
+
+    def __init__(self, answer: OpenAnswer, scope: Scope, send: Send) -> None:
+        self._answer = answer
+        self._scope = scope
+        self._send = send
+        self.has_started = False
+
+    async def send(self) -> None:
+        if not self.has_started:
+            await self._begin(await self._answer.head())
+        async with aclosing(self._answer.parts()) as parts:
+            async for part in parts:
+                data = part.data if isinstance(part, Notice) else part
+                await self._send(_body(data, has_more=True))
+        await self._send(_body(b"", has_more=False))
+
+    async def _begin(self, head: Head) -> None:
+        is_own = self._answer.outcome is Outcome.GENERATED
+        named = (*head.headers, *head.own_headers) if is_own else head.headers
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named]
+        if not is_own:
+            headers += [(REPLAYED, b"true"), (ORIGINAL_ID, head.request_id.encode("latin-1"))]
+        if head.route:
+            self._scope["route"] = _Route(head.route)
+        await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
+        self.has_started = True
+
+
+def _body(data: bytes, *, has_more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": has_more}
+
+
+KEY, LAST_EVENT_ID = "Idempotency-Key", "Last-Event-ID"
+LONGEST_KEY = 255
+LONGEST_EVENT_ID = 15
+_NAMES = frozenset({KEY.lower().encode(), LAST_EVENT_ID.lower().encode()})
+_PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_KEY}}}")
+# A string of RFC 8941, as the IETF's draft wants it: \" and \\ stand for the second character.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
+_EVENT_ID = re.compile(rf"[0-9]{{1,{LONGEST_EVENT_ID}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHeaders:
+    """after: the number of the last event that the client has received; 0 without one."""
+
+    key: str
+    after: int
+
+
+def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders | None:
+    """None without a key. The scan costs less than a microsecond.
+
+    Raises:
+        InvalidRequest: one of them is malformed, given twice, or Last-Event-ID has no key.
+    """
+    if _NAMES.isdisjoint([name for name, _ in headers]):
+        return None
+    key, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
+    if key is None:
+        raise _invalid(
+            LAST_EVENT_ID, f"{LAST_EVENT_ID} needs the {KEY} of the request that it continues."
+        )
+    return KeyHeaders(_key(key), 0 if event_id is None else _event_number(event_id))
+
+
+def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
+    wanted = name.lower().encode()
+    found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
+    if len(found) > 1:
+        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
+    return next(iter(found), None)
+
+
+def _key(given: str) -> str:
+    key = given
+    if given.startswith('"'):
+        if not _QUOTED.fullmatch(given):
+            raise _invalid(
+                KEY, f"{KEY} begins with a quote, but is no quoted string: {echoed(given)}"
+            )
+        key = re.sub(r"\\(.)", r"\1", given[1:-1])
+    if not _PRINTABLE.fullmatch(key):
+        raise _invalid(
+            KEY,
+            f"{KEY} must have 1 to {LONGEST_KEY} printable ASCII characters (given: "
+            f"{echoed(given)}, {len(key)} characters).",
+        )
+    return key
+
+
+def _event_number(given: str) -> int:
+    if not _EVENT_ID.fullmatch(given):
+        raise _invalid(
+            LAST_EVENT_ID,
+            f"{LAST_EVENT_ID} must be the `id` of an event, a number of at most "
+            f"{LONGEST_EVENT_ID} digits (given: {echoed(given)}).",
+        )
+    return int(given)
+
+
+def _invalid(name: str, message: str) -> InvalidRequest:
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=name)
+
+
+def _error_of(reason: Reason) -> ProxyError:
+    match reason:
+        case Reason.OTHER_BODY:
+            return _conflict(
+                f"This {KEY} was used for a request with another body: use a new key for each "
+                "request, and the same key only to send the same request again."
+            )
+        case Reason.TOO_LARGE:
+            return _conflict(
+                f"The request with this {KEY} is still running, and its answer is too large to be "
+                "sent from its beginning again. Wait until it has ended, or use another key."
+            )
+        case Reason.NOT_KEPT:
+            return RequestError(
+                f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
+                f"request without {LAST_EVENT_ID}.",
+                code=ErrorCode.STREAM_NOT_KEPT,
+                param=LAST_EVENT_ID,
+            )
+        case Reason.UNKNOWN_EVENT:
+            return _wrong_id(f"{LAST_EVENT_ID} names an event that this stream has not sent yet.")
+        case Reason.NOT_EVENTS:
+            return _wrong_id(f"{LAST_EVENT_ID} continues streams of events: this answer is none.")
+        case Reason.TOO_MANY_READERS:
+            return RateLimited(
+                f"Too many requests with this {KEY} read the answer at once.",
+                code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
+            )
+        case Reason.PRIVATE:
+            return _conflict(
+                f"Another server has the request with this {KEY}, and its answer is private: it "
+                "stays there. Use another key."
+            )
+
+
+def _lost() -> ProxyError:
+    return ModelUnavailable("The proxy that generated this answer has ended. Try again.")
+
+
+def _returns_secrets() -> ProxyError:
+    return InvalidRequest(
+        f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept for a "
+        "second request. Send the request without it.",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
+        param=KEY,
+    )
+
+
+def _unavailable(detail: str) -> ProxyError:
+    return IdempotencyUnavailable(
+        f"The records of {KEY} cannot be used at present. Try again later, or send the request "
+        "without a key.",
+        detail=detail,
+    )
+
+
+def _conflict(message: str) -> ProxyError:
+    return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
+
+
+def _wrong_id(message: str) -> ProxyError:
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=LAST_EVENT_ID)

@@ -1,1 +1,0 @@
-"""Output events -> OpenAI response bodies and chunks."""

@@ -1,0 +1,131 @@
+"""The body of POST /v1/completions."""
+
+from __future__ import annotations
+
+from secrets import token_hex
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+from pydantic.config import JsonDict
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import INT32_MAX, PromptText, RequestBody
+from proxy.api.openai.generation_body import GenerationBody
+from proxy.domain.errors import ErrorCode
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
+    GenerationRequest,
+    Prompt,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
+from proxy.domain.request_limits import smaller
+
+DEFAULT_TOKENS = 16  # from OpenAI's specification
+
+
+def _or_null(schema: JsonDict) -> None:
+    kinds = schema.pop("oneOf", None) or schema.pop("anyOf")
+    schema["anyOf"] = [*kinds, {"type": "null"}] if isinstance(kinds, list) else kinds
+
+
+class PromptBody(RequestBody):
+    """A base of its own, so that a missing prompt is the first error."""
+
+    prompt: Annotated[PromptText, Field(json_schema_extra=_or_null)]
+
+
+class CompletionBody(GenerationBody, PromptBody):
+    """The body of a completion. `best_of` 0 is the same as none."""
+
+    max_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    best_of: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_an_empty_prompt(cls, given: Any) -> Any:
+        """Null is an empty prompt, by OpenAI's specification; an absent prompt is an error."""
+        if isinstance(given, dict) and "prompt" in given and given["prompt"] is None:
+            return {**given, "prompt": ""}
+        return given
+
+    @model_validator(mode="after")
+    def _best_of_n(self) -> CompletionBody:
+        if self.best_of and self.best_of < (self.n or 1):
+            raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
+        if self.best_of and self.best_of > (self.n or 1) and self.stream:
+            raise FieldError(
+                "best_of",
+                "'best_of' cannot be streamed, since the best answers are only known at the end",
+            )
+        self._check_min_tokens(self.max_tokens)
+        return self
+
+    @model_validator(mode="after")
+    def _an_answer_of_nothing_is_an_echo(self) -> CompletionBody:
+        if self.max_tokens == 0 and not self.echo:
+            raise FieldError(
+                "max_tokens", "'max_tokens' is 0, which is only allowed when 'echo' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_suffix_is_of_text(self) -> CompletionBody:
+        first = self.prompt[0] if self.prompt else ""
+        if self.suffix is not None and not isinstance(first, str):
+            raise FieldError("suffix", "'suffix' needs a prompt that is text")
+        if self.suffix is not None and self.echo:
+            raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
+        if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
+            raise FieldError("suffix", "'suffix' and 'nvext.token_data' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _an_echo_has_no_format(self) -> CompletionBody:
+        if self.echo and self.asked_format is not None:
+            field = self.asked_format.field
+            raise FieldError("echo", f"'echo' and '{field}' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _completions_do_not_think(self) -> CompletionBody:
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            raise FieldError(
+                "nvext.max_thinking_tokens",
+                "'nvext.max_thinking_tokens' is only for chats: a completion has no reasoning",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
+        return self
+
+    def to_domain(self, caller: str, card: ModelCard) -> GenerationRequest:
+        """`card`: the card of the model that the body names."""
+        return GenerationRequest(
+            caller=caller,
+            id=f"cmpl-{token_hex(16)}",
+            prompt=self._prompt(),
+            max_tokens=self._token_limit(card),
+            best_of=self.best_of,
+            echoes_prompt=bool(self.echo),
+            **self.shared(self.logprobs),
+        )
+
+    def _token_limit(self, card: ModelCard) -> int | None:
+        """None lets the tokenizer apply the model's default, cut to what the context has left."""
+        if self.max_tokens is not None or card.facts.default_max_tokens is not None:
+            return self.max_tokens
+        return smaller(max(DEFAULT_TOKENS, self.min_tokens or 0), card.limits.max_tokens)
+
+    def _prompt(self) -> Prompt:
+        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
+            return _one_prompt(self.prompt, self.suffix)
+        return PromptBatch(prompts=tuple(_one_prompt(one, self.suffix) for one in self.prompt))
+
+
+def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:
+    if isinstance(given, str):
+        return TextPrompt(text=given, suffix=suffix)
+    return TokenPrompt(ids=tuple(given))

@@ -1,1 +1,0 @@
-"""Descriptions of the OpenAI routes for the OpenAPI document."""

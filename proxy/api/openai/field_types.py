@@ -1,0 +1,251 @@
+"""The base class of all bodies, and types of fields with their ranges, which bodies share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.domain.errors import ErrorCode
+
+INT32_MAX = 2**31 - 1
+UNKNOWN_AT_MOST = 50
+NULL = {"type": "null"}
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+SLICE = 100
+
+
+def _in_slices(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Validates a dict slice by slice, up to the first slice with an error."""
+    if not isinstance(given, dict):
+        return check(given)
+    items = iter(given.items())
+    found: dict[Any, Any] = {}
+    while part := dict(islice(items, SLICE)):
+        found |= check(part)
+    return found
+
+
+# A body with a million mistakes would cost a gigabyte of errors. Some versions of pydantic in
+# NVIDIA's containers do not support `fail_fast` for a dict.
+ListOf = Annotated[list[Item], Field(fail_fast=True)]
+DictOf = Annotated[dict[Key, Item], WrapValidator(_in_slices)]
+
+
+class RequestBody(BaseModel):
+    """The base of all bodies: refuses unknown fields by name, and treats null as not given."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        if len(given) > len(cls.model_fields) + UNKNOWN_AT_MOST:
+            raise FieldError(
+                None,
+                f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
+        return {name: whole(value) for name, value in given.items() if value is not None}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Allows null in the schema of every field that is not required."""
+        reference = handler(core)
+        schema = handler.resolve_ref_schema(reference)
+        required = schema.get("required", [])
+        for name, field in schema.get("properties", {}).items():
+            is_any = not {"type", "anyOf", "oneOf", "enum", "const", "$ref"} & field.keys()
+            if name not in required and not is_any and NULL not in field.get("anyOf", []):
+                schema["properties"][name] = {"anyOf": [field, NULL]}
+        return reference
+
+
+def whole(value: Any) -> Any:
+    """Turns 1.0 into 1: JSON Schema allows it, and JSON libraries of some languages write it."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _whole_each(values: Any) -> Any:
+    if isinstance(values, list) and float in set(map(type, values)):
+        return [whole(value) for value in values]
+    return values
+
+
+def _text_or_list(value: Any) -> str:
+    """The tag of a union's member. Tags in angle brackets are left out of error paths."""
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _kind_of_prompt(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return _text_or_list(value)
+    if {int, float}.issuperset(map(type, value)):
+        return "<ids>"
+    return "<batch>" if isinstance(value[0], list) else "<list>"
+
+
+class Only:
+    """Refuses valid values of a field that this server does not support; see `only`."""
+
+    def __init__(self, supported: tuple[object, ...]) -> None:
+        self._supported = supported
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": handler(core)["type"], "enum": [*self._supported]}
+
+    def _check(self, value: Any) -> Any:
+        if value not in self._supported:
+            told = " or ".join(map(repr, self._supported))
+            raise FieldError(
+                None, f"this server does only {told}", code=ErrorCode.UNSUPPORTED_PARAMETER
+            )
+        return value
+
+
+def only(*supported: object) -> Only:
+    """Makes a field accept these values alone; other values get `unsupported_parameter`."""
+    return Only(supported)
+
+
+TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+AnyTokenIds = Annotated[ListOf[TokenId], BeforeValidator(_whole_each)]
+TokenIds = Annotated[ListOf[TokenId], Field(min_length=1), BeforeValidator(_whole_each)]
+# Nine digits are enough: no vocabulary has a billion tokens.
+TokenIdKey = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")]
+TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Label = Annotated[str, StringConstraints(max_length=512)]
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Stop = Annotated[
+    Annotated[StopString, Tag("<text>")] | Annotated[ListOf[StopString], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+PromptText = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[ListOf[str], Tag("<list>"), Field(min_length=1)]
+    | Annotated[TokenIds, Tag("<ids>")]
+    | Annotated[ListOf[TokenIds], Tag("<batch>"), Field(min_length=1)],
+    Discriminator(_kind_of_prompt),
+]
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Metadata = Annotated[DictOf[MetadataKey, Label], Field(max_length=16)]
+
+
+# Types of message parts in OpenAI's and vLLM's APIs that are not text -> their names in errors.
+OTHER_PARTS = {
+    "image_url": "an image",
+    "image_embeds": "an image",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "video_url": "a video",
+    "file": "a file",
+    "refusal": "a refusal",
+}
+
+
+class PromptCacheBreakpoint(RequestBody):
+    mode: Literal["explicit"]
+
+
+class TextPart(RequestBody):
+    """A part of a message that is text.
+
+    The last three fields have no effect. LangChain sends `id` with results of its MCP tools;
+    `cache_control` (Anthropic) and `prompt_cache_breakpoint` (OpenAI) mark the end of a prefix to
+    cache, and this server caches prefixes without them.
+    """
+
+    type: Literal["text"]
+    text: str
+    id: str | None = None
+    cache_control: Any = None
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: Any) -> Any:
+        kind = given.get("type") if isinstance(given, dict) else None
+        if isinstance(kind, str) and kind in OTHER_PARTS:
+            raise FieldError(
+                None,
+                f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
+                "read text: send a part of type 'text'",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
+        return given
+
+
+Text = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_text_or_list),
+]
+# Content that may have no parts: clients drop parts that are not text, which may be all of them.
+AnyText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+
+
+class RefusalPart(RequestBody):
+    """The text in which a model refused to answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
+def _kind_of_part(given: Any) -> str:
+    is_refusal = isinstance(given, dict) and given.get("type") == "refusal"
+    return "<refusal>" if is_refusal else "<text>"
+
+
+AnswerPart = Annotated[
+    Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
+    Discriminator(_kind_of_part),
+]
+# Content of an assistant's message, whose parts may be refusals.
+AnswerText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[AnswerPart], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+
+
+def join_parts(parts: str | Sequence[TextPart | RefusalPart]) -> str:
+    return parts if isinstance(parts, str) else "".join(part.text for part in parts)

@@ -1,0 +1,286 @@
+"""The fields that chat completions and completions share.
+
+Fields that are not declared are refused by name; null is the same as not given. A priority may
+stand in `priority`, in a hint of `nvext`, and in `metadata`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai import nvext
+from proxy.api.openai.field_types import (
+    INT32_MAX,
+    AnyTokenIds,
+    Bias,
+    DictOf,
+    Label,
+    ListOf,
+    Metadata,
+    Penalty,
+    Probability,
+    RequestBody,
+    Stop,
+    StopString,
+    TokenIdKey,
+    TokenIds,
+    TokenLimit,
+    only,
+)
+from proxy.api.openai.nvext import NvExtBody
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.request import PromptLimit, Sampling
+
+# Names of the domain's fields and of tensors -> names of OpenAI's fields, for errors.
+FIELD_NAMES = {
+    "choices": "n",
+    "log_probs": "logprobs",
+    "top_log_probs": "top_logprobs",
+    "num_top_log_probs": "top_logprobs",
+    "return_log_probs": "logprobs",
+    "token_ids": "return_token_ids",
+    "log_prob_ids": "return_tokens_as_token_ids",
+    "echo_prompt": "echo",
+    "prompt_limit": "truncate_prompt_tokens",
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "logit_bias_ids": "logit_bias",
+    "logit_bias_values": "logit_bias",
+    "bad_words_list": "bad_words",
+}
+
+IN_METADATA = "metadata.priority"
+IN_NVEXT = "nvext.agent_hints.priority"
+INTEGER = re.compile(r"[+-]?[0-9]+")
+
+Item = TypeVar("Item", int, str)
+
+
+class SamplingBody(RequestBody):
+    """The fields that chat completions and completions share. `top_k` -1 and 0 keep all tokens."""
+
+    max_tokens: TokenLimit | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Probability | None = None
+    top_k: Annotated[int, Field(ge=-1, le=INT32_MAX)] | None = None
+    min_p: Probability | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
+    logit_bias: DictOf[TokenIdKey, Bias] | None = None
+    allowed_token_ids: TokenIds | None = None
+    bad_words: ListOf[StopString] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    ignore_eos: bool | None = None
+    stop: Stop | None = None
+    stop_token_ids: AnyTokenIds | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+
+    def sampling(self, top_log_probs: int | None) -> Sampling:
+        bias = self.logit_bias or {}
+        return Sampling(
+            temperature=self.temperature,
+            top_k=None if self.top_k is None else max(self.top_k, 0),
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+            repetition_penalty=self.repetition_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            logit_bias=tuple((int(token), value) for token, value in bias.items()) or None,
+            allowed_token_ids=_given(self.allowed_token_ids),
+            bad_words=_given(self.bad_words),
+            min_tokens=self.min_tokens or None,
+            ignore_eos=self.ignore_eos or None,
+            stop_token_ids=_given(self.stop_token_ids),
+            top_log_probs=top_log_probs,
+        )
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+def _given(values: list[Item] | None) -> tuple[Item, ...] | None:
+    """The values; None for an empty list, which is the same as none given."""
+    return tuple(values) if values else None
+
+
+MOST_CHOICES = 128
+ServiceTier = Annotated[
+    Literal["auto", "default", "flex", "scale", "priority", "fast"], only("auto", "default")
+]
+RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+
+
+class StreamOptions(RequestBody):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: Annotated[bool, only(False)] | None = None
+
+
+def _not_zero(tokens: int) -> int:
+    if tokens == 0:
+        raise ValueError("must be 1 or more, or -1 for as many as fit")
+    return tokens
+
+
+class GenerationBody(SamplingBody, NvExtBody):
+    """The fields that chat completions and completions share."""
+
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: (
+        Annotated[
+            int,
+            Field(ge=-1, le=INT32_MAX, json_schema_extra={"not": {"const": 0}}),
+            AfterValidator(_not_zero),
+        ]
+        | None
+    ) = None
+    truncation_side: Literal["left", "right"] | None = None
+    return_tokens_as_token_ids: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    model: str
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    include_timings: bool | None = None
+    return_token_ids: bool | None = None
+    priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
+    cache_salt: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
+    request_id: RequestId | None = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    metadata: Metadata | None = None
+    store: Annotated[bool, only(False)] | None = None
+    service_tier: ServiceTier | None = None
+    prompt_cache_key: Label | None = None
+
+    @model_validator(mode="after")
+    def _fields_that_need_another(self) -> GenerationBody:
+        if self.truncation_side is not None and self.truncate_prompt_tokens is None:
+            raise FieldError(
+                "truncation_side",
+                "'truncation_side' is only allowed with 'truncate_prompt_tokens'",
+            )
+        if self.stream_options is not None and not self.stream:
+            raise FieldError(
+                "stream_options", "'stream_options' is only allowed when 'stream' is true"
+            )
+        if self.nvext is not None and self.nvext.annotations and not self.stream:
+            raise FieldError(
+                "nvext.annotations",
+                "'nvext.annotations' are only sent in a stream: set 'stream', or use "
+                "'nvext.extra_fields'",
+            )
+        if self.spaces_between_special_tokens and self.skip_special_tokens is False:
+            raise FieldError(
+                "spaces_between_special_tokens",
+                "'spaces_between_special_tokens' is not supported by this server: it adds no "
+                "spaces around special tokens",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
+        return self
+
+    @property
+    def includes_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def has_continuous_usage(self) -> bool:
+        """Whether every chunk has usage. This needs no `include_usage`, but false turns it off."""
+        options = self.stream_options
+        return bool(
+            options and options.continuous_usage_stats and options.include_usage is not False
+        )
+
+    def shared(self, top_log_probs: int | None) -> dict[str, Any]:
+        """The shared fields of a GenerationRequest.
+
+        In vLLM's `priority` lower numbers go first, in the engine's higher ones.
+        """
+        return {
+            "model": self.model,
+            "sampling": self.sampling(top_log_probs),
+            "stop": self.stops,
+            "includes_stop": bool(self.include_stop_str_in_output),
+            "choices": self.n or 1,
+            "reports_usage": self.has_continuous_usage,
+            "returns_token_ids": bool(self.return_token_ids),
+            "skips_special_tokens": self.skip_special_tokens is not False,
+            "priority": None if self.priority is None else -self.priority,
+            "cache_salt": self.cache_salt,
+            "user": self.user,
+            "safety_identifier": self.safety_identifier,
+            "metadata": self.metadata or {},
+            "adds_special_tokens": self.add_special_tokens,
+            "prompt_limit": self._prompt_limit,
+            "logs_token_ids": bool(self.return_tokens_as_token_ids),
+        }
+
+    @property
+    def _prompt_limit(self) -> PromptLimit | None:
+        if self.truncate_prompt_tokens is None:
+            return None
+        return PromptLimit(
+            tokens=None if self.truncate_prompt_tokens == -1 else self.truncate_prompt_tokens,
+            keeps_start=self.truncation_side == "right",
+        )
+
+    def _check_min_tokens(self, most: int | None) -> None:
+        if most is not None and (self.min_tokens or 0) > most:
+            raise FieldError(
+                "min_tokens", f"'min_tokens' is {self.min_tokens}, more than the limit of {most}"
+            )
+
+    @property
+    def priority_field(self) -> str:
+        """The path of a field that asks for the priority of a merged body. Used in errors."""
+        if self.noted_priority is not None:
+            return IN_METADATA
+        hints = None if self.nvext is None else self.nvext.agent_hints
+        return "priority" if hints is None or hints.priority is None else IN_NVEXT
+
+    @property
+    def noted_priority(self) -> str | None:
+        """`metadata` is the caller's own notes: only an integer there is a priority."""
+        text = (self.metadata or {}).get("priority")
+        return text if text is not None and INTEGER.fullmatch(text) else None
+
+
+Body = TypeVar("Body", bound=GenerationBody)
+
+
+def merged(body: Body, *, ids_field: str) -> Body:
+    """The body with the values of `nvext`, and the priority of `metadata`, in its own fields.
+
+    ids_field: the field of the prompt's ids.
+
+    Raises:
+        InvalidRequest: two fields give different values for the same thing, or the priority in
+            `metadata` is too large.
+    """
+    update = {} if body.nvext is None else nvext.values(body, body.nvext, ids_field)
+    if (text := body.noted_priority) is not None:
+        own, priority = update.get("priority", body.priority), int(text)
+        if abs(priority) > INT32_MAX:
+            raise _wrong_priority(
+                f"Invalid value for '{IN_METADATA}': {echoed(text)} is not from "
+                f"{-INT32_MAX} to {INT32_MAX}; a note that is no number is not read"
+            )
+        if own not in (None, priority):
+            raise _wrong_priority(
+                f"'priority' is {own}, but '{IN_METADATA}' is {priority}: give one of them"
+            )
+        update["priority"] = priority
+    return body.model_copy(update=update) if update else body
+
+
+def _wrong_priority(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=IN_METADATA)

@@ -1,0 +1,256 @@
+"""The messages of a chat request, by role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
+
+from proxy.api.http import json_shape
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import (
+    AnswerText,
+    AnyText,
+    ListOf,
+    RequestBody,
+    Text,
+    join_parts,
+)
+from proxy.domain.errors import ErrorCode, echoed, in_short
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
+
+Name = Annotated[str, StringConstraints(max_length=64)]  # aiperf sends an empty one
+FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+# Names and ids of earlier calls are what a model wrote. To refuse odd ones would end the chat.
+AsWritten = Annotated[str, StringConstraints(min_length=1)]
+NO_OBJECT = "invalid_arguments"
+DEEPEST = 100  # levels of arrays and objects in arguments
+
+
+def _as_object(text: str) -> str:
+    """The arguments of an earlier call as a JSON object, whose members templates write as values.
+
+    A model may have written nothing, a part of an object (cut off by the token limit), something
+    else, or an object that nests too deep. What is not an object becomes the value of `NO_OBJECT`.
+    """
+    if text.strip() in ("", "null"):
+        return "{}"
+    return text if _is_object(text) else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
+
+
+def _is_object(text: str) -> bool:
+    """Whether the text is a JSON object that can be parsed and written into a prompt."""
+    if json_shape.exceeds_depth(text.encode(), DEEPEST):
+        return False
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()  # fails if an escape is half a character
+    except (ValueError, RecursionError):  # exceeds_depth does not see unclosed brackets
+        return False
+    return isinstance(found, dict)
+
+
+class MessageFields(RequestBody):
+    """Fields that clients send in any message, and that have no effect.
+
+    `id` is a client's own name for the message. `cache_control` marks the end of a prefix that
+    Anthropic's API would cache; this server caches prefixes without it.
+    """
+
+    id: Any = None
+    cache_control: Any = None
+
+
+class SpokenBody(MessageFields):
+    role: Annotated[
+        Literal["system", "developer", "user", "assistant", "tool"],  # all, for the error message
+        Field(json_schema_extra={"enum": ["system", "developer", "user"]}),
+    ]
+    content: Text
+    name: Name | None = None
+
+    def to_domain(self) -> Message:
+        return Message(role=self.role, content=join_parts(self.content), name=self.name or None)
+
+
+class CalledFunctionBody(RequestBody):
+    """`arguments` may be empty, but not missing. `parsed_arguments` (an SDK's) has no effect."""
+
+    name: AsWritten
+    arguments: Annotated[str, AfterValidator(_as_object)]
+    parsed_arguments: Any = None
+
+
+class ToolCallBody(RequestBody):
+    """An earlier call of the model.
+
+    The last three fields have no effect: SDKs leave `index` from the stream that they accumulated;
+    Gemini's API keeps signatures of thoughts in `extra_content`, LiteLLM in
+    `provider_specific_fields`.
+    """
+
+    id: AsWritten
+    type: Literal["function"]
+    function: CalledFunctionBody
+    index: int | None = None
+    extra_content: Any = None
+    provider_specific_fields: dict[str, Any] | None = None
+
+    def to_domain(self) -> ToolCall:
+        function = self.function
+        return ToolCall(id=self.id, name=function.name, arguments=function.arguments)
+
+
+class AssistantBody(MessageFields):
+    """An earlier answer of the model: text, reasoning (under either name), calls.
+
+    It may be empty: if an answer was only reasoning, clients keep a content of null. The last six
+    fields have no effect: SDKs copy them from answers, and no template uses them. LiteLLM puts
+    other servers' fields into `provider_specific_fields`. `reasoning_details` is OpenRouter's form
+    of `reasoning` and comes together with it; `extra_content` is Gemini's.
+    """
+
+    role: Literal["assistant"]
+    content: AnswerText | None = None
+    name: Name | None = None
+    refusal: str | None = None
+    tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: Any = None
+    extra_content: Any = None
+    annotations: list[Any] | None = None
+    parsed: Any = None
+    server_tool_calls: list[Any] | None = None
+    provider_specific_fields: dict[str, Any] | None = None
+
+    def to_domain(self) -> Message:
+        return Message(
+            role=self.role,
+            content=self._text,
+            name=self.name or None,
+            tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
+            reasoning=self.reasoning or self.reasoning_content,
+        )
+
+    @property
+    def _text(self) -> str | None:
+        """The text or the refusal. None only with calls: else templates would write "None"."""
+        if self.content is not None:
+            return join_parts(self.content)
+        return self.refusal if self.refusal or self.tool_calls else ""
+
+
+class ToolResultBody(MessageFields):
+    role: Literal["tool"]
+    content: AnyText
+    tool_call_id: AsWritten
+    name: AsWritten | None = None
+
+    def to_domain(self) -> Message:
+        return Message(
+            role=self.role,
+            content=join_parts(self.content),
+            name=self.name,
+            tool_call_id=self.tool_call_id,
+        )
+
+
+def _role(given: Any) -> str:
+    role = given.get("role") if isinstance(given, dict) else None
+    return {"assistant": "<assistant>", "tool": "<tool>"}.get(str(role), "<spoken>")
+
+
+MessageBody = Annotated[
+    Annotated[SpokenBody, Tag("<spoken>")]
+    | Annotated[AssistantBody, Tag("<assistant>")]
+    | Annotated[ToolResultBody, Tag("<tool>")],
+    Discriminator(_role),
+]
+
+
+def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:
+    """Checks a history. Ids must be unique within a message; later messages may use them again.
+
+    may_end_open: the last calls need no results, because no answer is generated.
+
+    Raises:
+        FieldError: a result has no call, a call has no result or two, or calls share an id.
+    """
+    open_calls: _OpenCalls | None = None
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolResultBody):
+            if open_calls is None:
+                raise _wrong(
+                    f"messages[{at}].role",
+                    "Invalid parameter: messages with role 'tool' must be a response to a "
+                    "preceding message with 'tool_calls'.",
+                )
+            open_calls.take(at, message.tool_call_id)
+            continue
+        if open_calls is not None:
+            open_calls.close()
+        calls = message.tool_calls if isinstance(message, AssistantBody) else None
+        open_calls = _OpenCalls(at, calls) if calls else None
+    if open_calls is not None and not may_end_open:
+        open_calls.close()
+
+
+class _OpenCalls:
+    """The calls of one message, until all have results."""
+
+    def __init__(self, at: int, calls: Sequence[ToolCallBody]) -> None:
+        """Raises FieldError: two calls have the same id."""
+        self._at = at
+        self._ids: dict[str, int] = {}  # -> position of the call
+        self._answers: dict[str, int] = {}  # -> position of its result's message
+        for number, call in enumerate(calls):
+            path = f"messages[{at}].tool_calls[{number}].id"
+            if call.id in self._ids:
+                raise _wrong(
+                    path, f"Invalid parameter: Duplicate value for {path!r}: {echoed(call.id)}."
+                )
+            self._ids[call.id] = number
+
+    def take(self, at: int, call_id: str) -> None:
+        """Adds a result. Raises FieldError: no call has this id, or it already has a result."""
+        path = f"messages[{at}].tool_call_id"
+        if call_id not in self._ids:
+            raise _wrong(
+                path,
+                f"Invalid parameter: 'tool_call_id' of {echoed(call_id)} not found in "
+                f"'tool_calls' of previous message (messages[{self._at}]).",
+            )
+        if call_id in self._answers:
+            raise _wrong(
+                path,
+                f"Invalid parameter: Duplicate value for 'tool_call_id' of {echoed(call_id)}, "
+                f"in messages[{self._answers[call_id]}] and messages[{at}].",
+            )
+        self._answers[call_id] = at
+
+    def close(self) -> None:
+        """Ends the results. Raises FieldError: a call has none."""
+        missing = [one for one in self._ids if one not in self._answers]
+        if missing:
+            raise _wrong(
+                f"messages[{self._at}].tool_calls[{self._ids[missing[0]]}].id",
+                "An assistant message with 'tool_calls' must be followed by tool messages "
+                "responding to each 'tool_call_id'. The following tool_call_ids did not have "
+                f"response messages: {in_short(', '.join(missing))}",
+            )
+
+
+def _wrong(path: str, message: str) -> FieldError:
+    return FieldError(path, message, code=ErrorCode.INVALID_MESSAGES)
+
+
+def _checked(messages: list[MessageBody]) -> list[MessageBody]:
+    check_tool_history(messages)
+    return messages
+
+
+Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(_checked)]

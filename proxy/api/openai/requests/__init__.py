@@ -1,1 +1,0 @@
-"""OpenAI request bodies -> GenerationRequest."""

@@ -1,0 +1,235 @@
+"""The fields of a body that set the format of the answer, in the forms of several servers.
+
+OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (also in `nvext`) and
+structured_outputs, SGLang's regex, ebnf and json_schema. A request may use one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import ListOf, RequestBody, only
+from proxy.language.structured.constraint_request import ConstraintRequest, Form
+
+Guide = Annotated[str, StringConstraints(min_length=1)]
+JsonObject = dict[str, Any]
+# vLLM accepts JSON as an object or as text.
+Json = Annotated[
+    Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
+    Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
+]
+Choices = Annotated[ListOf[Guide], Field(min_length=1)]
+
+
+class GuidedBody(RequestBody):
+    """The guided_* fields, for the bodies and for `nvext`."""
+
+    guided_json: Json | None = None
+    guided_regex: Guide | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: Guide | None = None
+
+    def guided(self, path: str = "") -> list[ConstraintRequest]:
+        """The formats that the fields ask for. `path` precedes the fields' names in errors."""
+        return given(
+            (f"{path}guided_json", Form.SCHEMA, self.guided_json),
+            (f"{path}guided_regex", Form.REGEX, self.guided_regex),
+            (f"{path}guided_choice", Form.CHOICE, self.guided_choice),
+            (f"{path}guided_grammar", Form.GRAMMAR, self.guided_grammar),
+        )
+
+
+def given(*fields: tuple[str, Form, Any]) -> list[ConstraintRequest]:
+    """One ConstraintRequest for each (path, form, value) whose value is not None."""
+    return [
+        ConstraintRequest(field=field, form=form, value=value)
+        for field, form, value in fields
+        if value is not None
+    ]
+
+
+SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class TextFormat(RequestBody):
+    type: Literal["text"]
+
+    def asked(self) -> ConstraintRequest | None:
+        return None
+
+
+class NamedSchema(RequestBody):
+    name: SchemaName
+    description: str | None = None
+    schema_: JsonObject = Field(alias="schema")
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(RequestBody):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
+            field="response_format.json_schema.schema",
+            form=Form.SCHEMA,
+            value=self.json_schema.schema_,
+            is_strict=bool(self.json_schema.strict),
+        )
+
+
+class JsonFormat(RequestBody):
+    """`json` is TensorRT-LLM's, `json_object` OpenAI's, `schema` llama.cpp's and Fireworks'."""
+
+    type: Literal["json", "json_object"]
+    schema_: JsonObject | None = Field(None, alias="schema")
+
+    def asked(self) -> ConstraintRequest:
+        if self.schema_ is None:
+            return ConstraintRequest(field="response_format", form=Form.JSON_OBJECT)
+        return ConstraintRequest(
+            field="response_format.schema", form=Form.SCHEMA, value=self.schema_
+        )
+
+
+class RegexFormat(RequestBody):
+    type: Literal["regex"]
+    regex: Guide
+
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.regex", form=Form.REGEX, value=self.regex)
+
+
+class EbnfFormat(RequestBody):
+    type: Literal["ebnf"]
+    ebnf: Guide
+
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
+
+
+class GrammarFormat(RequestBody):
+    type: Literal["grammar"]
+    grammar: Guide
+
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
+            field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar
+        )
+
+
+class StructuralTagFormat(RequestBody):
+    """A structural tag for xgrammar: `format`, or `structures` and `triggers`."""
+
+    type: Literal["structural_tag"]
+    format: JsonObject | None = None
+    structures: ListOf[JsonObject] | None = None
+    triggers: ListOf[Guide] | None = None
+
+    def asked(self) -> ConstraintRequest:
+        given = self.model_dump(exclude_none=True)
+        return ConstraintRequest(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
+
+
+def _type_of(value: Any) -> str | None:
+    """The tag of a union's member. Tags in angle brackets are left out of error paths."""
+    return f"<{value['type']}>" if isinstance(value, dict) and "type" in value else None
+
+
+ResponseFormat = Annotated[
+    Annotated[TextFormat, Tag("<text>")]
+    | Annotated[JsonFormat, Tag("<json_object>")]
+    | Annotated[JsonSchemaFormat, Tag("<json_schema>")]
+    | Annotated[JsonFormat, Tag("<json>")]
+    | Annotated[RegexFormat, Tag("<regex>")]
+    | Annotated[EbnfFormat, Tag("<ebnf>")]
+    | Annotated[GrammarFormat, Tag("<grammar>")]
+    | Annotated[StructuralTagFormat, Tag("<structural_tag>")],
+    Discriminator(
+        _type_of,
+        custom_error_type="response_format_type",
+        custom_error_message=(
+            "must have a 'type' of text, json_object, json_schema, structural_tag, json, regex, "
+            "ebnf or grammar"
+        ),
+    ),
+]
+
+
+class StructuredOutputs(RequestBody):
+    """vLLM's field. `disable_fallback` has no effect, since there is only one backend."""
+
+    json_: Json | None = Field(None, alias="json")
+    regex: Guide | None = None
+    choice: Choices | None = None
+    grammar: Guide | None = None
+    json_object: bool | None = None
+    structural_tag: Json | None = None
+    disable_fallback: bool | None = None
+
+    def asked(self) -> list[ConstraintRequest]:
+        return given(
+            ("structured_outputs.json", Form.SCHEMA, self.json_),
+            ("structured_outputs.regex", Form.REGEX, self.regex),
+            ("structured_outputs.choice", Form.CHOICE, self.choice),
+            ("structured_outputs.grammar", Form.GRAMMAR, self.grammar),
+            ("structured_outputs.json_object", Form.JSON_OBJECT, self.json_object or None),
+            ("structured_outputs.structural_tag", Form.STRUCTURAL_TAG, self.structural_tag),
+        )
+
+
+# The fields that may set a format. Null counts as not given, so that it is not among those set.
+FORMATS = frozenset(
+    {
+        *("response_format", "structured_outputs", "json_schema", "regex", "ebnf", "nvext"),
+        *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    }
+)
+
+
+class FormatBody(GuidedBody):
+    """The format fields, which chat completions and completions share."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_decoding_backend: (
+        Annotated[str, only("auto", "xgrammar", "xgrammar:no-fallback")] | None
+    ) = None
+    json_schema: Json | None = None
+    regex: Guide | None = None
+    ebnf: Guide | None = None
+
+    @model_validator(mode="after")
+    def _one_format(self) -> FormatBody:
+        asked = self._asked()
+        if len(asked) > 1:
+            first, second = asked[0].field, asked[1].field
+            raise FieldError(
+                second, f"'{first}' and '{second}' both set the format of the answer: use one"
+            )
+        return self
+
+    @property
+    def asked_format(self) -> ConstraintRequest | None:
+        return next(iter(self._asked()), None)
+
+    def _asked(self) -> list[ConstraintRequest]:
+        if self.model_fields_set.isdisjoint(FORMATS):
+            return []
+        formatted = self.response_format and self.response_format.asked()
+        return [
+            *([formatted] if formatted else []),
+            *(self.structured_outputs.asked() if self.structured_outputs else []),
+            *self._guides(),
+            *given(
+                ("json_schema", Form.SCHEMA, self.json_schema),
+                ("regex", Form.REGEX, self.regex),
+                ("ebnf", Form.GRAMMAR, self.ebnf),
+            ),
+        ]
+
+    def _guides(self) -> list[ConstraintRequest]:
+        return self.guided()

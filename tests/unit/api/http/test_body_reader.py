@@ -1,0 +1,105 @@
+"""body: BodyReader's bounds over real connections, and its parsing in a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+import uvloop
+from starlette.requests import ClientDisconnect, Request
+
+from proxy.api import errors
+from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.domain.errors import InvalidRequest, RequestError
+from proxy.domain.sandbox import TooCostly
+from proxy.process_sandbox import ProcessSandbox
+from tests.doubles.sandbox import InProcess
+from tests.fixtures.own_server import served
+
+HI = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+LARGE = 60_000
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (2 * LARGE)
+
+
+def application(reader: BodyReader):
+    async def app(scope, receive, send) -> None:
+        with suppress(ClientDisconnect):
+            try:
+                await reader.read(Request(scope, receive), ChatCompletionBody)
+            except RequestError as error:
+                await errors.response_of(error)(scope, receive, send)
+
+    return app
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  (nothing signals a byte that has arrived)
+        await asyncio.sleep(0.01)
+
+
+def test_a_stalled_body_makes_room_for_others_and_clients_that_vanish_leave_nothing():
+    flight = BytesInFlight(LARGE * 3 // 2)
+    reader = BodyReader(BodyLimits(), InProcess(), flight)
+
+    async def talk() -> None:
+        async with served(application(reader)) as address:
+            first, sending = await asyncio.open_connection(*address)
+            sending.write(HEAD + b"x" * LARGE)
+            await until(lambda: flight.bytes == LARGE)
+            _, other = await asyncio.open_connection(*address)
+            other.write(HEAD + b"x" * LARGE)
+            head = await first.readuntil(b"\r\n\r\n")
+            assert b" 429 " in head
+            assert b"retry-after: 5" in head
+            await until(lambda: flight.bytes == LARGE)
+            other.close()
+            await until(lambda: flight.bytes == 0)
+            sending.close()
+
+    uvloop.run(asyncio.wait_for(talk(), 20))
+
+
+async def parsed_by(sandbox, data: bytes, limits: BodyLimits | None = None):
+    reader = BodyReader(limits or BodyLimits(), sandbox, BytesInFlight(10**9))
+    return await reader.parse(data, ChatCompletionBody, "caller")
+
+
+def test_a_large_honest_body_comes_out_of_the_sandbox_as_it_went_in():
+    given = {**HI, "messages": HI["messages"] * 1000, "chat_template_kwargs": {"a": [1, None, "é"]}}
+    data = json.dumps(given).encode()
+    body = uvloop.run(parsed_by(ProcessSandbox(), data))
+    assert body == ChatCompletionBody.model_validate_json(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "code", "param"),
+    [
+        ({"nope": 1}, "unsupported_parameter", "nope"),
+        ({"temperature": 9}, "invalid_parameter", "temperature"),
+        ({"documents": [{}] * 30_000}, "invalid_json", None),
+    ],
+)
+def test_a_refusal_comes_out_of_the_sandbox_too(field, code, param):
+    data = json.dumps({**HI, "messages": HI["messages"] * 1000, **field}).encode()
+    with pytest.raises(RequestError) as caught:
+        uvloop.run(parsed_by(ProcessSandbox(), data))
+    assert (caught.value.code, caught.value.param) == (code, param)
+
+
+def test_a_body_that_even_the_sandbox_gives_up_on_is_the_callers_fault():
+    class Exhausted:
+        async def run(self, *_: object, **__: object) -> None:
+            raise TooCostly("it takes more than 2 s")
+
+    with pytest.raises(InvalidRequest, match="takes more than 2 s"):
+        uvloop.run(parsed_by(Exhausted(), json.dumps({**HI, "user": "x" * 300_000}).encode()))
+
+
+def test_a_small_body_needs_no_sandbox():
+    sandbox = InProcess()
+    uvloop.run(parsed_by(sandbox, json.dumps(HI).encode()))
+    assert sandbox.callers == []

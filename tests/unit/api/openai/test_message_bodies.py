@@ -1,0 +1,201 @@
+"""Messages of a chat: an answer of ours is taken back as clients keep it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from proxy.api.openai.message_bodies import MessageBody
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
+
+BODY = TypeAdapter(MessageBody)
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def assistant(**fields: Any) -> Message:
+    return BODY.validate_python({"role": "assistant", **fields}).to_domain()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasoning"),
+    [
+        ({"reasoning": "a", "reasoning_content": "a"}, "a"),
+        ({"reasoning": "a", "reasoning_content": "b"}, "a"),
+        ({"reasoning_content": "b"}, "b"),
+    ],
+)
+def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
+    message = assistant(content=None, **fields)
+    assert (message.content, message.reasoning) == ("", reasoning)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"annotations": []},
+        {"parsed": {"a": 1}},
+        {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"id": "msg_1"},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]},
+        {"extra_content": {"google": {"thought_signature": "x"}}},
+        {"cache_control": {"type": "ephemeral"}},
+        {"content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
+        {"provider_specific_fields": {"refusal": None, "reasoning": "hm"}},
+        {"refusal": None, "audio": None, "function_call": None},
+    ],
+)
+def test_what_only_answers_have_is_left_out(fields):
+    assert assistant(**{"content": "hi", **fields}) == assistant(content="hi")
+
+
+@pytest.mark.parametrize("fields", [{"id": "msg_1"}, {"id": 7}, {"cache_control": {"a": "b"}}])
+@pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
+def test_what_clients_send_along_in_any_message_is_left_out(role, fields):
+    told = {"role": role, "content": "hi", **({"tool_call_id": "c1"} if role == "tool" else {})}
+    assert BODY.validate_python({**told, **fields}).to_domain() == (
+        BODY.validate_python(told).to_domain()
+    )
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        {"prompt_cache_breakpoint": {"mode": "explicit"}},
+    ],
+)
+def test_a_mark_where_a_cached_prefix_ends_is_left_out(mark):
+    parts = [{"type": "text", "text": "a", **mark}, {"type": "text", "text": "b"}]
+    assert BODY.validate_python({"role": "user", "content": parts}).to_domain().content == "ab"
+
+
+def test_a_refusal_in_parts_is_text():
+    parts = [{"type": "text", "text": "Well: "}, {"type": "refusal", "refusal": "no."}]
+    assert assistant(content=parts).content == "Well: no."
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
+def test_only_an_assistant_refuses(role):
+    told = {"role": role, "content": [{"type": "refusal", "refusal": "no"}], "tool_call_id": "c"}
+    with pytest.raises(ValidationError, match="refusal"):
+        BODY.validate_python(told if role == "tool" else {**told, "tool_call_id": None})
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_empty_name_is_none(role):
+    told = {"role": role, "content": "hi"}
+    named = BODY.validate_python({**told, "name": ""}).to_domain()
+    assert named == BODY.validate_python(told).to_domain()
+
+
+def test_what_an_sdk_adds_to_calls_is_left_out():
+    function = {**CALL["function"], "parsed_arguments": {"a": 1}}
+    added = {
+        "index": 0,
+        "extra_content": {"google": {"thought_signature": "x"}},
+        "provider_specific_fields": {"thought_signature": "x"},
+    }
+    told = assistant(content=None, tool_calls=[{**CALL, **added, "function": function}])
+    assert told == assistant(tool_calls=[CALL])
+    assert told.content is None
+
+
+def test_calls_that_the_server_ran_may_be_all_of_an_answer():
+    assert assistant(server_tool_calls=[{"index": 0, "id": "c1"}]).content == ""
+
+
+@pytest.mark.parametrize("fields", [{}, {"content": None}, {"content": []}, {"annotations": []}])
+def test_an_answer_that_says_nothing_is_empty_text(fields):
+    """As clients keep one that was all reasoning."""
+    assert assistant(**fields) == assistant(content="")
+
+
+def test_what_is_not_ours_is_refused():
+    with pytest.raises(ValidationError):
+        assistant(audio={"id": "x"}, content="")
+
+
+def called(**function: Any) -> ToolCall:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", **function}}
+    return assistant(tool_calls=[call]).tool_calls[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        ({**CALL, "function": {"name": "f"}}, "arguments"),
+        ({**CALL, "function": {"name": "f", "arguments": None}}, "arguments"),
+        ({"id": "c1", "function": CALL["function"]}, "type"),
+        ({**CALL, "type": "custom"}, "type"),
+        ({"type": "function", "function": CALL["function"]}, "id"),
+    ],
+)
+def test_a_former_call_lacks_nothing_that_openais_api_requires(call, where):
+    with pytest.raises(ValidationError) as caught:
+        assistant(tool_calls=[call])
+    assert caught.value.errors()[0]["loc"][-1] == where
+
+
+@pytest.mark.parametrize("arguments", ["", " \n", "null"])
+def test_a_former_call_without_arguments_has_an_empty_object(arguments):
+    assert called(arguments=arguments).arguments == "{}"
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"a": {"b": [1]}}', ' {"a": "ü"}\n'])
+def test_arguments_of_a_former_call_stay_as_they_are(arguments):
+    assert called(arguments=arguments).arguments == arguments
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": "x', "[1]", "5", '"ü"', "{'a': 1}", "9" * 5000, r'{"a": "\ud800"}'],
+)
+def test_arguments_that_are_no_object_are_handed_on_in_one(arguments):
+    assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
+
+
+@pytest.mark.parametrize("name", ["a/b", "wetter_für", "get_weather:0", "x" * 600])
+def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
+    call = {**CALL, "id": f"functions.{name}:0", "function": {"name": name, "arguments": "{}"}}
+    message = assistant(tool_calls=[call])
+    assert (message.tool_calls[0].name, message.tool_calls[0].id) == (name, call["id"])
+    told = {"role": "tool", "content": "1", "tool_call_id": call["id"], "name": name}
+    assert BODY.validate_python(told).to_domain().tool_call_id == call["id"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a":' + "[" * 20_000, *('{"a":' + "[" * n + "]" * n + "}" for n in (101, 900, 20_000))],
+    ids=["open", "101", "900", "20000"],
+)
+def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(arguments):
+    assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
+
+
+def test_an_answer_of_no_parts_is_empty_text():
+    """As clients keep one that is all calls: they filter its parts for those of text."""
+    message = assistant(content=[], tool_calls=[CALL])
+    assert (message.content, len(message.tool_calls)) == ("", 1)
+
+
+def test_a_result_of_no_parts_is_empty_text():
+    """As MCP tells of a tool that found nothing."""
+    told = {"role": "tool", "content": [], "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == ""
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user"])
+def test_a_message_of_no_parts_that_is_no_answer_is_refused(role):
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        BODY.validate_python({"role": role, "content": []})
+
+
+def test_the_id_of_a_text_part_is_left_out():
+    """As LangChain gives one to each part of an MCP tool's result."""
+    parts = [{"type": "text", "text": "a", "id": "lc_1"}, {"type": "text", "text": "b"}]
+    told = {"role": "tool", "content": parts, "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == "ab"
