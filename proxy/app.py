@@ -18,13 +18,11 @@ from proxy import __version__, background
 from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.authentication.composition import authenticator
 from proxy.access.bounded_tokenizer import BoundedTokenizer
-from proxy.access.concurrency import ConcurrencyLimit
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.model_concurrency import ModelConcurrency
-from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
 from proxy.api import dynamo, log_level_routes, monitoring, route_scopes
@@ -32,8 +30,7 @@ from proxy.api.answers.answer import Answers
 from proxy.api.application import application
 from proxy.api.authentication import Authentication, Denied, WithoutKeys, no_audit
 from proxy.api.bodies.body_reader import BodyLimits, BodyReader
-from proxy.api.bodies.bytes_in_flight import BytesInFlight
-from proxy.api.bodies.json_shape import JsonLimits
+from proxy.api.bodies.bytes_in_flight import MOST_BODIES_BYTES, BytesInFlight
 from proxy.api.fast_path import FastPath
 from proxy.api.hosts import HostCheck, HostPolicy
 from proxy.api.idempotency.layer import Idempotency, LayerParts
@@ -106,7 +103,7 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.pooled_tokenizer import PooledTokenizer
 from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.pools.router import Router
-from proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from proxy.process_sandbox import ProcessSandbox
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.limits import QueueLimits
@@ -127,12 +124,6 @@ from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceV
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
     from proxy.telemetry.traces.tracing import Tracing
-
-SANDBOX_IMPORTS = (
-    "proxy.language.prompting.chat_template",
-    "proxy.language.structured.checks",
-    "proxy.language.structured.grammar_text",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,14 +147,6 @@ def create_app(settings: Settings) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     metrics = Metrics(tenants=settings.metrics_tenants)
-    sandbox = ProcessSandbox(
-        SandboxLimits(
-            processes=settings.sandbox_processes,
-            cpu_s=settings.sandbox_cpu_s,
-            memory_bytes=settings.sandbox_memory_mb * MB,
-            imports=SANDBOX_IMPORTS,
-        )
-    )
     store = open_store(settings)
     models_file = _models_file(settings)
     counter = EndpointMetrics(metrics.registry)
@@ -182,7 +165,7 @@ def create_app(settings: Settings) -> FastAPI:
         PooledEngine(pools, Router(pools), counter),
         PooledCatalog(pools),
         PooledTokenizer(pools),
-        sandbox,
+        ProcessSandbox(processes=settings.sandbox_processes),
         store=store,
         metrics=metrics,
         operations=operations,
@@ -229,7 +212,6 @@ def compose(
         tokenizer,
         sink=usage,
         source=usage,
-        output_tokens=settings.reserved_output_tokens,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
@@ -244,10 +226,7 @@ def compose(
     registry = Registry(
         entries,
         RequestLimits(
-            max_tokens=settings.max_output_tokens,
-            n=settings.max_n,
-            best_of=settings.max_best_of,
-            prompt_tokens=settings.max_prompt_tokens,
+            max_tokens=settings.max_output_tokens, prompt_tokens=settings.max_prompt_tokens
         ),
         callers_control_tokens=settings.callers_control_tokens,
         is_available=catalog.is_available,
@@ -282,11 +261,7 @@ def compose(
             is_queued=partial(_is_queued, settings),
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
-        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
-        request_size=RequestSizeLimits(
-            copied_bytes=int(settings.max_copied_mb * MB),
-            log_probs=settings.max_log_probs,
-        ),
+        log_prob_budget=LogProbBudget(),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
         queues_by_priority=settings.scheduling == "fair",
@@ -317,39 +292,14 @@ def compose(
     )
 
     # routes
-    stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
-    bodies = BodyReader(
-        BodyLimits(
-            bytes=settings.max_request_bytes,
-            json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
-        ),
-        sandbox,
-        in_flight,
+    stopping, in_flight = (
+        asyncio.Event(),
+        BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes)),
     )
-    field_limits = FieldLimits(
-        stops=settings.max_stops,
-        messages=settings.max_messages,
-        stop_bytes=settings.max_stop_bytes,
-        logit_bias=settings.max_logit_bias,
-        allowed_token_ids=settings.max_allowed_token_ids,
-        choices=settings.max_choices,
-        tools=settings.max_tools,
-        tools_bytes=settings.max_tools_bytes,
-    )
-    guide_limits = GuideLimits(
-        schemas=SchemaLimits(
-            size_bytes=settings.max_schema_bytes,
-            depth=settings.max_schema_depth,
-            properties=settings.max_schema_properties,
-        ),
-        grammar_bytes=settings.max_grammar_bytes,
-        regex_bytes=settings.max_regex_bytes,
-        choices=settings.max_guided_choices,
-        choices_bytes=settings.max_guided_choices_bytes,
-    )
-    called_tokenizer = BoundedTokenizer(
-        tokenizer, ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
-    )
+    bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
+    field_limits = FieldLimits(choices=settings.max_choices, tools=settings.max_tools)
+    guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
+    called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     models = CallersModels(registry, registry.can_serve)
     hosts = HostPolicy(settings.allowed_hosts)
@@ -366,10 +316,9 @@ def compose(
         stopping,
         origins=settings.cors_origins,
         hosts=hosts,
-        max_requests=settings.max_socket_requests,
         bodies=bodies,
     )
-    recent = RecentRequests(settings.recent_requests)
+    recent = RecentRequests()
     routers = [
         openai_routes.routes(answers, models, builder, bodies=bodies),
         socket,
@@ -464,7 +413,7 @@ def compose(
             await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
             watching = readiness.watch(catalog, registry, metrics, recovery)
             tasks = [asyncio.create_task(each) for each in (watching, policy_watch.run())]
-            with LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000).measured():
+            with LoopLag(metrics.loop_lag).measured():
                 yield
             await background.end(tasks)
 
@@ -532,7 +481,6 @@ def _relay(settings: Settings, metrics: Metrics) -> Relay:
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
         bytes=within("MAX_KEPT_MB", settings.max_kept_mb, math.inf if is_shared else KEPT_PART),
-        answers=settings.max_kept_answers,
     )
     records: Records = MemoryRecords(quotas)
     if settings.ledger_url_value is not None:

@@ -20,7 +20,7 @@ class Quotas:
 
     keep_s: float
     bytes: int
-    answers: int
+    answers: int = 10_000
 
 
 def within(name: str, mb: float, part: float, memory: int | None = None) -> int:

@@ -72,8 +72,6 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     handshakes = 0 if own_tls is None else min(tls.MOST_HANDSHAKES, max(1, descriptors // 4))
     bounds = Bounds(
         reader_timeout_s=settings.slow_reader_timeout_s,
-        sender_timeout_s=settings.slow_sender_timeout_s,
-        body_timeout_s=settings.request_body_timeout_s,
         idle_timeout_s=settings.idle_connection_timeout_s,
         most_connections=max(1, descriptors - handshakes),
         most_message_bytes=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-from proxy.settings.group import Group, Seconds, Secret, Words, secret_value
+from proxy.settings.group import Group, Secret, Words, secret_value
 
 # All verify with a public key; HMAC (HS256, …) and "none" are not among them.
 Algorithm = Literal[
@@ -55,10 +55,6 @@ class Callers(Group):
     key_pepper: Secret = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
     store need the same one; without it no key of the store works."""
-    key_outage_s: Seconds = 60.0
-    """How long known keys keep working while the store of keys cannot be reached."""
-    key_outage_status: Literal["503", "401"] = "503"
-    """The answer to a key that is not known while the store cannot be reached."""
 
     @model_validator(mode="after")
     def _secrets_are_long_and_plain(self) -> Callers:
@@ -94,10 +90,6 @@ class Identities(Group):
     jwt_priority_claim: str | None = None
     """The claim with the highest priority that a token's requests get, an integer; higher numbers
     go first. In a token without it the ceiling is the tenant's, or else `MAX_PRIORITY`."""
-    jwt_leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
-    """How far the issuer's clock may differ from ours."""
-    jwt_max_bytes: Annotated[int, Field(ge=256, le=16_384)] = 8192
-    """A longer token is refused before it is read."""
     client_name_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]{1,64}$")] | None = None
     """Header in which a front reports the name, or the distinguished name, of a client certificate
     that it has verified. The name is the tenant. Needs `TRUSTED_FRONTS`."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, FilePath, model_validator
 from pydantic_settings import NoDecode
 
 from proxy.settings.group import Group, Port, Words
 
-CpuScheduling = Literal["auto", "batch", "normal"]
 HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
@@ -41,9 +40,6 @@ class Listening(Group):
     or `AUTH=off`."""
     port: Port = 9000
     """TCP port of the proxy."""
-    cpu_scheduling: CpuScheduling = "auto"
-    """Linux scheduling policy of all processes. `batch`: a process that wakes up does not take the
-    core from one that runs. `auto` is `batch` on four cores or fewer, else `normal`."""
     cors_origins: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_origins)] = ()
     """Origins whose pages may call the API from a browser, separated by commas; `*` allows all."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_hosts)] = ()

@@ -12,7 +12,6 @@ from proxy.settings.group import (
     AtMost,
     Group,
     Secret,
-    Tokens,
     secret_value,
     words,
 )
@@ -31,9 +30,6 @@ class CallersLimits(Group):
     `closed`: limited callers get 503; `open`: nothing is limited."""
     ledger_timeout_ms: Annotated[float, Field(ge=1, le=60_000)] = 250.0
     """How long it may take to answer before it counts as out of reach."""
-    reserved_output_tokens: Tokens = 4096
-    """The most output tokens of a choice without `max_tokens`, of a caller whose tokens or budget
-    are limited; and at most a quarter of the lowest such limit."""
     cached_token_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     """What a cached prompt token counts in limits on tokens. Budgets in money use `price`."""
 
@@ -71,8 +67,6 @@ class Idempotency(Group):
     not kept can be continued after its end."""
     max_kept_answer_mb: Annotated[float, Field(gt=0, le=1000)] = 8.0
     """A larger answer is not kept, and cannot be joined from its beginning."""
-    max_kept_answers: AtMost = 10_000
-    """Answers that are kept for one tenant; the oldest go first."""
     max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 200.0
     """All answers that are kept, in the proxy's memory or in Redis; the oldest of the tenant that
     has most go first."""
@@ -122,12 +116,6 @@ class Logs(Group):
     that level, where keys may be: for tests, never where callers' texts are confidential."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`auto` is `text` on a terminal, else `json`."""
-    loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
-    """If the proxy's own CPU time makes the event loop late by more than this, a log line names the
-    request that caused it, at most once a minute."""
-    recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Requests that the proxy remembers after their end, for `triton-openai trace`: their log
-    line and stages, without prompts and answers. About 2 kB each. 0: none."""
 
 
 class Traces(Group):

@@ -21,9 +21,6 @@ class Scheduling(Group):
     queue_length: Streams | None = None
     """Streams of one model that may wait; one more gets 429 `queue_full`. Without it: 16 for each
     stream that the model can run."""
-    queue_length_per_tenant: Streams | None = None
-    """Those of one tenant. Without it: as many as may wait in all; whoever has most of them makes
-    room for others."""
     queue_timeout_s: WaitSeconds = 120.0
     """How long a stream may wait for its first row; then 429 `queue_full`. A request may ask for
     less with `x-queue-timeout-ms`."""
@@ -52,6 +49,3 @@ class Continuation(Group):
     continue_within_s: Seconds = 60.0
     """How long a stream that lost its engine after its first token waits for an endpoint that
     continues it; then it ends with an error."""
-    drain_moves_streams: bool = True
-    """Whether streams of an endpoint that drains are continued at another one at once. Otherwise,
-    and where they cannot be continued exactly, they run to their end."""
