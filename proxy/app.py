@@ -74,8 +74,8 @@ from proxy.generation.shadow_deployments import ShadowDeployments
 from proxy.generation.time_limits import TimeLimits
 from proxy.idempotency.memory_records import MemoryRecords
 from proxy.idempotency.port import Records
-from proxy.idempotency.quotas import HELD_PART, KEPT_PART, MB, Quotas, within
-from proxy.idempotency.relay import Relay, RelayLimits
+from proxy.idempotency.quotas import KEPT_PART, MB, Quotas, held_bytes, within
+from proxy.idempotency.relay import ANSWER_BYTES, Relay, RelayLimits
 from proxy.journal.journal import Journal
 from proxy.journal.limits import JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
@@ -489,15 +489,13 @@ def _relay(settings: Settings, metrics: Metrics) -> Relay:
         records = RedisRecords(
             settings.ledger_url_value,
             quotas,
-            answer_bytes=int(settings.max_kept_answer_mb * MB),
+            answer_bytes=ANSWER_BYTES,
             timeout_s=settings.ledger_timeout_ms / 1000,
         )
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
-        answer_bytes=int(settings.max_kept_answer_mb * MB),
-        memory_bytes=within("MAX_HELD_ANSWERS_MB", settings.max_held_answers_mb, HELD_PART),
-        readers=settings.max_answer_readers,
+        memory_bytes=held_bytes(),
         keeps=settings.idempotency_keep_s > 0,
     )
     return Relay(records, limits, metrics.idempotency)

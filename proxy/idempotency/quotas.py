@@ -12,6 +12,7 @@ logger = structlog.get_logger(__name__)
 
 MB = 1_000_000
 KEPT_PART, HELD_PART = 0.2, 0.25  # the most of the container's memory, or of the machine's
+MOST_HELD = 256 * MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,8 @@ def within(name: str, mb: float, part: float, memory: int | None = None) -> int:
             advice="give the proxy more memory to keep more",
         )
     return int(min(wanted, most))
+
+
+def held_bytes(memory: int | None = None) -> int:
+    """The most of all answers that are in memory while they are generated or read."""
+    return int(min(MOST_HELD, HELD_PART * (memory or memory_bytes())))

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from proxy.settings.group import (
-    AtMost,
     Group,
     Secret,
     secret_value,
@@ -65,15 +64,9 @@ class Idempotency(Group):
     resume_grace_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
     """The same for a stream of events, which `Last-Event-ID` continues; also how long one that is
     not kept can be continued after its end."""
-    max_kept_answer_mb: Annotated[float, Field(gt=0, le=1000)] = 8.0
-    """A larger answer is not kept, and cannot be joined from its beginning."""
     max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 200.0
     """All answers that are kept, in the proxy's memory or in Redis; the oldest of the tenant that
     has most go first."""
-    max_held_answers_mb: Annotated[float, Field(gt=0, le=100_000)] = 256.0
-    """All answers of this proxy that are in memory while they are generated or read."""
-    max_answer_readers: AtMost = 32
-    """Requests that read one answer at once, in each proxy; more get 429."""
 
 
 class Storage(Group):

@@ -12,7 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from proxy.idempotency.quotas import HELD_PART, KEPT_PART, within
+from proxy.api.bodies.bytes_in_flight import MOST_BODIES_BYTES
+from proxy.idempotency.quotas import KEPT_PART, held_bytes, within
 from proxy.settings import Settings
 from tests.deploy.manifests import (
     KUBERNETES,
@@ -197,10 +198,10 @@ def test_what_the_proxy_keeps_fits_into_its_memory():
     (pod,) = (each for each in pods() if name_of(each) == "proxy")
     memory = size(pod["spec"]["containers"][0]["resources"]["limits"]["memory"])
     kept = within("kept", settings.max_kept_mb, KEPT_PART, memory)
-    held = within("held", settings.max_held_answers_mb, HELD_PART, memory)
+    held = held_bytes(memory)
     in_memory = [each for each in find([pod], "emptyDir") if each.get("medium") == "Memory"]
     files = sum(size(each["sizeLimit"]) for each in in_memory)
-    assert kept + held + settings.max_bodies_bytes + files < 0.75 * memory
+    assert kept + held + MOST_BODIES_BYTES + files < 0.75 * memory
 
 
 @pytest.mark.parametrize(("wanted_mb", "allowed_mb"), [(1000, 200), (150, 150)])
