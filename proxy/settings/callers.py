@@ -99,7 +99,11 @@ class Identities(Group):
     """Addresses or networks of these fronts, separated by commas. From any other address
     `CLIENT_NAME_HEADER` is ignored."""
     client_name_scopes: Annotated[tuple[ScopeName, ...], NoDecode, Words] = (
-        *("chat", "completions", "embeddings", "tokens", "models"),
+        "chat",
+        "completions",
+        "embeddings",
+        "tokens",
+        "models",
     )
     """Scopes of such a caller, separated by commas."""
 

@@ -46,7 +46,9 @@ class Served:
         self.registry.serve([loaded or LoadedModel(name="m", facts=FACTS)])
         self.heard: asyncio.Queue[ModelsFile] = asyncio.Queue()
         self.watch = PolicyWatch(
-            *(settings, found, self.registry),
+            settings,
+            found,
+            self.registry,
             (self.heard.put_nowait,),
             self.valid,
         )

@@ -100,7 +100,14 @@ def test_the_parts_of_every_deployment_and_build_are_internal():
     found = zip(facts, ("default", "b", "c"), strict=True)
     made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
     assert internal_models(made) == {
-        *("chat", "o", "engine_0", "engine_1", "engine_2", "in_0", "in_1", "in_2")
+        "chat",
+        "o",
+        "engine_0",
+        "engine_1",
+        "engine_2",
+        "in_0",
+        "in_1",
+        "in_2",
     }
 
 
