@@ -86,10 +86,8 @@ from proxy.ledger.outage import OutageMode
 from proxy.ledger.port import Ledger
 from proxy.models import policy, readiness
 from proxy.models.callers_models import CallersModels
-from proxy.models.internal_models import internal_models
-from proxy.models.listed_deployments import ListedDeployments
 from proxy.models.model_info import ModelInfo
-from proxy.models.policy_watch import PolicyWatch, rereads_secrets
+from proxy.models.policy_watch import PolicyWatch
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.pools import named_pools
@@ -233,9 +231,7 @@ def compose(
         rows=catalog.rows,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
-    policy_watch = PolicyWatch(
-        settings, models_file, registry, (rereads_secrets(tools),), metrics.models_file_valid
-    )
+    policy_watch = PolicyWatch(settings, models_file, registry, tools, metrics.models_file_valid)
 
     # generation
     gate = StartGate()
@@ -344,7 +340,7 @@ def compose(
         routers += [
             kserve_routes.routes(
                 operations.kserve,
-                lambda: internal_models(registry),
+                registry.internal_models,
                 bodies=bodies,
                 sandbox=sandbox,
                 timeout_s=settings.request_timeout_s,
@@ -354,7 +350,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            ListedDeployments(registry),
+            registry,
             operations.audit,
             scheduler,
             bodies=bodies,

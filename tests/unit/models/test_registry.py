@@ -12,7 +12,6 @@ from build_engines.sampling_defaults import SamplingDefaults
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel
-from proxy.models.internal_models import internal_models
 from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
 
@@ -99,7 +98,7 @@ def test_the_parts_of_every_deployment_and_build_are_internal():
     ]
     found = zip(facts, ("default", "b", "c"), strict=True)
     made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
-    assert internal_models(made) == {
+    assert made.internal_models() == {
         "chat",
         "o",
         "engine_0",
