@@ -214,7 +214,7 @@ def test_the_limits_and_the_models_sizes_are_told(serve):
         status = client.post("/v1/chat/completions", json={**CHAT, **body}).status_code
         assert (status == 400) is not is_valid, body
     words = own.document["components"]["schemas"]["PlainChatBody"]["properties"]["messages"]
-    assert "at most 5" in words["description"]
+    assert "at most 2048" in words["description"]
     for tokens, is_valid in (([255], True), ([256], False), ([1] * 4097, False)):
         assert ids.is_valid({"tokens": tokens}) is is_valid
         status = client.post("/detokenize", json={"tokens": tokens}).status_code
