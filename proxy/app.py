@@ -23,6 +23,7 @@ from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
 from proxy.api import dynamo, log_level_routes, monitoring, route_scopes
@@ -101,7 +102,6 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.pooled_tokenizer import PooledTokenizer
 from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.pools.router import Router
-from proxy.process_sandbox import ProcessSandbox
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.limits import QueueLimits

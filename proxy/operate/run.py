@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from proxy.operate import announcement, key_store, scheduling
 from proxy.operate.triton_server import drain
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, TritonServer
+from proxy.operate.triton_server.supervisor import Supervisor
 from proxy.processes.signals import Stop, stop_on_signals
-from proxy.processes.supervisor import Supervisor
 from proxy.server import uvicorn_server
 from proxy.settings import Settings
 

@@ -20,8 +20,7 @@ import uvicorn
 
 from proxy import background
 from proxy.processes.errors import LaunchError
-from proxy.processes.hangup import on_hangup
-from proxy.processes.signals import Stop
+from proxy.processes.signals import Stop, on_hangup
 from proxy.server import http_connection, tls
 from proxy.server.connection import Bounds
 from proxy.settings import Settings

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proxy.process_sandbox import ProcessSandbox
+from proxy.access.process_sandbox import ProcessSandbox
 from tests.api.formats import ASKED, CHAT, SCHEMA, answering, named
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess

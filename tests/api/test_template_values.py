@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from proxy.process_sandbox import ProcessSandbox
+from proxy.access.process_sandbox import ProcessSandbox
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess

@@ -21,7 +21,6 @@ ORDER = [
     "proxy.idempotency",
     "proxy.journal",
     "proxy.access",
-    "proxy.process_sandbox",
     "proxy.server_tools",
     "proxy.triton",
     "proxy.pools",

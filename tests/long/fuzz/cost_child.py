@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.app import compose
 from proxy.domain.identity import Limits
-from proxy.process_sandbox import ProcessSandbox
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer

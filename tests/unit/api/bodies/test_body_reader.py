@@ -11,13 +11,13 @@ import pytest
 import uvloop
 from starlette.requests import ClientDisconnect, Request
 
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.api import errors
 from proxy.api.bodies.body_reader import BodyLimits, BodyReader
 from proxy.api.bodies.bytes_in_flight import BytesInFlight
 from proxy.api.openai.requests.chat_body import ChatCompletionBody
 from proxy.domain.errors import InvalidRequest, RequestError
 from proxy.domain.sandbox import TooCostly
-from proxy.process_sandbox import ProcessSandbox
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.own_server import served
 

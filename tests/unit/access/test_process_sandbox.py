@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.access.process_sandbox import MB, ProcessSandbox
 from proxy.domain.errors import RateLimited
 from proxy.domain.identity import ANYONE, Caller, current_caller
 from proxy.domain.sandbox import TooCostly
-from proxy.process_sandbox import MB, ProcessSandbox
 from tests.fixtures.limits import caller
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,7 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
 
 UNGUARDED = """
 import asyncio
-from proxy.process_sandbox import ProcessSandbox
+from proxy.access.process_sandbox import ProcessSandbox
 
 if __name__ != "__main__":
     raise SystemError("a child imports this")
