@@ -19,21 +19,25 @@ class Answers(Group):
 
     default_max_tokens: Tokens | None = None
     """`max_tokens` of a request that gives none and whose model has no default in models.yaml.
-    `build` writes it into the tokenizer model, so set it where Triton's models are built.
-    Without it: what the context leaves for chats, 16 for completions."""
+    `build` writes it into the tokenizer model, so set it where Triton's models are built. Without
+    it: what the context leaves for chats, 16 for completions. Lower it where callers forget the
+    limit."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Temperature of a request that gives none and whose model has no default in models.yaml.
-    Without it: the engine's own, 1."""
+    Without it: the engine's own, 1. Change it where one value suits all models."""
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode, Words] = REASONING_FIELDS
-    """Names under which a chat answer's reasoning is sent, separated by commas."""
+    """Names under which a chat answer's reasoning is sent, separated by commas. Name one of them to
+    send fewer bytes."""
     callers_control_tokens: ControlTokens = "plain"
     """What a control token such as `<|im_start|>` is in a caller's text: `plain` text, or a
-    `special` token, with which a caller can forge any turn. See docs/security.md."""
+    `special` token, with which a caller can forge any turn. See docs/security.md. Change it where
+    callers write whole prompts, and are trusted."""
     report_cached_tokens: bool = True
-    """Whether `usage` has `cached_tokens`, which show a caller what others have sent."""
+    """Whether `usage` has `cached_tokens`, which show a caller what others have sent. Turn it off
+    where tenants share caches and do not trust each other."""
     isolate_prefix_caches: bool = False
     """Whether each tenant gets cached prefixes of its own; without keys, or with one `API_KEY` for
-    all, each address."""
+    all, each address. Turn it on where they do not trust each other."""
 
 
 class Concurrency(Group):
@@ -41,58 +45,65 @@ class Concurrency(Group):
 
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
     """Generations at once, over all models; each choice of each prompt is one. One more gets 429 at
-    once. Without it: no limit, but 10 with `MODEL_PATH`."""
+    once. Without it: no limit, but 10 with `MODEL_PATH`. Set it to keep a small machine
+    responsive."""
     generations_per_row: AtMost = 16
     """Generations at once of one model, for each row that its engine decodes at a time. A choice
     with `top_logprobs` counts for up to six. Where streams wait in the fair queue, its bounds hold
-    instead, and this is the most that one request may ask for."""
+    instead, and this is the most that one request may ask for. Change it with `SCHEDULING=none`."""
     sandbox_processes: Annotated[int, Field(ge=1, le=64)] = 2
     """Child processes that examine schemas and grammars, check answers and render long chats. Each
-    caller has one call at a time."""
+    caller has one call at a time. Raise it where many requests have schemas or tools."""
 
 
 class Times(Group):
     """Time limits"""
 
     request_timeout_s: Seconds = 600.0
-    """How long a generation may take as a whole; then 504 `deadline_exceeded`."""
+    """How long a generation may take as a whole; then 504 `deadline_exceeded`. Raise it for long
+    answers."""
     stall_timeout_s: Seconds = 120.0
     """How long an engine may send nothing for a request, its wait in the queue included; then 504
-    `engine_stalled`."""
+    `engine_stalled`. Raise it for engines with long prefills."""
     max_resends: Annotated[int, Field(ge=0, le=10)] = 2
-    """How often a request that has no token yet is sent again if Triton dies; 0: it fails at
-    once."""
+    """How often a request that has no token yet is sent again if Triton dies; 0: it fails at once.
+    Lower it to fail early."""
     keep_alive_s: Seconds = 15.0
-    """A silent stream of server-sent events gets a comment this often."""
+    """A silent stream of server-sent events gets a comment this often. Lower it below the idle
+    timeout of the fronts."""
     slow_reader_timeout_s: Seconds = 30.0
-    """A client that does not read for so long is disconnected, and its row in the engine freed."""
+    """A client that does not read for so long is disconnected, and its row in the engine freed.
+    Raise it for clients that pause."""
     idle_connection_timeout_s: Seconds = 120.0
     """How long a connection may be idle between two requests. It must be longer than that of the
     load balancer in front, which otherwise sends requests into closing connections."""
     drain_timeout_s: Seconds = 30.0
-    """How long running streams may take to end after SIGTERM or Ctrl-C."""
+    """How long running streams may take to end after SIGTERM or Ctrl-C. Raise it, with the
+    orchestrator's own limit, to let long answers end."""
 
 
 class RequestSize(Group):
     """What one request may ask for"""
 
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
-    """Body of one request; a larger one gets 413."""
+    """Body of one request; a larger one gets 413. Raise it for long prompts and many tools."""
     max_output_tokens: Tokens | None = None
-    """`max_tokens` of one choice; the default is cut to it."""
+    """`max_tokens` of one choice; the default is cut to it. Set it to bound what a request may
+    cost."""
     max_prompt_tokens: Tokens | None = None
-    """Tokens of each prompt, as the tokenizer counts them."""
+    """Tokens of each prompt, as the tokenizer counts them. Set it to bound what a request may
+    cost."""
     max_choices: AtMost = 128
-    """Prompts times candidates of one request."""
+    """Prompts times candidates of one request. Raise it for batches of prompts."""
     max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
     """The highest priority that a request gets, of a caller without a ceiling of its own. Higher
-    numbers go first."""
+    numbers go first. Raise it where callers may rank their own requests."""
 
 
 class SchemaSize(Group):
     """Tools, schemas and grammars of one request"""
 
     max_tools: AtMost = 128
-    """Tools of one request."""
+    """Tools of one request. Raise it for agents with large toolboxes."""
     max_schema_bytes: AtMost = 256_000
-    """One JSON Schema, or one structural tag."""
+    """One JSON Schema, or one structural tag. Raise it for generated schemas."""
