@@ -104,8 +104,8 @@ class Recording(Group):
     """All records; the oldest days go first. If those of one day are more, recording pauses. Set it
     to what the disk has."""
     record_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """The share of these tenants' requests that is recorded, chosen by chance. Lower it where all are
-    too many."""
+    """The share of these tenants' requests that is recorded, chosen by chance. Lower it where
+    all are too many."""
 
 
 class Logs(Group):
