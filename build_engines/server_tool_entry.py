@@ -13,8 +13,16 @@ from build_engines.section import Section
 # Headers that HTTP itself sets; operators may not.
 RESERVED_HEADERS = frozenset(
     {
-        *("host", "content-length", "content-type", "transfer-encoding", "connection"),
-        *("accept-encoding", "expect", "te", "trailer", "upgrade"),
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+        "connection",
+        "accept-encoding",
+        "expect",
+        "te",
+        "trailer",
+        "upgrade",
     }
 )
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

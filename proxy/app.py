@@ -16,23 +16,21 @@ from build_engines.models_file import ModelsFile
 from proxy import __version__, background
 from proxy.access.authentication.composition import authenticator
 from proxy.access.bounded_tokenizer import BoundedTokenizer
-from proxy.access.concurrency import ConcurrencyLimit
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.model_concurrency import ModelConcurrency
-from proxy.access.request_size import RequestSizeLimits
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
 from proxy.api import log_level_routes, monitoring
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
 from proxy.api.http.authentication import no_audit
-from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import LayerParts
-from proxy.api.http.json_shape import JsonLimits
 from proxy.api.http.layers import application, layers
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
@@ -70,10 +68,8 @@ from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
 from proxy.models.callers_models import CallersModels
-from proxy.models.internal_models import internal_models
-from proxy.models.listed_deployments import ListedDeployments
 from proxy.models.model_info import ModelInfo
-from proxy.models.policy_watch import PolicyWatch, rereads_secrets
+from proxy.models.policy_watch import PolicyWatch
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.pools import named_pools
@@ -87,18 +83,17 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.pooled_tokenizer import PooledTokenizer
 from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.pools.router import Router
-from proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
-from proxy.state.answer import HELD_PART, KEPT_PART, MB, Quotas, within
+from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Ledger, OutageMode
-from proxy.state.relay import Records, Relay, RelayLimits
+from proxy.state.relay import ANSWER_BYTES, Records, Relay, RelayLimits
 from proxy.telemetry import logs
 from proxy.telemetry.chosen_level import ChosenLevel
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
@@ -113,12 +108,6 @@ if TYPE_CHECKING:
     from proxy.access.store.store import Store
     from proxy.state.redis_connection import RedisConnection
     from proxy.telemetry.traces.tracing import Tracing
-
-SANDBOX_IMPORTS = (
-    "proxy.language.prompting.chat_template",
-    "proxy.language.structured.checks",
-    "proxy.language.structured.lark",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +131,6 @@ def create_app(settings: Settings) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     metrics = Metrics(tenants=settings.metrics_tenants)
-    sandbox = ProcessSandbox(
-        SandboxLimits(
-            processes=settings.sandbox_processes,
-            cpu_s=settings.sandbox_cpu_s,
-            memory_bytes=settings.sandbox_memory_mb * MB,
-            imports=SANDBOX_IMPORTS,
-        )
-    )
     store = open_store(settings)
     models_file = _models_file(settings)
     counter = EndpointMetrics(metrics.registry)
@@ -168,7 +149,7 @@ def create_app(settings: Settings) -> FastAPI:
         PooledEngine(pools, Router(pools), counter),
         PooledCatalog(pools),
         PooledTokenizer(pools),
-        sandbox,
+        ProcessSandbox(processes=settings.sandbox_processes),
         store=store,
         metrics=metrics,
         operations=operations,
@@ -216,7 +197,6 @@ def compose(
         tokenizer,
         sink=usage,
         source=usage,
-        output_tokens=settings.reserved_output_tokens,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
@@ -231,19 +211,14 @@ def compose(
     registry = Registry(
         entries,
         RequestLimits(
-            max_tokens=settings.max_output_tokens,
-            n=settings.max_n,
-            best_of=settings.max_best_of,
-            prompt_tokens=settings.max_prompt_tokens,
+            max_tokens=settings.max_output_tokens, prompt_tokens=settings.max_prompt_tokens
         ),
         callers_control_tokens=settings.callers_control_tokens,
         is_available=catalog.is_available,
         rows=catalog.rows,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
-    policy_watch = PolicyWatch(
-        settings, models_file, registry, (rereads_secrets(tools),), metrics.models_file_valid
-    )
+    policy_watch = PolicyWatch(settings, models_file, registry, tools, metrics.models_file_valid)
 
     # generation
     gate = StartGate()
@@ -269,11 +244,7 @@ def compose(
             is_queued=partial(_is_queued, settings),
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
-        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
-        request_size=RequestSizeLimits(
-            copied_bytes=int(settings.max_copied_mb * MB),
-            log_probs=settings.max_log_probs,
-        ),
+        log_prob_budget=LogProbBudget(),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
         queues_by_priority=settings.scheduling == "fair",
@@ -304,39 +275,14 @@ def compose(
     )
 
     # routes
-    stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
-    bodies = BodyReader(
-        BodyLimits(
-            bytes=settings.max_request_bytes,
-            json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
-        ),
-        sandbox,
-        in_flight,
+    stopping, in_flight = (
+        asyncio.Event(),
+        BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes)),
     )
-    field_limits = FieldLimits(
-        stops=settings.max_stops,
-        messages=settings.max_messages,
-        stop_bytes=settings.max_stop_bytes,
-        logit_bias=settings.max_logit_bias,
-        allowed_token_ids=settings.max_allowed_token_ids,
-        choices=settings.max_choices,
-        tools=settings.max_tools,
-        tools_bytes=settings.max_tools_bytes,
-    )
-    guide_limits = GuideLimits(
-        schemas=SchemaLimits(
-            size_bytes=settings.max_schema_bytes,
-            depth=settings.max_schema_depth,
-            properties=settings.max_schema_properties,
-        ),
-        grammar_bytes=settings.max_grammar_bytes,
-        regex_bytes=settings.max_regex_bytes,
-        choices=settings.max_guided_choices,
-        choices_bytes=settings.max_guided_choices_bytes,
-    )
-    called_tokenizer = BoundedTokenizer(
-        tokenizer, ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
-    )
+    bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
+    field_limits = FieldLimits(choices=settings.max_choices, tools=settings.max_tools)
+    guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
+    called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     models = CallersModels(registry, registry.can_serve)
     hosts = HostPolicy(settings.allowed_hosts)
@@ -353,10 +299,9 @@ def compose(
         stopping,
         origins=settings.cors_origins,
         hosts=hosts,
-        max_requests=settings.max_socket_requests,
         bodies=bodies,
     )
-    recent = RecentRequests(settings.recent_requests)
+    recent = RecentRequests()
     routers = [
         openai_routes.routes(answers, models, builder, service, called_tokenizer, bodies=bodies),
         socket,
@@ -380,7 +325,7 @@ def compose(
         routers += [
             kserve_routes.routes(
                 operations.kserve,
-                lambda: internal_models(registry),
+                registry.internal_models,
                 bodies=bodies,
                 sandbox=sandbox,
                 timeout_s=settings.request_timeout_s,
@@ -390,7 +335,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            ListedDeployments(registry),
+            registry,
             operations.audit,
             scheduler,
             bodies=bodies,
@@ -437,7 +382,7 @@ def compose(
             await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
             watching = readiness.watch(catalog, registry, metrics, recovery)
             tasks = [asyncio.create_task(each) for each in (watching, policy_watch.run())]
-            with LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000).measured():
+            with LoopLag(metrics.loop_lag).measured():
                 yield
             await background.end(tasks)
 
@@ -521,20 +466,16 @@ def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) 
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
         bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
-        answers=settings.max_kept_answers,
     )
     records: Records = MemoryRecords(quotas)
     if redis is not None:
         from proxy.state.redis_answers import RedisRecords
 
-        answer_bytes = int(settings.max_kept_answer_mb * MB)
-        records = RedisRecords(redis, quotas, answer_bytes=answer_bytes)
+        records = RedisRecords(redis, quotas, answer_bytes=ANSWER_BYTES)
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
-        answer_bytes=int(settings.max_kept_answer_mb * MB),
-        memory_bytes=within("MAX_HELD_ANSWERS_MB", settings.max_held_answers_mb, HELD_PART),
-        readers=settings.max_answer_readers,
+        memory_bytes=held_bytes(),
         keeps=settings.idempotency_keep_s > 0,
     )
     return Relay(records, limits, metrics.idempotency)
@@ -546,7 +487,7 @@ def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
         return None
     limits = JournalLimits(
         keep_days=settings.record_keep_days,
-        bytes=int(settings.max_record_gb * 1000 * MB),
+        bytes=int(settings.max_record_gb * 1_000_000_000),
         sample=settings.record_sample,
     )
     return Journal(settings.record_dir, limits, metrics.count_record)

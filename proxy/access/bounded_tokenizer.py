@@ -9,13 +9,15 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 
+MOST_CALLS = 32  # at once, of /tokenize, /detokenize, /render and nvext's annotations
+
 
 class BoundedTokenizer:
     """Implements domain.tokenizer.Tokenizer; both methods may also raise RateLimited."""
 
-    def __init__(self, tokenizer: Tokenizer, concurrency: ConcurrencyLimit) -> None:
+    def __init__(self, tokenizer: Tokenizer, most: int = MOST_CALLS) -> None:
         self._tokenizer = tokenizer
-        self._concurrency = concurrency
+        self._concurrency = ConcurrencyLimit(most, what="tokenizer calls")
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         with self._concurrency.permits():

@@ -6,6 +6,8 @@ from typing_extensions import Self
 
 from proxy.domain.errors import ErrorCode, RateLimited
 
+MOST_HELD = 1_000_000
+
 
 class LogProbShare:
     """One request's part of the budget; it is given back when the `with` ends."""
@@ -31,7 +33,7 @@ class LogProbShare:
 class LogProbBudget:
     """`most`: entries of all requests of this process; each alternative is an entry, too."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = MOST_HELD) -> None:
         self._most = most
         self._entries = 0
 

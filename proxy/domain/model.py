@@ -148,7 +148,11 @@ class ModelCard:
     def is_same_build(self, other: ModelCard) -> bool:
         """Whether both have the same facts, whatever models.yaml says of them."""
         return (self.pool, self.triton_model, self.parent, self.facts, self.capabilities) == (
-            *(other.pool, other.triton_model, other.parent, other.facts, other.capabilities),
+            other.pool,
+            other.triton_model,
+            other.parent,
+            other.facts,
+            other.capabilities,
         )
 
     def __hash__(self) -> int:

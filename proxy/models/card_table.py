@@ -1,16 +1,21 @@
-"""The cards of all public models: what Triton has loaded, where models.yaml says it is served."""
+"""The cards of all public models: what Triton has loaded, with what models.yaml says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from build_engines.models_file import ModelEntry
+from build_engines.price_entry import PriceEntry
 from proxy.domain.endpoints import DEFAULT_POOL
+from proxy.domain.engine import NotReady
+from proxy.domain.lifecycle import NO_END, Lifecycle
 from proxy.domain.model import LoadedModel, ModelCard
-from proxy.models import deployment_plans, model_cards
-from proxy.models.deployments import Deployment, DeploymentPlan
-from proxy.models.model_cards import CardDefaults
+from proxy.domain.price import FREE, Price
+from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.models.deployments import Deployment, DeploymentPlan, plan_of, plan_of_pool
 
 Variants = tuple[ModelCard, ...]
 
@@ -50,6 +55,14 @@ class CardTable:
         return None if entry is None else entry.fallback
 
 
+@dataclass(frozen=True, slots=True)
+class CardDefaults:
+    """What holds for every model. A model's own entry can only lower the limits."""
+
+    limits: RequestLimits
+    callers_control_tokens: str
+
+
 def made(
     loaded: Sequence[LoadedModel], policy: Mapping[str, ModelEntry], defaults: CardDefaults
 ) -> CardTable:
@@ -63,13 +76,14 @@ def made(
             place = (deployment.pool, deployment.triton_model or name)
             for model in loaded:
                 if (model.pool, model.name) == place and _has_version(model, deployment):
-                    for card in model_cards.cards(name, model, deployment, entry, defaults):
+                    for card in _cards(name, model, deployment, entry, defaults):
                         cards.setdefault(card.name, []).append(card)
     names = {
         name: public for public, (card, *_) in cards.items() for name in (public, *card.aliases)
     }
     variants = {name: tuple(each) for name, each in cards.items()}
-    return CardTable(variants, names, deployment_plans.plans(policy), policy)
+    plans = {name: plan_of(entry) for name, entry in policy.items()}
+    return CardTable(variants, names, plans, policy)
 
 
 def _has_version(model: LoadedModel, deployment: Deployment) -> bool:
@@ -86,7 +100,7 @@ def _public(
     """
     claimed = set()
     for name, entry in policy.items():
-        plan = deployment_plans.plan(entry)
+        plan = plan_of(entry)
         claimed |= {(one.pool, one.triton_model or name) for one in plan.deployments}
         yield name, plan, entry
     others: dict[str, str] = {}
@@ -96,4 +110,114 @@ def _public(
             if model.pool == DEFAULT_POOL != pool:
                 others[model.name] = DEFAULT_POOL
     for name, pool in sorted(others.items()):
-        yield name, deployment_plans.of_pool(pool), None
+        yield name, plan_of_pool(pool), None
+
+
+def _cards(
+    name: str,
+    model: LoadedModel,
+    deployment: Deployment,
+    entry: ModelEntry | None,
+    defaults: CardDefaults,
+) -> Iterator[ModelCard]:
+    """The card of the model and of each of its LoRA adapters, which share all but the aliases.
+
+    Args:
+        name: the public one.
+        entry: None: models.yaml has none, and the model is served with defaults.
+
+    Raises:
+        NotReady: the model's limits cannot be enforced.
+    """
+    limits = defaults.limits
+    if entry is not None:
+        limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
+    if limits.need_the_tokenizer and "limits" not in model.capabilities:
+        raise NotReady(
+            f"model {model.name!r} was built by a version that cannot enforce the limits "
+            "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",
+            "the limits of a model cannot be enforced",
+        )
+    card = _bare(name, model)
+    if entry is not None:
+        card = _with_policy(card, entry)
+    card = replace(
+        card,
+        limits=limits,
+        deployment=deployment.name,
+        version=deployment.version,
+        protects_control_tokens=_protects(entry, defaults),
+    )
+    yield card
+    for adapter in model.facts.adapters:
+        yield replace(card, name=adapter, parent=card.name, aliases=())
+
+
+def _protects(entry: ModelEntry | None, defaults: CardDefaults) -> bool:
+    """Whether control tokens in callers' texts are tokenized as plain text."""
+    own = None if entry is None else entry.callers_control_tokens
+    return (own or defaults.callers_control_tokens) == "plain"
+
+
+def _bare(name: str, model: LoadedModel) -> ModelCard:
+    return ModelCard(
+        name=name,
+        triton_model=model.name,
+        pool=model.pool,
+        facts=model.facts,
+        capabilities=model.capabilities,
+    )
+
+
+def _with_policy(card: ModelCard, entry: ModelEntry) -> ModelCard:
+    defaults = entry.sampling
+    return replace(
+        card,
+        takes_template_values=entry.chat_template_kwargs,
+        takes_templates=entry.chat_template,
+        tool_parser=entry.tool_parser,
+        reasoning_parser=entry.reasoning_parser,
+        max_retries=entry.max_retries,
+        streams_unchecked=entry.stream_mode == "optimistic",
+        aliases=entry.aliases,
+        owned_by=entry.owned_by,
+        sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
+        server_tools=_server_tools(entry),
+        price=_price(entry.price),
+        lifecycle=_lifecycle(entry),
+        fallback=entry.fallback,
+    )
+
+
+def _lifecycle(entry: ModelEntry) -> Lifecycle:
+    if entry.deprecated is None and entry.sunset is None:
+        return NO_END
+    return Lifecycle(deprecated=entry.deprecated, sunset=entry.sunset, link=entry.lifecycle_link)
+
+
+def _price(entry: PriceEntry | None) -> Price:
+    if entry is None:
+        return FREE
+    cached = entry.input if entry.cached_input is None else entry.cached_input
+    return Price(input=entry.input, cached_input=cached, output=entry.output)
+
+
+def _server_tools(entry: ModelEntry) -> ServerTools:
+    return ServerTools(
+        tools=tuple(
+            ServerTool(
+                name=name,
+                url=tool.url,
+                method=tool.method,
+                description=tool.description,
+                parameters=tool.parameters,
+                headers=tool.headers,
+                timeout_s=tool.timeout_s,
+                max_response_bytes=tool.max_response_bytes,
+                allows_private_addresses=tool.allow_private_addresses,
+            )
+            for name, tool in entry.server_tools.items()
+        ),
+        max_rounds=entry.max_tool_rounds,
+        max_seconds=entry.max_tool_seconds,
+    )

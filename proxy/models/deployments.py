@@ -1,4 +1,4 @@
-"""Which deployment of a model gets a request. Pure: `generation` gives it what it knows.
+"""Which deployment of a model gets a request, by what models.yaml says of them.
 
 Rules come first: a header, then the tenant. All others are divided by shares, at random or, where
 a model is sticky, by weighted rendezvous hashing: a caller keeps its deployment until it is gone,
@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import compress
 
+from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from build_engines.models_file import ModelEntry
 from proxy.domain.endpoints import DEFAULT_POOL
 
 
@@ -200,3 +202,40 @@ def _distance(name: str, key: bytes) -> float:
 def _joined(head: bytes, tail: bytes) -> bytes:
     """Both in one, so that no other pair has the same result."""
     return len(head).to_bytes(8, "big") + head + tail
+
+
+DEFAULT_PLAN = DeploymentPlan()
+
+
+def plan_of_pool(pool: str) -> DeploymentPlan:
+    """The plan of a model that models.yaml does not have."""
+    return DeploymentPlan(deployments=(Deployment(pool=pool),))
+
+
+def plan_of(entry: ModelEntry) -> DeploymentPlan:
+    return DeploymentPlan(
+        deployments=tuple(map(_deployment, entry.deployments)) or DEFAULT_PLAN.deployments,
+        sticky=Sticky(entry.sticky),
+        shadow=None if entry.shadow is None else Shadow(**entry.shadow.model_dump()),
+        fallback=entry.fallback,
+    )
+
+
+def _deployment(entry: DeploymentEntry) -> Deployment:
+    return Deployment(
+        name=entry.name,
+        pool=entry.pool,
+        triton_model=entry.model,
+        version=entry.version,
+        weight=entry.share_weight,
+        rules=_rules(entry.canary),
+    )
+
+
+def _rules(entry: CanaryEntry) -> CanaryRules:
+    header = entry.header
+    return CanaryRules(
+        percent=entry.percent or 0.0,
+        tenants=entry.tenants,
+        header=None if header is None else (header.name, header.value),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import structlog
@@ -30,7 +30,6 @@ from proxy.settings import Settings, environment
 POLL_S = 0.5
 logger = structlog.get_logger()
 Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, inode; None: no file
-Listener = Callable[[ModelsFile], None]
 
 
 REJECTED = Concern(
@@ -45,8 +44,8 @@ class Gauge(Protocol):
 class PolicyWatch:
     """The models file of one process, as it is in force.
 
-    current: what is in force. listeners: get each new file that is in force; they may not fail.
-    is_valid: 1 while the file that was read last is in force. concerns: for readiness.
+    current: what is in force. tools: gets the secrets of each new file. is_valid: 1 while the file
+    that was read last is in force. concerns: for readiness.
     """
 
     def __init__(
@@ -54,13 +53,13 @@ class PolicyWatch:
         settings: Settings,
         current: ModelsFile | None,
         registry: Registry,
-        listeners: Sequence[Listener],
+        tools: HttpToolRunner,
         is_valid: Gauge,
     ) -> None:
         self._settings = settings
         self._current = current
         self._registry = registry
-        self._listeners = tuple(listeners)
+        self._tools = tools
         self._is_valid = is_valid
         self._requested = asyncio.Event()
         self.concerns: tuple[Concern, ...] = ()
@@ -101,8 +100,7 @@ class PolicyWatch:
             self._is_valid.set(0)
             self.concerns = (REJECTED,)
             return False
-        for listener in self._listeners:
-            listener(found)
+        self._tools.replace_secrets(policy.secrets(found.models, environment()))
         before, self._current = self._current, found
         self._is_valid.set(1)
         self.concerns = ()
@@ -121,11 +119,6 @@ class PolicyWatch:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def rereads_secrets(tools: HttpToolRunner) -> Listener:
-    """The listener for the environment variables that a new file names."""
-    return lambda found: tools.replace_secrets(policy.secrets(found.models, environment()))
 
 
 def needing_build(before: Mapping[str, ModelEntry], after: Mapping[str, ModelEntry]) -> list[str]:

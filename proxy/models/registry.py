@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from build_engines.models_file import ModelEntry
+from proxy.domain.configured_deployments import ConfiguredDeployment
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request_limits import RequestLimits
-from proxy.models import card_table, deployment_plans
-from proxy.models.card_table import CardTable, Variants
-from proxy.models.deployments import DeploymentPlan
-from proxy.models.model_cards import CardDefaults
+from proxy.models import card_table
+from proxy.models.card_table import CardDefaults, CardTable, Variants
+from proxy.models.deployments import DEFAULT_PLAN, DeploymentPlan
+from proxy.triton.catalog import NOTHING_SERVED
 
 
 class Registry:
@@ -86,7 +87,46 @@ class Registry:
 
     def plan(self, card: ModelCard) -> DeploymentPlan:
         """The deployments of a card's public model; of an adapter, those of its model."""
-        return self.table.plans.get(card.parent or card.name, deployment_plans.DEFAULT_PLAN)
+        return self.table.plans.get(card.parent or card.name, DEFAULT_PLAN)
+
+    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
+        """Those of models.yaml, for operators: implements domain.configured_deployments."""
+        return tuple(
+            ConfiguredDeployment(
+                model=name,
+                name=one.name,
+                pool=one.pool,
+                triton_model=one.triton_model or name,
+                version=None if one.version is None else str(one.version),
+                weight=one.weight,
+                percent=one.rules.percent,
+            )
+            for name, plan in self.table.plans.items()
+            for one in plan.deployments
+        )
+
+    def internal_models(self) -> frozenset[str]:
+        """Triton models that only the proxy itself may call: the ensembles of every deployment and
+        build, and their parts. Whoever called the engine or the tokenizer directly would pass by
+        control tokens' protection, limits, usage and the model list of keys.
+
+        Raises:
+            ModelUnavailable: it is not known yet which models these are.
+        """
+        reason = self._why_not_ready
+        if reason is not None and reason.category == NOTHING_SERVED:
+            return frozenset()
+        self.cards()  # raises
+        return frozenset(
+            name
+            for model in self.loaded
+            for name in (
+                model.name,
+                model.facts.engine_model,
+                model.facts.tokenizer_model,
+                model.facts.detokenizer_model,
+            )
+        )
 
     def variants(self, name: str) -> Variants:
         """Every card of a public model; at least one.

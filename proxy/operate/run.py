@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from proxy.operate import announcement, key_store, scheduling
 from proxy.operate.triton_server import drain
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, TritonServer
+from proxy.operate.triton_server.supervisor import Supervisor
 from proxy.processes.signals import Stop, stop_on_signals
-from proxy.processes.supervisor import Supervisor
 from proxy.server import uvicorn_server
 from proxy.settings import Settings
 
@@ -21,7 +21,7 @@ async def together(
     settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
 ) -> None:
     settings = await key_store.prepared(settings, say)
-    scheduling.apply(settings.cpu_scheduling, say)
+    scheduling.apply(say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
@@ -32,7 +32,7 @@ async def together(
 
 async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
     settings = await key_store.prepared(settings, say)
-    scheduling.apply(settings.cpu_scheduling, say)
+    scheduling.apply(say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
@@ -45,7 +45,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
     settings = await key_store.prepared(settings, say)
-    scheduling.apply(settings.cpu_scheduling, say)
+    scheduling.apply(say)
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
         await _serve(settings, sock, model, stop, say)

@@ -11,9 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from proxy.processes.errors import LaunchError
-from proxy.settings.listening import CpuScheduling
-
 FEW_CORES = 4
 
 
@@ -36,20 +33,14 @@ class Kernel:
 KERNEL = Kernel()
 
 
-def apply(wanted: CpuScheduling, say: Callable[[str], None], kernel: Kernel = KERNEL) -> None:
-    """Sets the policy of this thread and all that it starts. `auto`: `batch` on few cores.
-
-    Raises:
-        LaunchError: `batch` was requested, and the system lacks it or refuses it.
-    """
+def apply(say: Callable[[str], None], kernel: Kernel = KERNEL) -> None:
+    """Sets `batch` on few cores, for this thread and all that it starts."""
     cores = kernel.cores
-    if wanted == "normal" or (wanted == "auto" and cores > FEW_CORES):
+    if cores > FEW_CORES:
         return
     try:
         kernel.set_batch()
     except (AttributeError, OSError) as error:
-        if wanted == "batch":
-            raise LaunchError(f"CPU_SCHEDULING=batch: the system refuses it ({error})") from error
         say(f"CPU scheduling stays normal on {cores} cores: batch is refused ({error})")
         return
-    say(f"CPU scheduling: batch, for {cores} cores (CPU_SCHEDULING=normal undoes it)")
+    say(f"CPU scheduling: batch, for {cores} cores")

@@ -86,7 +86,6 @@ def _of_settings(settings: Settings, cluster: KubernetesApi | None) -> PoolOptio
         connect=connect,
         metrics_port=settings.triton_metrics_port,
         choice=ChoicePolicy(policy=Policy(settings.triton_routing)),
-        moves_streams=settings.drain_moves_streams,
     )
 
 
@@ -114,7 +113,6 @@ def _of_entry(
         metrics_port=entry.metrics_port,
         choice=ChoicePolicy(policy=Policy(entry.routing)),
         most_ejected=entry.max_ejected_percent / 100,
-        moves_streams=settings.drain_moves_streams,
     )
 
 

@@ -33,7 +33,6 @@ class PoolOptions:
     """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once.
 
     metrics_port: of endpoints whose address names none; None: their load is not read.
-    moves_streams: those of an endpoint that drains are continued at others, if they can be.
     """
 
     name: str
@@ -43,7 +42,6 @@ class PoolOptions:
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     most_ejected: float = ejections.MOST_SHARE
-    moves_streams: bool = True
 
 
 class Pool:
@@ -227,8 +225,7 @@ class Pool:
                 drained = self._decisions.drained
                 for endpoint in self.endpoints.values():
                     endpoint.set_drained(endpoint.name in drained)
-            if self._options.moves_streams:
-                for endpoint in list(self.endpoints.values()):
-                    if endpoint.is_drained or endpoint.is_leaving:
-                        await moves.move(endpoint, self.variant)
+            for endpoint in list(self.endpoints.values()):
+                if endpoint.is_drained or endpoint.is_leaving:
+                    await moves.move(endpoint, self.variant)
             await asyncio.sleep(LOOK_EVERY_S)

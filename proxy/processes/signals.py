@@ -1,11 +1,15 @@
-"""SIGINT and SIGTERM: the first requests a stop, the second hurries it."""
+"""SIGINT and SIGTERM: the first requests a stop, the second hurries it. SIGHUP: read the
+configuration again; a terminal that closes sends it, too, and means a stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import Coroutine, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -56,6 +60,33 @@ async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
         waiting.cancel()
         working.cancel()
         await asyncio.wait({working})
+
+
+@contextlib.contextmanager
+def on_hangup(act: Callable[[], None], stop: Stop) -> Iterator[None]:
+    """Calls `act` on SIGHUP. Enter it inside the running event loop, on the main thread."""
+    loop, had_terminal = asyncio.get_running_loop(), _has_terminal()
+
+    def received() -> None:
+        if had_terminal and not _has_terminal():
+            stop.on_signal()
+        else:
+            act()
+
+    loop.add_signal_handler(signal.SIGHUP, received)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def _has_terminal() -> bool:
+    """Whether stdin is a terminal that is still open: a closed one has no process group."""
+    try:
+        os.tcgetpgrp(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):  # no terminal; closed; no stdin at all
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -45,11 +45,11 @@ class QueueLimits:
 
     @classmethod
     def of(cls, settings: Scheduling) -> QueueLimits:
-        waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
+        waiting = settings.queue_length
         return cls(
             waiting=MOST_WAITING if waiting is None else waiting,
             waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
-            waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
+            waiting_per_tenant=MOST_WAITING,
             longest_wait_s=settings.queue_timeout_s,
             fair_preemption=settings.fair_preemption,
         )

@@ -23,6 +23,7 @@ from uvicorn.server import ServerState
 from proxy.api.http.body_reader import BytesInFlight
 
 LINGER_S = 5.0
+SENDER_TIMEOUT_S = BODY_TIMEOUT_S = 60.0
 LINGER_BYTES = 32_000_000
 MOST_JOINED_BYTES = 32_768  # that wait for the end of a turn of the event loop
 
@@ -37,10 +38,10 @@ class Bounds:
 
     reader_timeout_s: float
     """How long a full buffer of bytes that the client does not read may stay full."""
-    sender_timeout_s: float
+    sender_timeout_s: float = SENDER_TIMEOUT_S
     """From the start of the connection, or a request's first byte, to the end of its head; and
     between two pieces of its body."""
-    body_timeout_s: float
+    body_timeout_s: float = BODY_TIMEOUT_S
     """From the end of a head to the end of the body; and for a WebSocket message."""
     idle_timeout_s: float
     """From an answer to the next request."""

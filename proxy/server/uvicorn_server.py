@@ -20,8 +20,7 @@ import uvicorn
 
 from proxy import background
 from proxy.processes.errors import LaunchError
-from proxy.processes.hangup import on_hangup
-from proxy.processes.signals import Stop
+from proxy.processes.signals import Stop, on_hangup
 from proxy.server import http_connection, tls
 from proxy.server.connection import Bounds
 from proxy.settings import Settings
@@ -72,8 +71,6 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     handshakes = 0 if own_tls is None else min(tls.MOST_HANDSHAKES, max(1, descriptors // 4))
     bounds = Bounds(
         reader_timeout_s=settings.slow_reader_timeout_s,
-        sender_timeout_s=settings.slow_sender_timeout_s,
-        body_timeout_s=settings.request_body_timeout_s,
         idle_timeout_s=settings.idle_connection_timeout_s,
         most_connections=max(1, descriptors - handshakes),
         most_message_bytes=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,

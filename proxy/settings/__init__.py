@@ -43,6 +43,46 @@ REMOVED = {
     "docs/operations.md#several-proxies",
     "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
     "docs/idempotency.md#where-answers-are",
+    "CPU_SCHEDULING": "it is chosen by the number of cores",
+    "DRAIN_MOVES_STREAMS": "streams of an endpoint that drains always move, if they can",
+    "JWT_LEEWAY_S": "it is 30 s",
+    "JWT_MAX_BYTES": "it is 8192",
+    "KEY_OUTAGE_S": "it is 60 s",
+    "KEY_OUTAGE_STATUS": "it is 503",
+    "LOOP_LAG_WARN_MS": "it is 50 ms",
+    "MAX_ANSWER_READERS": "it is 32",
+    "MAX_ALLOWED_TOKEN_IDS": "it is 16384",
+    "MAX_BEST_OF": "MAX_CHOICES holds, and `limits` of a model in models.yaml",
+    "MAX_BODIES_MB": "it is 48 MB, or four times MAX_REQUEST_SIZE_MB",
+    "MAX_COPIED_MB": "it is 16 MB",
+    "MAX_GRAMMAR_BYTES": "it is 256000",
+    "MAX_GUIDED_CHOICES": "it is 1024",
+    "MAX_GUIDED_CHOICES_BYTES": "it is 65536",
+    "MAX_HELD_LOG_PROBS": "it is 1000000",
+    "MAX_HELD_ANSWERS_MB": "it is 256 MB, or a quarter of the memory",
+    "MAX_JSON_DEPTH": "it is 100",
+    "MAX_JSON_VALUES": "it is 200000",
+    "MAX_KEPT_ANSWER_MB": "it is 8 MB",
+    "MAX_KEPT_ANSWERS": "it is 10000 for one tenant",
+    "MAX_LOG_PROBS": "it is 250000",
+    "MAX_LOGIT_BIAS": "it is 1024",
+    "MAX_MESSAGES": "it is 2048",
+    "MAX_N": "MAX_CHOICES holds, and `limits` of a model in models.yaml",
+    "MAX_REGEX_BYTES": "it is 16384",
+    "MAX_SCHEMA_DEPTH": "it is 64",
+    "MAX_SCHEMA_PROPERTIES": "it is 5000",
+    "MAX_SOCKET_REQUESTS": "it is 8",
+    "MAX_STOP_BYTES": "it is 4096",
+    "MAX_STOPS": "it is 16",
+    "MAX_TOKENIZER_REQUESTS": "it is 32",
+    "MAX_TOOLS_BYTES": "it is 256000",
+    "QUEUE_LENGTH_PER_TENANT": "a full queue takes places from the tenant that has most",
+    "RECENT_REQUESTS": "it is 1000",
+    "REQUEST_BODY_TIMEOUT_S": "it is 60 s",
+    "RESERVED_OUTPUT_TOKENS": "it is 4096, or a quarter of the lowest limit",
+    "SANDBOX_CPU_S": "it is 2 s",
+    "SANDBOX_MEMORY_MB": "it is 512 MB",
+    "SLOW_SENDER_TIMEOUT_S": "it is 60 s",
 }
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
@@ -116,15 +156,6 @@ class Settings(
         return self
 
     @model_validator(mode="after")
-    def _a_body_fits_among_all(self) -> Settings:
-        if self.max_bodies_mb < self.max_request_size_mb:
-            raise ValueError(
-                f"MAX_BODIES_MB={self.max_bodies_mb:g} is less than one body of "
-                f"MAX_REQUEST_SIZE_MB={self.max_request_size_mb:g}: raise it, or lower the other"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _store_has_a_pepper(self) -> Settings:
         for name in ("store_url", "old_key_peppers"):
             if getattr(self, name) is not None and self.key_pepper is None:
@@ -151,7 +182,3 @@ class Settings(
     @property
     def max_request_bytes(self) -> int:
         return int(self.max_request_size_mb * 1_000_000)
-
-    @property
-    def max_bodies_bytes(self) -> int:
-        return int(self.max_bodies_mb * 1_000_000)

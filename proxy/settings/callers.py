@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-from proxy.settings.group import Group, Seconds, Secret, Words, secret_value
+from proxy.settings.group import Group, Secret, Words, secret_value
 
 # All verify with a public key; HMAC (HS256, …) and "none" are not among them.
 Algorithm = Literal[
@@ -41,24 +41,23 @@ class Callers(Group):
     """`on`: every request but health checks needs a key or token. `auto`: the same as soon as
     `API_KEY`, `KEY_PEPPER`, `JWT_ISSUER` or `CLIENT_NAME_HEADER` is set; without them the proxy
     serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
-    everything."""
+    everything. Set `on` to be sure that a start without keys fails."""
     admin: Literal["on", "off"] = "off"
     """`on`: where there are no keys, everybody on this machine may administrate (`/admin/…`) and
-    use Triton's internal models. With keys the scope `admin` decides; with `AUTH=off` nobody
-    may."""
+    use Triton's internal models. With keys the scope `admin` decides; with `AUTH=off` nobody may.
+    Set it on a machine of your own."""
     api_key: Secret = None
-    """One key that may do everything, without a store of keys: at least 16 characters."""
+    """One key that may do everything, without a store of keys: at least 16 characters. For one user
+    or one program."""
     metrics_key: Secret = None
-    """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters."""
+    """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters. Set
+    it where Prometheus scrapes a proxy with keys."""
     public_metrics: bool = False
     """Whether `/metrics` needs no key. Only where a network or a front keeps callers from it."""
     key_pepper: Secret = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
-    store need the same one; without it no key of the store works."""
-    key_outage_s: Seconds = 60.0
-    """How long known keys keep working while the store of keys cannot be reached."""
-    key_outage_status: Literal["503", "401"] = "503"
-    """The answer to a key that is not known while the store cannot be reached."""
+    store need the same one; without it no key of the store works. Set it to give several tenants
+    keys."""
 
     @model_validator(mode="after")
     def _secrets_are_long_and_plain(self) -> Callers:
@@ -78,38 +77,45 @@ class Identities(Group):
     """Callers without a key of ours: tokens of an issuer, client certificates"""
 
     jwt_issuer: str | None = None
-    """Issuer of JWTs that are accepted as keys: the `iss` of the tokens, an https URL."""
+    """Issuer of JWTs that are accepted as keys: the `iss` of the tokens, an https URL. Set it where
+    callers have tokens of an identity provider."""
     jwt_audience: Annotated[tuple[str, ...], NoDecode, Words] = ()
     """Values of `aud`, separated by commas. A token must have at least one of them. Needed with
     `JWT_ISSUER`."""
     jwt_jwks_url: str | None = None
-    """Where the issuer's public keys are. Without it: where its
-    `/.well-known/openid-configuration` says."""
+    """Where the issuer's public keys are. Without it: where its `/.well-known/openid-configuration`
+    says. Set it for an issuer without discovery."""
     jwt_algorithms: Annotated[tuple[Algorithm, ...], NoDecode, Words] = ("RS256", "ES256", "EdDSA")
-    """Signature algorithms that are accepted, separated by commas."""
+    """Signature algorithms that are accepted, separated by commas. Change it where the issuer signs
+    with another one."""
     jwt_tenant_claim: str = "tenant"
-    """The claim that names the tenant. A dot leads into an object: `app.tenant`."""
+    """The claim that names the tenant. A dot leads into an object: `app.tenant`. Change it to what
+    the issuer names it."""
     jwt_scope_claim: str = "scope"
-    """The claim with the scopes: words in one string, or a list. `admin` is one of them."""
+    """The claim with the scopes: words in one string, or a list. `admin` is one of them. Change it
+    to what the issuer names it."""
     jwt_priority_claim: str | None = None
     """The claim with the highest priority that a token's requests get, an integer; higher numbers
-    go first. In a token without it the ceiling is the tenant's, or else `MAX_PRIORITY`."""
-    jwt_leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
-    """How far the issuer's clock may differ from ours."""
-    jwt_max_bytes: Annotated[int, Field(ge=256, le=16_384)] = 8192
-    """A longer token is refused before it is read."""
+    go first. In a token without it the ceiling is the tenant's, or else `MAX_PRIORITY`. Set it
+    where the issuer decides who goes first."""
     client_name_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]{1,64}$")] | None = None
     """Header in which a front reports the name, or the distinguished name, of a client certificate
-    that it has verified. The name is the tenant. Needs `TRUSTED_FRONTS`."""
+    that it has verified. The name is the tenant. Needs `TRUSTED_FRONTS`. Set it where clients have
+    certificates."""
     trusted_fronts: Annotated[
         tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, Words
     ] = ()
     """Addresses or networks of these fronts, separated by commas. From any other address
     `CLIENT_NAME_HEADER` is ignored."""
     client_name_scopes: Annotated[tuple[ScopeName, ...], NoDecode, Words] = (
-        *("chat", "completions", "embeddings", "tokens", "models"),
+        "chat",
+        "completions",
+        "embeddings",
+        "tokens",
+        "models",
     )
-    """Scopes of such a caller, separated by commas."""
+    """Scopes of such a caller, separated by commas. Change it where such callers may do less, or
+    administrate."""
 
     @model_validator(mode="after")
     def _token_rules(self) -> Identities:

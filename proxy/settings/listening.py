@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, FilePath, model_validator
 from pydantic_settings import NoDecode
 
 from proxy.settings.group import Group, Port, Words
 
-CpuScheduling = Literal["auto", "batch", "normal"]
 HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
@@ -33,23 +32,21 @@ class Listening(Group):
     """Where the proxy listens"""
 
     server_host: str | None = None
-    """Another name of `HOST`. If both are set, they must agree."""
+    """Another name of `HOST`. If both are set, they must agree. For tools that set this name."""
     server_port: Port | None = None
-    """Another name of `PORT`. If both are set, they must agree."""
+    """Another name of `PORT`. If both are set, they must agree. For tools that set this name."""
     host: str = "127.0.0.1"
     """Address on which the proxy listens. Any but a loopback address needs keys (docs/access.md),
-    or `AUTH=off`."""
+    or `AUTH=off`. Set it to serve other machines."""
     port: Port = 9000
-    """TCP port of the proxy."""
-    cpu_scheduling: CpuScheduling = "auto"
-    """Linux scheduling policy of all processes. `batch`: a process that wakes up does not take the
-    core from one that runs. `auto` is `batch` on four cores or fewer, else `normal`."""
+    """TCP port of the proxy. Change it where another program has it."""
     cors_origins: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_origins)] = ()
-    """Origins whose pages may call the API from a browser, separated by commas; `*` allows all."""
+    """Origins whose pages may call the API from a browser, separated by commas; `*` allows all. Set
+    it where web pages call the API."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_hosts)] = ()
     """Public names of this server, separated by commas; `*` allows all. A request whose `Host` is
     not among them gets 421. IP addresses and names without public DNS (`localhost`, `proxy`,
-    `x.svc`) are always allowed."""
+    `x.svc`) are always allowed. Set it where the server has a public name."""
 
 
 class Tls(Group):
@@ -57,12 +54,13 @@ class Tls(Group):
 
     tls_cert_file: FilePath | None = None
     """PEM file with the certificate and its chain. With it the proxy serves https only. A new file
-    is used for new connections within seconds, without a restart."""
+    is used for new connections within seconds, without a restart. Set it where no front terminates
+    TLS."""
     tls_key_file: FilePath | None = None
     """PEM file with the private key of `TLS_CERT_FILE`."""
     tls_client_ca_file: FilePath | None = None
     """PEM file with certificate authorities. With it every client needs a certificate of theirs,
-    health checks included."""
+    health checks included. Set it where only known machines may connect."""
 
     @model_validator(mode="after")
     def _files_go_together(self) -> Tls:

@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from proxy.settings.group import (
-    AtMost,
     Group,
     Secret,
-    Tokens,
     secret_value,
     words,
 )
@@ -25,17 +23,18 @@ class CallersLimits(Group):
 
     ledger_url: Secret = None
     """Redis or Valkey that several proxies share for limits, queues and idempotent answers:
-    `redis://`, `rediss://` or `unix://`. Without it each proxy has its own, in memory."""
+    `redis://`, `rediss://` or `unix://`. Without it each proxy has its own, in memory. Set it where
+    several proxies serve the same callers."""
     ledger_outage: Literal["share", "closed", "open"] = "share"
     """What happens while it cannot be reached. `share`: each proxy grants its part of every limit;
-    `closed`: limited callers get 503; `open`: nothing is limited."""
+    `closed`: limited callers get 503; `open`: nothing is limited. Choose by what is worse: too much
+    use, or refusals."""
     ledger_timeout_ms: Annotated[float, Field(ge=1, le=60_000)] = 250.0
-    """How long it may take to answer before it counts as out of reach."""
-    reserved_output_tokens: Tokens = 4096
-    """The most output tokens of a choice without `max_tokens`, of a caller whose tokens or budget
-    are limited; and at most a quarter of the lowest such limit."""
+    """How long it may take to answer before it counts as out of reach. Raise it for a Redis in
+    another zone."""
     cached_token_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """What a cached prompt token counts in limits on tokens. Budgets in money use `price`."""
+    """What a cached prompt token counts in limits on tokens. Budgets in money use `price`. Lower it
+    where cached tokens should cost callers less."""
 
     @model_validator(mode="after")
     def _ledger_is_redis(self) -> CallersLimits:
@@ -63,23 +62,16 @@ class Idempotency(Group):
 
     idempotency_keep_s: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400.0
     """How long an answer is kept for later requests with the same key. 0: running answers can be
-    joined, and finished ones are not kept."""
+    joined, and finished ones are not kept. Lower it where answers may not be kept."""
     idempotency_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """How long a generation whose readers have all disconnected runs on, for a retry."""
+    """How long a generation whose readers have all disconnected runs on, for a retry. Raise it for
+    clients that retry slowly."""
     resume_grace_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
     """The same for a stream of events, which `Last-Event-ID` continues; also how long one that is
-    not kept can be continued after its end."""
-    max_kept_answer_mb: Annotated[float, Field(gt=0, le=1000)] = 8.0
-    """A larger answer is not kept, and cannot be joined from its beginning."""
-    max_kept_answers: AtMost = 10_000
-    """Answers that are kept for one tenant; the oldest go first."""
+    not kept can be continued after its end. Raise it for clients on unstable networks."""
     max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 200.0
     """All answers that are kept, in the proxy's memory or in Redis; the oldest of the tenant that
-    has most go first."""
-    max_held_answers_mb: Annotated[float, Field(gt=0, le=100_000)] = 256.0
-    """All answers of this proxy that are in memory while they are generated or read."""
-    max_answer_readers: AtMost = 32
-    """Requests that read one answer at once, in each proxy; more get 429."""
+    has most go first. Raise it where there is memory."""
 
 
 class Storage(Group):
@@ -87,11 +79,12 @@ class Storage(Group):
 
     store_url: Secret = None
     """Database, with `KEY_PEPPER`: `sqlite:///relative/path`, `sqlite:////absolute/path` or
-    `postgresql://user:password@host/database`. Without it: `store.db` in `ARTIFACTS_DIR` if that
-    is set, else in `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+    `postgresql://user:password@host/database`. Without it: `store.db` in `ARTIFACTS_DIR` if that is
+    set, else in `~/.local/share/triton-openai` (`XDG_DATA_HOME`). Set it to PostgreSQL for several
+    proxies."""
     old_key_peppers: Secret = None
     """Earlier values of `KEY_PEPPER`, separated by commas. They only verify older entries of the
-    audit log; keys made with them are not accepted."""
+    audit log; keys made with them are not accepted. Set it after a change of the pepper."""
 
     @property
     def earlier_peppers(self) -> tuple[str, ...]:
@@ -103,31 +96,29 @@ class Recording(Group):
 
     record_dir: Path | None = None
     """Folder for requests and answers of the tenants that are recorded, which only the proxy's user
-    may read. Without it nothing is recorded."""
+    may read. Without it nothing is recorded. Set it to record."""
     record_keep_days: Annotated[int, Field(ge=1, le=3650)] = 7
-    """Days for which they are kept, besides the day itself."""
+    """Days for which they are kept, besides the day itself. Set it as your rules of retention
+    say."""
     max_record_gb: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
-    """All records; the oldest days go first. If those of one day are more, recording pauses."""
+    """All records; the oldest days go first. If those of one day are more, recording pauses. Set it
+    to what the disk has."""
     record_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """The share of these tenants' requests that is recorded, chosen by chance."""
+    """The share of these tenants' requests that is recorded, chosen by chance. Lower it where
+    all are too many."""
 
 
 class Logs(Group):
     """Logs"""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lines below this level are not written. `triton-openai log-level` changes it at run time."""
+    """Lines below this level are not written. `triton-openai log-level` changes it at run time.
+    Set `debug` to look for a fault."""
     log_content: bool = False
     """With it, lines at the level `debug` have prompts and answers, and what libraries write at
     that level, where keys may be: for tests, never where callers' texts are confidential."""
     log_format: Literal["auto", "json", "text"] = "auto"
-    """`auto` is `text` on a terminal, else `json`."""
-    loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
-    """If the proxy's own CPU time makes the event loop late by more than this, a log line names the
-    request that caused it, at most once a minute."""
-    recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Requests that the proxy remembers after their end, for `triton-openai trace`: their log
-    line and stages, without prompts and answers. About 2 kB each. 0: none."""
+    """`auto` is `text` on a terminal, else `json`. Set it where logs of a terminal are parsed."""
 
 
 class Traces(Group):
@@ -135,7 +126,7 @@ class Traces(Group):
 
     trace_slow_s: Annotated[float, Field(gt=0, le=86_400)] = 30.0
     """A request that takes longer than this is kept even if it is not sampled; one that failed
-    always is."""
+    always is. Raise it where long answers are usual."""
 
 
 class MetricsLabels(Group):
@@ -143,4 +134,4 @@ class MetricsLabels(Group):
 
     metrics_tenants: Annotated[int, Field(ge=0, le=10_000)] = 50
     """Tenants with metrics of their own: the first ones that send a request. All others share the
-    label `other`."""
+    label `other`. Raise it where Prometheus has room for more."""

@@ -20,36 +20,40 @@ class TritonServer(Group):
     triton_url: str | None = None
     """Address of a remote Triton for `triton-openai proxy`: `grpc://host:port`, or `grpcs://` for
     TLS; several with commas between them, or where they are found (docs/pools.md). Without it:
-    `TRITON_GRPC_PORT` of this machine."""
+    `TRITON_GRPC_PORT` of this machine. Set it where Triton runs elsewhere."""
     triton_routing: Literal["prefix", "least_outstanding", "random", "round_robin"] = "prefix"
     """How one of several endpoints is chosen: `prefix` is the one with the least work after it has
-    done the request's, with what it has in its prefix cache counted as done."""
+    done the request's, with what it has in its prefix cache counted as done. Change it where
+    prompts share no beginnings."""
     triton_ca_file: FilePath | None = None
-    """PEM file with the certificate authorities to trust for `grpcs://`. Without it: the
-    system's."""
+    """PEM file with the certificate authorities to trust for `grpcs://`. Without it: the system's.
+    Set it for certificates of your own."""
     triton_secret: Secret = None
     """Value that opens Triton's administrative calls: 16 to 256 letters, digits, `-` and `_`. A
-    proxy in another process needs the same value. Without it: a new one for each start."""
+    proxy in another process needs the same value. Without it: a new one for each start. Set it
+    where the proxy and Triton start apart."""
     triton_transport: Literal["lean", "grpc"] = "lean"
     """What reads token streams: `lean` is our own HTTP/2 reader, `grpc` is grpc.aio. All other
-    calls use grpc.aio."""
+    calls use grpc.aio. Try `grpc` where something between the proxy and Triton breaks `lean`."""
     triton_connection_age_s: Seconds | None = None
     """After this time a new connection to Triton takes over, so that servers which were added
     behind one address get work. The old one ends with its last stream. Without it: never. Needs
-    `TRITON_TRANSPORT=lean`."""
+    `TRITON_TRANSPORT=lean`. Set it where a load balancer stands before Triton."""
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"
     """Address on which the tritonserver that is started here listens. Triton has no access control:
     use `0.0.0.0` in a container only."""
     triton_grpc_port: Port = 8001
-    """gRPC port of the tritonserver that is started here."""
+    """gRPC port of the tritonserver that is started here. Change it where another program has
+    it."""
     triton_http_port: Port | None = None
-    """HTTP port of that tritonserver, on loopback only and behind `TRITON_SECRET`. Without it
-    HTTP is off."""
+    """HTTP port of that tritonserver, on loopback only and behind `TRITON_SECRET`. Without it HTTP
+    is off. Set it for tools that speak HTTP with Triton."""
     triton_metrics_port: Port = 8002
-    """Port of that tritonserver's Prometheus metrics."""
+    """Port of that tritonserver's Prometheus metrics. Change it where another program has it."""
     triton_start_timeout_s: Seconds = 120.0
     """How long a start may go without progress until every model is loaded: its processes use CPU
-    time or start others, or its log grows. A start that moves may take five times as long."""
+    time or start others, or its log grows. A start that moves may take five times as long. Raise it
+    for large models and slow disks."""
 
     @model_validator(mode="after")
     def _secret_is_long_and_plain(self) -> TritonServer:
@@ -105,15 +109,18 @@ class ModelSource(Group):
     """Models and files"""
 
     models_file: Path = Path("models.yaml")
-    """The file that names the models."""
+    """The file that names the models. Set it where the file is elsewhere."""
     model_path: Path | None = None
-    """One model folder to serve instead of a models file; `MODELS_FILE` may not be set with it."""
+    """One model folder to serve instead of a models file; `MODELS_FILE` may not be set with it. For
+    a first try of a model."""
     model_id: ModelName | None = None
     """Public name of the model of `MODEL_PATH`. Without it: architecture and size, as the path, the
-    graph's file name or the config have them, such as `phi-3.5-mini`."""
+    graph's file name or the config have them, such as `phi-3.5-mini`. Set it where callers expect a
+    certain name."""
     artifacts_dir: Path = Path("artifacts")
     """Where `build` writes. If the default folder belongs to another user, what you may not write
-    goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+    goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`). Set it to a disk with room for the
+    models."""
 
     @model_validator(mode="after")
     def _one_source_of_models(self) -> ModelSource:

@@ -17,6 +17,7 @@ logger = structlog.get_logger(__name__)
 
 MB = 1_000_000
 KEPT_PART, HELD_PART = 0.2, 0.25  # the most of the container's memory, or of the machine's
+MOST_HELD = 256 * MB
 EVENT_STREAM = "text/event-stream"
 
 
@@ -93,7 +94,7 @@ class Quotas:
 
     keep_s: float
     bytes: int
-    answers: int
+    answers: int = 10_000
 
 
 class Outcome(str, Enum):
@@ -185,3 +186,8 @@ def within(name: str, mb: float, part: float, memory: int | None = None) -> int:
             advice="give the proxy more memory to keep more",
         )
     return int(min(wanted, most))
+
+
+def held_bytes(memory: int | None = None) -> int:
+    """The most of all answers that are in memory while they are generated or read."""
+    return int(min(MOST_HELD, HELD_PART * (memory or memory_bytes())))

@@ -32,6 +32,7 @@ from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 
+ANSWER_BYTES = 8_000_000  # a larger answer is not kept, nor joined from its beginning
 UPKEEP_S = 30.0
 LEAST_ERROR_STATUS = 400
 
@@ -46,9 +47,9 @@ class RelayLimits:
 
     grace_s: float
     resume_grace_s: float
-    answer_bytes: int
+    answer_bytes: int = ANSWER_BYTES
     memory_bytes: int
-    readers: int
+    readers: int = 32
     keeps: bool
 
 

@@ -22,6 +22,7 @@ from prometheus_client import Histogram
 logger = structlog.get_logger(__name__)
 
 BEAT_S = 0.05
+WARN_S = 0.05
 LOG_EVERY_S = 60.0
 FRAMES = 6  # of the stack, innermost first
 PREFIX = "request "
@@ -48,7 +49,7 @@ class LoopLag:
     A lag that this process' own CPU time does not explain is the host's: it is measured only.
     """
 
-    def __init__(self, histogram: Histogram, *, warn_s: float) -> None:
+    def __init__(self, histogram: Histogram, *, warn_s: float = WARN_S) -> None:
         self._histogram = histogram
         self._warn_s = warn_s
         self._beats = 0

@@ -74,7 +74,7 @@ class KeptRequest:
 class RecentRequests:
     """most: how many are kept; 0: none."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 1000) -> None:
         self.most = most
         self._kept: deque[KeptRequest] = deque()
         self._by_id: dict[str, KeptRequest] = {}

@@ -19,6 +19,9 @@ PROMPT = {"model": "demo", "prompt": "hi"}
 LONG_CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}] * 70}
 
 
+LONG = FixedCatalog(facts=replace(FACTS, context_length=100_000))
+
+
 def one_row() -> FixedCatalog:
     return FixedCatalog(facts=replace(FACTS, rows=1))
 
@@ -86,10 +89,10 @@ def test_a_short_chat_is_rendered_without_a_sandbox(serve):
 
 @pytest.mark.parametrize("path", ["/chat/json", "/chat/stream", "/chat/sse", "/tokenize"])
 def test_messages_are_limited_on_every_path(serve, path):
-    client = serve(ScriptedEngine(deltas("a")), max_messages=2)
-    body = {"messages": BODY["messages"] * 3}
+    client = serve(ScriptedEngine(deltas("a")), LONG)
+    body = {"messages": BODY["messages"] * 2049}
     assert error_of(client.post(path, json=body))["param"] == "messages"
-    assert client.post(path, json={"messages": BODY["messages"] * 2}).status_code == 200
+    assert client.post(path, json={"messages": BODY["messages"] * 2048}).status_code == 200
 
 
 def test_tools_are_limited_where_they_are_only_counted(serve):
@@ -100,26 +103,26 @@ def test_tools_are_limited_where_they_are_only_counted(serve):
 
 
 def test_a_prompt_times_its_choices_is_limited(serve):
-    client = serve(ScriptedEngine(deltas("a")), max_copied_mb=0.001)
-    body = {**PROMPT, "prompt": "x" * 300}
+    client = serve(ScriptedEngine(deltas("a")))
+    body = {**PROMPT, "prompt": "x" * 1_500_000}
     assert client.post(TEXT, json=body).status_code == 200
-    response = client.post(TEXT, json={**body, "n": 4})
+    response = client.post(TEXT, json={**body, "n": 11})
     assert (response.status_code, error_of(response)["param"]) == (400, "n")
 
 
 def test_log_probs_of_an_unstreamed_answer_are_limited_and_a_streams_are_not(serve):
-    client = serve(ScriptedEngine(deltas("a")), max_log_probs=100)
-    body = {**BODY, "logprobs": True, "top_logprobs": 4, "max_tokens": 21}
+    client = serve(ScriptedEngine(deltas("a")), LONG)
+    body = {**BODY, "logprobs": True, "top_logprobs": 4, "max_tokens": 50_001}
     response = client.post(CHAT, json=body)
     assert (response.status_code, error_of(response)["param"]) == (400, "max_tokens")
     assert client.post(CHAT, json={**body, "stream": True}).status_code == 200
-    assert client.post(CHAT, json={**body, "max_tokens": 20}).status_code == 200
+    assert client.post(CHAT, json={**body, "max_tokens": 50_000}).status_code == 200
 
 
 def test_without_max_tokens_the_answer_ends_where_the_log_probs_do(serve):
     engine = ScriptedEngine(deltas("a"))
-    serve(engine, max_log_probs=100).post(CHAT, json={**BODY, "logprobs": True, "top_logprobs": 4})
-    assert engine.requests[0].max_tokens == 20
+    serve(engine, LONG).post(CHAT, json={**BODY, "logprobs": True, "top_logprobs": 4})
+    assert engine.requests[0].max_tokens == 50_000
 
 
 def scored(tokens: int, top: int) -> list[TokenDelta]:
@@ -137,7 +140,7 @@ def scored(tokens: int, top: int) -> list[TokenDelta]:
 
 
 def test_held_log_probs_are_limited_over_all_requests(serve):
-    client = serve(ScriptedEngine(scored(20, 4)), max_held_log_probs=99)
+    client = serve(ScriptedEngine(scored(1_000, 1_000)))  # more than a request can ask for
     body = {**BODY, "logprobs": True, "top_logprobs": 4}
     refused = client.post(CHAT, json=body)
     assert refused.status_code == 429

@@ -304,13 +304,6 @@ def test_an_outage_of_the_store_shows_and_lets_known_keys_in(client, keys):
     assert client.get("/health/ready").json() == {"status": "ready"}
 
 
-def test_unknown_keys_may_get_401_in_an_outage(serve, keys):
-    keys.is_down = True
-    client = serve(ScriptedEngine(), keys=keys, key_pepper=PEPPER, key_outage_status="401")
-    assert ask(client, "/v1/models", whole_key("other")).status_code == 401
-    assert client.get("/health/ready").status_code == 503  # nobody can call
-
-
 def test_tokens_wait_for_an_issuer_that_is_away(serve):
     answers = {}
     with FileServer(answers) as server:

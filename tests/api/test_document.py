@@ -195,13 +195,13 @@ def test_every_error_status_is_documented(serve):
         assert {headers, "x-request-id"} <= chat[status]["headers"].keys()
 
 
-def test_the_settings_limits_and_the_models_sizes_are_told(serve):
-    client = serve(ScriptedEngine(), CATALOG, max_stops=3, max_messages=5)
+def test_the_limits_and_the_models_sizes_are_told(serve):
+    client = serve(ScriptedEngine(), CATALOG)
     own = OwnDocument(client.get("/openapi.json").json())
     chat, ids = own.component("ChatCompletionBody"), own.component("DetokenizeBody")
     for body, is_valid in (
-        ({"stop": ["a"] * 3}, True),
-        ({"stop": ["a"] * 4}, False),
+        ({"stop": ["a"] * 16}, True),
+        ({"stop": ["a"] * 17}, False),
         ({"priority": -(2**31)}, False),
         ({"nvext": {"agent_hints": {"priority": 2**31}}}, False),
         ({"logit_bias": {"7": 1}}, True),
@@ -214,7 +214,7 @@ def test_the_settings_limits_and_the_models_sizes_are_told(serve):
         status = client.post("/v1/chat/completions", json={**CHAT, **body}).status_code
         assert (status == 400) is not is_valid, body
     words = own.document["components"]["schemas"]["PlainChatBody"]["properties"]["messages"]
-    assert "at most 5" in words["description"]
+    assert "at most 2048" in words["description"]
     for tokens, is_valid in (([255], True), ([256], False), ([1] * 4097, False)):
         assert ids.is_valid({"tokens": tokens}) is is_valid
         status = client.post("/detokenize", json={"tokens": tokens}).status_code

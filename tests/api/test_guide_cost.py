@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from proxy.access.process_sandbox import ProcessSandbox
 from tests.api.formats import ASKED, CHAT, SCHEMA, answering, named
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
@@ -17,7 +17,6 @@ HUGE = "(a{500}){500}"  # 12 MB as an automaton
 # 4 KB that take 955 MB and 3 s to compile
 COSTLY = {"type": "object", "properties": {f"p{i}": {"pattern": f"{HUGE}{i}"} for i in range(80)}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": COSTLY}}
-LIMITS = SandboxLimits(cpu_s=0.5, memory_bytes=300_000_000)
 RENDER = f"{CHAT}/render"
 ATTACKS = [
     (CHAT, {"guided_json": COSTLY}, "guided_json"),
@@ -36,7 +35,8 @@ ATTACKS = [
 def test_a_schema_that_costs_too_much_is_refused_while_others_are_answered(
     serve, path, body, field
 ):
-    client = serve(ScriptedEngine(deltas("a")), sandbox=ProcessSandbox(LIMITS))
+    sandbox = ProcessSandbox(cpu_s=0.5, memory_bytes=300_000_000)
+    client = serve(ScriptedEngine(deltas("a")), sandbox=sandbox)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with ThreadPoolExecutor(1) as pool:
         attack = pool.submit(client.post, path, json={**ASKED, **body})
@@ -54,8 +54,8 @@ def test_a_schema_that_costs_too_much_is_refused_while_others_are_answered(
 
 
 def test_a_costly_pattern_is_refused_as_a_parameter(serve):
-    limits = SandboxLimits(cpu_s=1.0, memory_bytes=5_000_000)
-    client = serve(ScriptedEngine(deltas("a")), sandbox=ProcessSandbox(limits))
+    sandbox = ProcessSandbox(cpu_s=1.0, memory_bytes=5_000_000)
+    client = serve(ScriptedEngine(deltas("a")), sandbox=sandbox)
     answer = client.post(CHAT, json={**ASKED, "guided_regex": HUGE})
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "invalid_parameter")
@@ -90,16 +90,17 @@ def test_what_was_examined_once_is_not_examined_again(serve):
 
 
 @pytest.mark.parametrize(
-    ("settings", "body", "field"),
+    ("body", "field"),
     [
-        ({"max_regex_bytes": 3}, {"guided_regex": "aaaa"}, "guided_regex"),
-        ({"max_grammar_bytes": 10}, {"guided_grammar": 'start: "a"\n'}, "guided_grammar"),
-        ({"max_guided_choices": 1}, {"guided_choice": ["a", "b"]}, "guided_choice"),
-        ({"max_guided_choices_bytes": 1}, {"guided_choice": ["ab"]}, "guided_choice"),
+        ({"guided_regex": "a" * 16_385}, "guided_regex"),
+        ({"guided_grammar": f'start: "a" {" " * 256_000}\n'}, "guided_grammar"),
+        ({"guided_choice": [str(at) for at in range(1025)]}, "guided_choice"),
+        ({"guided_choice": ["a" * 65_537]}, "guided_choice"),
     ],
+    ids=["regex", "grammar", "choices", "choice"],
 )
-def test_operators_bound_the_size_of_guides(serve, settings, body, field):
-    answer = serve(ScriptedEngine(deltas("a")), **settings).post(CHAT, json={**ASKED, **body})
+def test_the_size_of_guides_is_bounded(serve, body, field):
+    answer = serve(ScriptedEngine(deltas("a"))).post(CHAT, json={**ASKED, **body})
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_parameter", field)
     assert "more than" in error["message"]

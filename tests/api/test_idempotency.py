@@ -15,7 +15,7 @@ from proxy.domain.identity import Limits, ModelPatterns
 from proxy.settings import Settings
 from tests.api.conftest import Serve
 from tests.api.error_body import error_of
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas, large
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
@@ -159,11 +159,11 @@ def test_where_nothing_is_kept_a_later_request_is_generated(keyed: Serve):
 
 
 def test_an_answer_beyond_the_bound_is_sent_but_not_kept(keyed: Serve):
-    engine = ScriptedEngine(deltas("abc" * 20))
-    client = keyed(engine, max_kept_answer_mb=0.001, resume_grace_s=0)
+    engine = ScriptedEngine(large(2, 4_500_000))
+    client = keyed(engine, resume_grace_s=0)
     first = chat(client, {**STREAM, "max_tokens": 100})
     assert first.text.endswith("data: [DONE]\n\n")
-    assert len(first.content) > 2_000
+    assert len(first.content) > 8_000_000
     chat(client, {**STREAM, "max_tokens": 100})
     assert len(engine.requests) == 2
 

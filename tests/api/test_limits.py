@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
 from proxy.domain.model import CAPABILITIES
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.api.conftest import Serve
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 TEXT_BODY = {"model": "demo", "prompt": "hi"}
-LIMITS = {"max_output_tokens": 10, "max_n": 2, "max_best_of": 3, "max_prompt_tokens": 40}
+LIMITS = {"max_output_tokens": 10, "max_prompt_tokens": 40}
+COUNTS = {"n": 2, "best_of": 3}
 
 
 def models_file(folder: Path, **limits: int) -> Path:
     path = folder / "limits.yaml"
     path.write_text(yaml.safe_dump({"models": {"demo": {"weights": "w", "limits": limits}}}))
     return path
+
+
+@pytest.fixture
+def serve(serve: Serve, tmp_path: Path) -> Serve:
+    """As `serve`; with LIMITS, models.yaml has COUNTS."""
+
+    def start(*args: Any, **settings: Any) -> TestClient:
+        if settings.keys() >= LIMITS.keys() and "models_file" not in settings:
+            settings["models_file"] = models_file(tmp_path, **COUNTS)
+        return serve(*args, **settings)
+
+    return start
 
 
 def error_of(response) -> dict[str, Any]:
@@ -113,7 +129,7 @@ def test_tokenize_counts_what_a_generation_would_take(serve):
 def test_the_lower_of_settings_and_models_yaml_holds(serve, tmp_path, mine, most):
     limits = {} if mine is None else {"max_tokens": mine}
     client = serve(
-        ScriptedEngine(deltas("a")), models_file=models_file(tmp_path, **limits), **LIMITS
+        ScriptedEngine(deltas("a")), models_file=models_file(tmp_path, **COUNTS, **limits), **LIMITS
     )
     error = error_of(client.post(CHAT, json={**CHAT_BODY, "max_tokens": 11}))
     assert f"at most {most} for" in error["message"]
@@ -129,10 +145,11 @@ def test_models_tell_no_limits_where_there_are_none(serve):
     assert "limits" not in model["capabilities"]
 
 
-def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serve):
+def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serve, tmp_path):
     catalog = FixedCatalog(capabilities=CAPABILITIES - {"limits"})
-    counts = {"max_n": 2, "max_best_of": 2}  # these are the proxy's own
-    assert serve(ScriptedEngine(), catalog, **counts).get("/health/ready").status_code == 200
+    counts = models_file(tmp_path, **COUNTS)  # these are the proxy's own
+    client = serve(ScriptedEngine(), catalog, models_file=counts)
+    assert client.get("/health/ready").status_code == 200
     response = serve(ScriptedEngine(), catalog, max_prompt_tokens=40).get("/health/ready")
     assert response.status_code == 503
     assert "limits of a model cannot be enforced" in response.text
@@ -140,11 +157,10 @@ def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serv
 
 def test_an_answer_with_log_probabilities_stays_below_the_limit(serve):
     engine = ScriptedEngine(deltas("a"))
-    client = serve(engine, max_output_tokens=10, max_log_probs=5_000)
     fields = {"logprobs": True, "top_logprobs": 20}
-    client.post(CHAT, json={**CHAT_BODY, **fields})
-    client = serve(engine, max_output_tokens=10, max_log_probs=42)
-    client.post(CHAT, json={**CHAT_BODY, **fields})
+    catalog = FixedCatalog(facts=replace(FACTS, context_length=100_000))
+    for most in (10, 50_000):
+        serve(engine, catalog, max_output_tokens=most).post(CHAT, json={**CHAT_BODY, **fields})
     first, second = engine.requests
     assert (first.max_tokens, first.token_cap) == (None, 10)
-    assert second.max_tokens == 2
+    assert second.max_tokens == 250_000 // 21

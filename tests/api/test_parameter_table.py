@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -11,10 +10,8 @@ import pytest
 
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.generation_body import StreamOptions
 from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
-from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -68,8 +65,3 @@ def test_each_field_of_nvext_is_documented():
     rows = re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)
     known = [*NvExt.model_fields, *get_args(AnnotationName), *get_args(ExtraField)]
     assert sorted(rows) == sorted(known)
-
-
-def test_every_limit_on_a_request_is_a_setting():
-    limits = [one.name for one in fields(FieldLimits) if one.name != "schemas"] + ["json_depth"]
-    assert all(f"max_{name}" in Settings.model_fields for name in limits)

@@ -221,20 +221,20 @@ def test_an_error_in_one_choice_ends_all(serve):
 
 
 @pytest.mark.parametrize(
-    ("param", "fields"),
+    ("param", "value", "most"),
     [
-        ("stop", {"stop": ["a", "b", "c"]}),
-        ("logit_bias", {"logit_bias": {str(i): 1 for i in range(3)}}),
-        ("n", {"n": 3}),
-        ("messages", {"messages": CHAT_BODY["messages"] * 3}),
+        ("stop", ["a"] * 17, 16),
+        ("logit_bias", {str(i): 1 for i in range(1025)}, 1024),
+        ("n", 3, 2),
+        ("messages", CHAT_BODY["messages"] * 2049, 2048),
     ],
+    ids=["stop", "logit_bias", "n", "messages"],
 )
-def test_limits_are_settings(serve, param, fields):
-    limits = {"max_stops": 2, "max_logit_bias": 2, "max_choices": 2, "max_messages": 2}
-    response = serve(ScriptedEngine(), **limits).post(CHAT, json={**CHAT_BODY, **fields})
+def test_counts_are_limited(serve, param, value, most):
+    response = serve(ScriptedEngine(), max_choices=2).post(CHAT, json={**CHAT_BODY, param: value})
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
-    assert "at most 2" in response.json()["error"]["message"]
+    assert f"at most {most}" in response.json()["error"]["message"]
 
 
 def test_a_last_message_can_be_continued(serve):

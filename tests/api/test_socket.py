@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from proxy.api.openai.chat_socket import MOST_REQUESTS
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -207,12 +208,12 @@ def test_an_id_that_is_under_way_is_refused(serve, fields):
 
 
 def test_a_socket_runs_so_many_at_once(serve):
-    with serve(WaitingEngine(), max_socket_requests=2).websocket_connect(PATH) as socket:
-        for request_id in ("x", "y", "z"):
-            socket.send_json({**BODY, "request_id": request_id})
-        messages = [socket.receive_json() for _ in range(5)]
+    with serve(WaitingEngine()).websocket_connect(PATH) as socket:
+        for at in range(MOST_REQUESTS + 1):
+            socket.send_json({**BODY, "request_id": f"r{at}"})
+        messages = [socket.receive_json() for _ in range(2 * MOST_REQUESTS + 1)]
     (error,) = [message for message in messages if message.get("type") == "error"]
-    assert error["request_id"] == "z"
+    assert error["request_id"] == f"r{MOST_REQUESTS}"
     assert error_of(error) == ("rate_limit_exceeded", None)
 
 

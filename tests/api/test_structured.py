@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 
 import pytest
 
@@ -149,15 +150,15 @@ def test_a_conflict_names_both_fields(serve):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "schema", "said"),
     [
-        ({"max_schema_bytes": 50}, "more than 50 bytes"),
-        ({"max_schema_depth": 2}, "more than 2 levels"),
-        ({"max_schema_properties": 1}, "2 properties, more than 1"),
+        ({"max_schema_bytes": 50}, {"type": "object", "title": "x" * 50}, "more than 50 bytes"),
+        ({}, reduce(lambda inner, _: {"items": inner}, range(64), {}), "more than 64 levels"),
+        ({}, {"properties": {f"p{at}": {} for at in range(5001)}}, "5001 properties, more than"),
     ],
+    ids=["bytes", "depth", "properties"],
 )
-def test_the_settings_bound_a_schema(serve, settings, said):
-    schema = {"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}}}
+def test_a_schema_is_bounded(serve, settings, schema, said):
     answer = serve(ScriptedEngine(), **settings).post(CHAT, json={**ASKED, "guided_json": schema})
     assert answer.status_code == 422
     assert said in answer.json()["error"]["message"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from proxy.access.process_sandbox import ProcessSandbox
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
@@ -100,7 +100,7 @@ def test_many_short_texts_are_rendered_in_the_sandbox(ask):
 def test_a_model_whose_template_counts_with_a_value_refuses_one_that_costs_too_much(
     ask, own, values
 ):
-    response, engine, _ = ask(values, own=own, sandbox=ProcessSandbox(SandboxLimits(cpu_s=0.5)))
+    response, engine, _ = ask(values, own=own, sandbox=ProcessSandbox(cpu_s=0.5))
     error = error_of(response)
     assert (response.status_code, error["code"]) == (400, "invalid_messages")
     assert "takes more than" in error["message"]

@@ -75,7 +75,7 @@ async def authenticator(source: KeysInMemory) -> Authenticator:
         front=TrustedFront((ip_network("10.0.0.0/8"),), "x-client-name"),
         front_scopes=ALL_SCOPES,
     )
-    return Authenticator(sources, refuses_in_outage=False)
+    return Authenticator(sources)
 
 
 async def us_per_call(app: App, headers: list[tuple[bytes, bytes]]) -> float:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from proxy.api.http.body_reader import MOST_BODIES_BYTES
 from proxy.settings import Settings
-from proxy.state.answer import HELD_PART, KEPT_PART, within
+from proxy.state.answer import KEPT_PART, held_bytes, within
 from tests.deploy.manifests import (
     KUBERNETES,
     OLDEST,
@@ -173,10 +174,10 @@ def test_what_the_proxy_keeps_fits_into_its_memory():
     (pod,) = (each for each in pods() if name_of(each) == "proxy")
     memory = size(pod["spec"]["containers"][0]["resources"]["limits"]["memory"])
     kept = within("kept", settings.max_kept_mb, KEPT_PART, memory)
-    held = within("held", settings.max_held_answers_mb, HELD_PART, memory)
+    held = held_bytes(memory)
     in_memory = [each for each in find([pod], "emptyDir") if each.get("medium") == "Memory"]
     files = sum(size(each["sizeLimit"]) for each in in_memory)
-    assert kept + held + settings.max_bodies_bytes + files < 0.75 * memory
+    assert kept + held + MOST_BODIES_BYTES + files < 0.75 * memory
 
 
 @pytest.mark.parametrize(("wanted_mb", "allowed_mb"), [(1000, 200), (150, 150)])

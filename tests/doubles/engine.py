@@ -127,6 +127,13 @@ class FixedCatalog:
             raise NotReady(self.reason)
 
 
+def large(pieces: int, piece_bytes: int) -> list[TokenDelta]:
+    """An answer of so many tokens of so many bytes."""
+    first = TokenDelta((b"x" * piece_bytes,), prompt_tokens=7)
+    more = [TokenDelta((b"x" * piece_bytes,)) for _ in range(pieces - 1)]
+    return [first, *more, TokenDelta((b"",), finish=FinishReason.STOP)]
+
+
 def deltas(text: str, finish: FinishReason | None = FinishReason.STOP) -> list[TokenDelta]:
     """A byte a token, the end token last: the hardest way to cut a text."""
     tokens = [text.encode()[i : i + 1] for i in range(len(text.encode()))]

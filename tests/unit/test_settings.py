@@ -36,7 +36,6 @@ def test_the_other_names_of_host_and_port(settings):
         ({"MODEL_ID": "m"}, "MODEL_ID names the model of MODEL_PATH, which is not set"),
         ({"MODEL_PATH": "/m", "MODEL_ID": "a/b"}, "MODEL_ID=a/b"),
         ({"MAX_CONCURRENT_REQUESTS": "0"}, "MAX_CONCURRENT_REQUESTS=0"),
-        ({"MAX_SOCKET_REQUESTS": "0"}, "MAX_SOCKET_REQUESTS=0"),
         ({"STALL_TIMEOUT_S": "0"}, "STALL_TIMEOUT_S=0"),
         ({"KEEP_ALIVE_S": "never"}, "KEEP_ALIVE_S=never"),
         ({"DEFAULT_MAX_TOKENS": "0"}, "DEFAULT_MAX_TOKENS=0"),
@@ -125,7 +124,9 @@ def test_secrets_are_shown_nowhere(settings):
     assert not [each for each in given.values() if each in repr(made) + str(made)]
 
 
-@pytest.mark.parametrize(("name", "instead"), [("WORKERS", "several"), ("idempotency_dir", "kept")])
+@pytest.mark.parametrize(
+    ("name", "instead"), [("WORKERS", "several"), ("idempotency_dir", "kept"), ("MAX_STOPS", "16")]
+)
 def test_a_setting_that_was_removed_stops_the_start_and_says_what_to_do(settings, name, instead):
     with pytest.raises(ValidationError) as refused:
         settings(**{name: "1"})

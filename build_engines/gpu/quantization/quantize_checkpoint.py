@@ -30,8 +30,16 @@ CONFIGS = {
     "w4a8_awq": "W4A8_AWQ_BETA_CFG",
 }
 COPIED = (
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
-    *("chat_template*", "generation_config.json", "*.model", "*.tiktoken", "*.jinja"),
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template*",
+    "generation_config.json",
+    "*.model",
+    "*.tiktoken",
+    "*.jinja",
 )
 EVERY = 16  # texts between two lines of progress
 

@@ -47,11 +47,8 @@ class Sources:
 
 
 class Authenticator:
-    """refuses_in_outage: whether a key that cannot be checked gets 401 and not 503."""
-
-    def __init__(self, sources: Sources, *, refuses_in_outage: bool) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._refuses_in_outage = refuses_in_outage
 
     async def caller(self, headers: Headers, peer: str) -> Caller:
         """The caller. A key in the headers takes precedence over what a front says.
@@ -74,8 +71,6 @@ class Authenticator:
                     known = Caller(tenant=name, key_id=f"mtls:{name}", scopes=scopes)
                     return await self._of_tenant(known)
         except KeysUnavailable:
-            if self._refuses_in_outage:
-                raise AuthenticationFailed(OUTAGE) from None
             raise AuthenticationUnavailable(OUTAGE) from None
         raise AuthenticationFailed(
             "No API key was sent: send `Authorization: Bearer YOUR_API_KEY`.",

@@ -42,7 +42,7 @@ def authenticator(
     if settings.jwt_issuer is not None:
         signing_keys, tokens = _tokens(settings, settings.jwt_issuer, metrics)
         sources = replace(sources, signing_keys=signing_keys, tokens=tokens)
-    return Authenticator(sources, refuses_in_outage=settings.key_outage_status == "401")
+    return Authenticator(sources)
 
 
 def _fixed(settings: Settings) -> dict[bytes, Caller]:
@@ -64,7 +64,7 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
     if source is None:
         raise LaunchError("KEY_PEPPER is set, and there is no store of keys")
     up = metrics.authentication_source_up.labels("store")
-    return KnownKeys(source, pepper.encode(), trust_s=settings.key_outage_s, report=up.set)
+    return KnownKeys(source, pepper.encode(), report=up.set)
 
 
 def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
@@ -82,8 +82,6 @@ def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningK
         tenant_claim=settings.jwt_tenant_claim,
         scope_claim=settings.jwt_scope_claim,
         priority_claim=settings.jwt_priority_claim,
-        leeway_s=settings.jwt_leeway_s,
-        most_bytes=settings.jwt_max_bytes,
     )
     return keys, Tokens(rules, keys)
 

@@ -25,6 +25,7 @@ from proxy.domain.key_records import (
 )
 
 NEVER = float("inf")
+OUTAGE_S = 60.0  # for which known keys keep working while the store cannot be reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class KnownKeys:
         source: KeySource,
         pepper: bytes,
         *,
-        trust_s: float,
+        trust_s: float = OUTAGE_S,
         report: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,

@@ -17,6 +17,8 @@ from proxy.domain.errors import AuthenticationFailed, ErrorCode
 from proxy.domain.identity import Scope, is_reserved
 
 MOST_REMEMBERED = 10_000
+LEEWAY_S = 30.0
+MOST_BYTES = 8192  # a longer token is refused before it is read
 LONGEST_NAME = 200  # of a tenant or subject, in characters
 MOST_PRIORITY = 2**31 - 1
 _FORM = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -39,8 +41,8 @@ class TokenRules:
     tenant_claim: str
     scope_claim: str
     priority_claim: str | None = None
-    leeway_s: float
-    most_bytes: int
+    leeway_s: float = LEEWAY_S
+    most_bytes: int = MOST_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,7 @@ def _too_large(limits: BodyLimits) -> RequestError:
 logger = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 5.0
+MOST_BODIES_BYTES = 48_000_000  # of all bodies, unless single ones may be large
 
 
 class BytesInFlight:
@@ -217,8 +218,7 @@ class BytesInFlight:
                 "body cut off",
                 reason="too many bytes in flight",
                 bytes=oldest.bytes,
-                advice="raise MAX_BODIES_MB if there is memory, or find the clients that send "
-                "large bodies slowly",
+                advice="find the clients that send large bodies slowly, or run another proxy",
             )
             oldest.close()
             oldest.cut_off()

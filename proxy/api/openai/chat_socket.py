@@ -42,6 +42,7 @@ logger = structlog.get_logger(__name__)
 
 PATH = "/v1/chat/completions/ws"
 GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
+MOST_REQUESTS = 8  # at once on one socket
 
 
 class SocketChatBody(ChatCompletionBody):
@@ -87,13 +88,12 @@ def routes(
     *,
     origins: tuple[str, ...],
     hosts: HostPolicy,
-    max_requests: int,
     bodies: BodyReader,
 ) -> APIRouter:
     """The route of the WebSocket.
 
     origins: web pages that may connect, besides this server's own. stopping: set when the server
-    is about to stop. max_requests: simultaneous requests of one socket.
+    is about to stop.
     """
     router = APIRouter()
 
@@ -102,9 +102,7 @@ def routes(
         if not _may_connect(websocket, origins, hosts):
             await websocket.close(FORBIDDEN_ORIGIN)  # before the accept, so the client gets a 403
             return
-        socket = ChatSocket(
-            websocket, service, builder, stopping, max_requests=max_requests, bodies=bodies
-        )
+        socket = ChatSocket(websocket, service, builder, stopping, bodies=bodies)
         await socket.serve()
 
     return router
@@ -120,7 +118,6 @@ class ChatSocket:
         builder: RequestBuilder,
         stopping: asyncio.Event,
         *,
-        max_requests: int,
         bodies: BodyReader,
     ) -> None:
         self._websocket = websocket
@@ -129,7 +126,6 @@ class ChatSocket:
         self._caller = caller_name(websocket.scope)
         self._log: RequestLog = websocket.scope[REQUEST_LOG]
         self._stopping = stopping
-        self._max_requests = max_requests
         self._bodies = bodies
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
@@ -200,8 +196,8 @@ class ChatSocket:
                 code=ErrorCode.DUPLICATE_REQUEST_ID,
                 param="request_id",
             )
-        if len(self._running) >= self._max_requests:
-            raise RateLimited(f"A socket runs at most {self._max_requests} requests at once.")
+        if len(self._running) >= MOST_REQUESTS:
+            raise RateLimited(f"A socket runs at most {MOST_REQUESTS} requests at once.")
         task = asyncio.ensure_future(self._answer(body))
         self._running[key] = task
         self._tasks.add(task)

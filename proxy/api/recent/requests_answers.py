@@ -70,4 +70,4 @@ class RequestAnswer(RequestFields):
 class RequestList(Answer):
     object: Literal["list"]
     data: list[RequestFields] = Field(description="Newest first.")
-    kept_at_most: int = Field(description="By this proxy: RECENT_REQUESTS.", examples=[1000])
+    kept_at_most: int = Field(description="By this proxy.", examples=[1000])

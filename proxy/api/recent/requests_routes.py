@@ -43,11 +43,8 @@ def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
 
 
 def _unknown(request: str, kept: int) -> NotStored:
-    if kept:
-        message = (
-            f"No request {echoed(request)} is among the last {kept} that this proxy keeps. GET "
-            "/admin/v1/requests lists them; the log has earlier ones, other proxies have theirs."
-        )
-    else:
-        message = "This proxy keeps no requests: RECENT_REQUESTS is 0."
+    message = (
+        f"No request {echoed(request)} is among the last {kept} that this proxy keeps. GET "
+        "/admin/v1/requests lists them; the log has earlier ones, other proxies have theirs."
+    )
     return NotStored(message, code=ErrorCode.REQUEST_NOT_FOUND, param="request")

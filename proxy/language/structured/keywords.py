@@ -17,14 +17,34 @@ from proxy.language.structured.schema_tree import Schema, is_pointer, schemas
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Never enforced, wherever they stand.
 IGNORED = (
-    *("uniqueItems", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"),
-    *("$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"),
+    "uniqueItems",
+    "not",
+    "if",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "$dynamicRef",
+    "$recursiveRef",
+    "contains",
+    "minContains",
+    "maxContains",
     *_ANNOTATIONS,
 )
 FORMATS = frozenset(
     {
-        *("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6"),
-        *("uri", "uri-reference", "uri-template", "uuid", "json-pointer"),
+        "date",
+        "time",
+        "date-time",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "uri",
+        "uri-reference",
+        "uri-template",
+        "uuid",
+        "json-pointer",
         "relative-json-pointer",
     }
 )
@@ -35,11 +55,28 @@ _CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-
 _ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
 _TYPED = frozenset(
     {
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        *("minLength", "maxLength", "pattern", "format"),
-        *("items", "prefixItems", "unevaluatedItems", "minItems", "maxItems"),
-        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
-        *("required", "propertyNames", "minProperties", "maxProperties"),
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "items",
+        "prefixItems",
+        "unevaluatedItems",
+        "minItems",
+        "maxItems",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "required",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
     }
 )
 _ASSERTIONS = _TYPED | {"type", *_ALONE}

@@ -15,9 +15,18 @@ _MOST_STEPS = 16  # references may form a circle
 
 _ONE = frozenset(
     {
-        *("items", "additionalItems", "unevaluatedItems", "contains"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
-        *("not", "if", "then", "else", "contentSchema"),
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "contains",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "propertyNames",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
     }
 )
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})

@@ -24,7 +24,7 @@ def show_trace(record: Record, console: Console) -> None:
 
 def show_recent(answer: Record, console: Console) -> None:
     if not answer["data"]:
-        console.print(_why_empty(answer))
+        console.print("No request that has ended is known, or none that matches.")
         return
     table = Table(
         *(Column("request", no_wrap=True), Column("began", no_wrap=True), "model", "tenant"),
@@ -42,12 +42,6 @@ def show_recent(answer: Record, console: Console) -> None:
             *(_ms(each.get(name)) for name in ("ttft_ms", "duration_ms")),
         )
     console.print(table)
-
-
-def _why_empty(answer: Record) -> str:
-    if not answer["kept_at_most"]:
-        return "This proxy keeps no requests: RECENT_REQUESTS is 0."
-    return "No request that has ended is known, or none that matches."
 
 
 def _head(record: Record) -> Iterator[Text]:

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from proxy.operate.triton_server import probe, run_folder, server_log, shm, stubs
+from proxy.operate.triton_server import lifeline, probe, run_folder, server_log, shm, stubs
 from proxy.operate.triton_server.command import LOOPBACK, Ports
 from proxy.operate.triton_server.run_folder import RunFolder
-from proxy.processes import lifeline
 from proxy.processes.errors import (
     LaunchError,
     ModelLoadingFailed,

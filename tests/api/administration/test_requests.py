@@ -7,10 +7,7 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from proxy.app import compose
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.own_document import OwnDocument
 
 REQUESTS, CHAT = "/admin/v1/requests", "/v1/chat/completions"
@@ -87,18 +84,6 @@ def test_an_unknown_request_is_a_404_that_says_where_else_to_look(judged):
     assert error["code"] == "request_not_found"
     assert "'req_none'" in error["message"]
     assert "last 1000" in error["message"]
-
-
-def test_a_proxy_that_keeps_none_says_so(proxy, engine):
-    settings = proxy.settings.model_copy(update={"recent_requests": 0})
-    app = compose(
-        *(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess()), store=proxy.new_store()
-    )
-    with proxy.client_of(app, proxy.key) as client:
-        client.post(CHAT, json=BODY, headers={"x-request-id": "mine"})
-        error = client.get(f"{REQUESTS}/mine").json()["error"]
-        assert "RECENT_REQUESTS" in error["message"]
-        assert client.get(REQUESTS).json()["data"] == []
 
 
 def test_where_anybody_may_do_everything_nobody_sees_others_requests(serve, engine):

@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.app import compose
 from proxy.domain.identity import Limits
-from proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
@@ -30,7 +30,6 @@ from tests.long.fuzz.cases import SOCKET, Case
 
 STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine
 MEMORY_BYTES = 3_000_000_000
-SANDBOX = SandboxLimits(cpu_s=0.5)  # what runs there costs the loop nothing: do not wait for long
 POLICY = "models: {demo: {weights: w, chat_template: true, chat_template_kwargs: true}}"
 # with a place for everything that a caller can send to a template
 TEMPLATE = (
@@ -169,7 +168,8 @@ async def serve(answers: TextIO) -> None:
         meter = Meter()
         settings = Settings(models_file=file, log_level="error")
         catalog = FixedCatalog(facts=MODEL)
-        app = compose(settings, engine, catalog, ByteTokenizer(), ProcessSandbox(SANDBOX))
+        # what runs in the sandbox costs the loop nothing: do not wait for long
+        app = compose(settings, engine, catalog, ByteTokenizer(), ProcessSandbox(cpu_s=0.5))
         async with app.router.lifespan_context(app):
             loop = asyncio.get_running_loop()
             gc.collect()

@@ -76,7 +76,8 @@ def test_operators_weights_replace_those_of_the_file():
 def test_a_deployment_without_an_endpoint_gets_nothing():
     made = registry(
         ModelEntry(deployments=TWO),
-        *(model(), model(pool="green")),
+        model(),
+        model(pool="green"),
         is_available=lambda card: card.pool == "green",
     )
     one = chooser(made)
@@ -88,7 +89,8 @@ def test_a_deployment_without_an_endpoint_gets_nothing():
 def test_without_any_it_is_unavailable():
     made = registry(
         ModelEntry(deployments=TWO),
-        *(model(), model(pool="green")),
+        model(),
+        model(pool="green"),
         is_available=lambda card: False,
     )
     with pytest.raises(ModelUnavailable, match="no deployment that is ready"):
@@ -99,7 +101,8 @@ def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_th
     rows = {1: 90, 2: 10}
     made = registry(
         ModelEntry(deployments=TWO[:1]),
-        *(model(created=1), model(created=2)),
+        model(created=1),
+        model(created=2),
         rows=lambda card: rows[card.facts.created],
     )
     one, found = chooser(made), Counter()
@@ -111,7 +114,7 @@ def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_th
 
 
 def test_other_builds_of_the_same_deployment_come_before_other_deployments():
-    made = registry(ModelEntry(deployments=TWO), *(model(), model(created=2), model(pool="green")))
+    made = registry(ModelEntry(deployments=TWO), model(), model(created=2), model(pool="green"))
     one = chooser(made)
     for _ in range(50):
         pools = [card.pool for card in one.cards(REQUEST, made.known("chat"))]

@@ -1,21 +1,22 @@
-"""deployment_plans: what models.yaml says of deployments arrives in the plan."""
+"""What models.yaml says of deployments arrives in the plan."""
 
 from __future__ import annotations
 
 from build_engines.models_file import ModelsFile
-from proxy.models.deployment_plans import DEFAULT_PLAN, plans
 from proxy.models.deployments import (
+    DEFAULT_PLAN,
     CanaryRules,
     Deployment,
     DeploymentPlan,
     Shadow,
     Sticky,
+    plan_of,
 )
 
 
 def found(entry: dict) -> DeploymentPlan:
     models = {"m": entry, "small": {"runtime": "remote"}}
-    return plans(ModelsFile.model_validate({"models": models, "pools": POOLS}).models)["m"]
+    return plan_of(ModelsFile.model_validate({"models": models, "pools": POOLS}).models["m"])
 
 
 POOLS = {"east": {"endpoints": "grpc://h:8001"}}

@@ -33,7 +33,9 @@ def test_a_tenant_is_logged_once_a_day_for_each_model():
     days = [date(2026, 2, 1), date(2026, 2, 1), date(2026, 2, 2)]
     lines = logged(days, [(card(), "a"), (card(), "b"), (card("other"), "a"), (card(), "a")])
     assert [(line["model"], line["tenant"]) for line in lines] == 2 * [
-        *(("old", "a"), ("old", "b"), ("other", "a"))
+        ("old", "a"),
+        ("old", "b"),
+        ("other", "a"),
     ]
     assert (lines[0]["deprecated"], lines[0]["sunset"]) == ("2026-01-31", "2026-07-31")
 

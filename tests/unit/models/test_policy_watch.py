@@ -16,6 +16,8 @@ from proxy.domain.model import LoadedModel
 from proxy.models import policy
 from proxy.models.policy_watch import PolicyWatch, needing_build
 from proxy.models.registry import Registry
+from proxy.server_tools.header_secrets import HeaderSecrets
+from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
 
@@ -34,6 +36,17 @@ class Value:
         self.value = value
 
 
+class Tools(HttpToolRunner):
+    """heard: an entry for each new file."""
+
+    def __init__(self) -> None:
+        super().__init__(HeaderSecrets({}))
+        self.heard: asyncio.Queue[bool] = asyncio.Queue()
+
+    def replace_secrets(self, secrets: HeaderSecrets) -> None:
+        self.heard.put_nowait(True)
+
+
 class Served:
     """A models file, the registry that it fills, and the watch over it."""
 
@@ -44,10 +57,13 @@ class Served:
         found = policy.models(settings)
         self.registry, self.valid = Registry(found.models), Value()
         self.registry.serve([loaded or LoadedModel(name="m", facts=FACTS)])
-        self.heard: asyncio.Queue[ModelsFile] = asyncio.Queue()
+        self.tools = Tools()
+        self.heard = self.tools.heard
         self.watch = PolicyWatch(
-            *(settings, found, self.registry),
-            (self.heard.put_nowait,),
+            settings,
+            found,
+            self.registry,
+            self.tools,
             self.valid,
         )
 
@@ -67,7 +83,7 @@ async def test_a_valid_file_comes_into_force_and_old_cards_stay_as_they_are(serv
     assert await served.watch.reload()
     assert served.registry.card("b").tool_parser == "hermes"
     assert (running.aliases, running.tool_parser) == (("a",), "auto")
-    assert served.heard.get_nowait().models["m"].aliases == ("b",)
+    assert served.heard.get_nowait()
 
 
 @pytest.mark.parametrize(
@@ -126,11 +142,11 @@ async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):
     other.write_text(SECOND)
     os.replace(other, served.path)  # also a change from before the watch runs
     watching = asyncio.create_task(served.watch.run(poll_s=0.01))
-    changed = await asyncio.wait_for(served.heard.get(), 30)
+    assert await asyncio.wait_for(served.heard.get(), 30)
     served.watch.read_again()
-    again = await asyncio.wait_for(served.heard.get(), 30)
+    assert await asyncio.wait_for(served.heard.get(), 30)
     await background.end([watching])
-    assert changed.models["m"].aliases == again.models["m"].aliases == ("b",)
+    assert served.aliases == ("b",)
     assert served.heard.empty(), "an unchanged file is not read"
 
 

@@ -12,7 +12,6 @@ from build_engines.sampling_defaults import SamplingDefaults
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel
-from proxy.models.internal_models import internal_models
 from proxy.models.registry import Registry
 from tests.doubles.engine import FACTS
 
@@ -99,8 +98,15 @@ def test_the_parts_of_every_deployment_and_build_are_internal():
     ]
     found = zip(facts, ("default", "b", "c"), strict=True)
     made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
-    assert internal_models(made) == {
-        *("chat", "o", "engine_0", "engine_1", "engine_2", "in_0", "in_1", "in_2")
+    assert made.internal_models() == {
+        "chat",
+        "o",
+        "engine_0",
+        "engine_1",
+        "engine_2",
+        "in_0",
+        "in_1",
+        "in_2",
     }
 
 

@@ -1,4 +1,4 @@
-"""scheduling: what is asked for, and `auto` by the cores that a process may run on."""
+"""scheduling: by the cores that a process may run on."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ import pytest
 
 from proxy.operate import scheduling
 from proxy.operate.scheduling import Kernel
-from proxy.processes.errors import LaunchError
-from proxy.settings.listening import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 
 
-class ScriptedKernel(Kernel):
-    """Has so many cores, and may refuse. `is_batch`: it was set."""
+class OfCores(Kernel):
+    """This kernel, with so many cores."""
 
-    def __init__(self, cores: int, error: OSError | None = None) -> None:
+    def __init__(self, cores: int) -> None:
         self._cores = cores
-        self._error = error
-        self.is_batch = False
 
     @property
     def cores(self) -> int:
         return self._cores
+
+
+class ScriptedKernel(OfCores):
+    """May refuse. `is_batch`: it was set."""
+
+    def __init__(self, cores: int, error: OSError | None = None) -> None:
+        super().__init__(cores)
+        self._error = error
+        self.is_batch = False
 
     def set_batch(self) -> None:
         if self._error is not None:
@@ -33,32 +38,25 @@ class ScriptedKernel(Kernel):
         self.is_batch = True
 
 
-def settled(wanted: CpuScheduling) -> int:
-    scheduling.apply(wanted, lambda _: None)
+def settled(cores: int) -> int:
+    scheduling.apply(lambda _: None, OfCores(cores))
     return os.sched_getscheduler(0)
 
 
-def in_a_process(wanted: CpuScheduling) -> int:
-    """This process keeps its own policy."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(settled, (wanted,))
-
-
-@pytest.mark.parametrize(("wanted", "policy"), [("batch", BATCH), ("normal", NORMAL)])
-def test_what_is_asked_for(wanted, policy):
-    assert in_a_process(wanted) == policy
+@pytest.mark.parametrize(("cores", "policy"), [(4, BATCH), (5, NORMAL)])
+def test_the_kernel_gets_the_policy(cores, policy):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # this process keeps its own
+        assert pool.apply(settled, (cores,)) == policy
 
 
 @pytest.mark.parametrize(("cores", "asked"), [(1, True), (4, True), (5, False)])
-def test_auto_is_batch_on_few_cores(cores, asked):
+def test_batch_on_few_cores(cores, asked):
     kernel = ScriptedKernel(cores)
-    scheduling.apply("auto", lambda _: None, kernel)
+    scheduling.apply(lambda _: None, kernel)
     assert kernel.is_batch is asked
 
 
 def test_a_refusal_is_told():
     kernel, said = ScriptedKernel(2, PermissionError("not here")), list[str]()
-    scheduling.apply("auto", said.append, kernel)
+    scheduling.apply(said.append, kernel)
     assert said == ["CPU scheduling stays normal on 2 cores: batch is refused (not here)"]
-    with pytest.raises(LaunchError, match="CPU_SCHEDULING=batch: the system refuses it"):
-        scheduling.apply("batch", said.append, kernel)

@@ -10,14 +10,13 @@ import sys
 
 import pytest
 
-from proxy.processes.hangup import on_hangup
-from proxy.processes.signals import Stop
+from proxy.processes.signals import Stop, on_hangup
 
 pytestmark = pytest.mark.anyio
 
 IN_A_TERMINAL = """
 import asyncio
-from proxy.processes.hangup import on_hangup
+from proxy.processes.signals import on_hangup
 from proxy.processes.signals import Stop
 
 async def main():

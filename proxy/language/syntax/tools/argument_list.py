@@ -23,7 +23,13 @@ WriteArgument = Callable[[str, Any], Format]
 # with the square of their number.
 OPTIONAL_AT_MOST = 64
 _PLAIN_KEYWORDS = {
-    *("type", "properties", "required", "additionalProperties", "title", "description", "$schema"),
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "title",
+    "description",
+    "$schema",
     *DEFINITIONS,
 }
 

@@ -28,7 +28,14 @@ from proxy.language.syntax.tools.typed_values import types_of
 _LENGTHS = ("minLength", "maxLength")
 # A bare string can be held to these keywords, and to no others.
 _TEXT_KEYWORDS = {
-    *("type", "enum", "const", "pattern", "title", "description", "default", "format"),
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "title",
+    "description",
+    "default",
+    "format",
     *_LENGTHS,
 }
 _NAME = re.compile(r"[^<>\"\s]+")

@@ -42,7 +42,7 @@ async def authenticator(store: KeysInMemory | None) -> Authenticator:
         front=TrustedFront((ip_network("10.0.0.0/8"),), "x-client-name"),
         front_scopes=ALL_SCOPES,
     )
-    return Authenticator(sources, refuses_in_outage=False)
+    return Authenticator(sources)
 
 
 def known(store: KeysInMemory | None, name: bytes, value: str) -> Caller:

@@ -11,12 +11,12 @@ import pytest
 import uvloop
 from starlette.requests import ClientDisconnect, Request
 
+from proxy.access.process_sandbox import ProcessSandbox
 from proxy.api import errors
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.domain.errors import InvalidRequest, RequestError
 from proxy.domain.sandbox import TooCostly
-from proxy.process_sandbox import ProcessSandbox
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.own_server import served
 

@@ -33,7 +33,10 @@ def test_a_torch_that_is_there_is_used_and_never_installed(tmp_path):
     _, pip = Environment(tmp_path, torch="2.10.0a0").shown(tmp_path / "e")
     words = shlex.split(pip)
     assert words[words.index("install") + 1 : -1] == [
-        *("--no-deps", "--require-hashes", "--no-compile", "-r"),
+        "--no-deps",
+        "--require-hashes",
+        "--no-compile",
+        "-r",
     ]
     assert Path(words[-1]).read_text() == LOCK
 

@@ -12,7 +12,6 @@ import importlib
 import resource
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -30,35 +29,44 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 MB = 1_000_000
 START_S = 30.0  # then the server starts without waiting for it; usually it takes half a second
+IMPORTS = (
+    "proxy.language.prompting.chat_template",
+    "proxy.language.structured.checks",
+    "proxy.language.structured.lark",
+)
 NICE = 10  # a tenth of the CPU weight of the event loop and the engine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
-    """Limits of one call, and of the pool.
+class ProcessSandbox:
+    """Implements domain.sandbox.Sandbox. Belongs to one event loop, which ends its children.
 
-    memory_bytes: memory of one call, beyond that of an idle child. wall_s: from the call's start,
-    for one that waits instead of computing. waiting: how many calls one caller may have, the
-    running one included. patience_s: how long a call waits for its turn in its tenant, and then
-    for a child. imports: modules that calls need, loaded by `start`.
+    Args:
+        cpu_s: of one call. memory_bytes: of one call, beyond that of an idle child.
+        wall_s: from the call's start, for one that waits instead of computing.
+        waiting: how many calls one caller may have, the running one included.
+        patience_s: how long a call waits for its turn in its tenant, and then for a child.
+        imports: modules that calls need, loaded by `start`.
     """
 
-    processes: int = 2
-    cpu_s: float = 2.0
-    memory_bytes: int = 512 * MB
-    wall_s: float = 60.0
-    waiting: int = 256
-    patience_s: float = 30.0
-    imports: tuple[str, ...] = ()
-
-
-class ProcessSandbox:
-    """Implements domain.sandbox.Sandbox. Belongs to one event loop, which ends its children."""
-
-    def __init__(self, limits: SandboxLimits | None = None) -> None:
-        self._limits = limits or SandboxLimits()
+    def __init__(
+        self,
+        *,
+        processes: int = 2,
+        cpu_s: float = 2.0,
+        memory_bytes: int = 512 * MB,
+        wall_s: float = 60.0,
+        waiting: int = 256,
+        patience_s: float = 30.0,
+        imports: tuple[str, ...] = IMPORTS,
+    ) -> None:
+        self._processes = processes
+        self._cpu_s = cpu_s
+        self._memory_bytes = memory_bytes
+        self._wall_s = wall_s
+        self._patience_s = patience_s
+        self._imports = imports
         self._limiter: CapacityLimiter | None = None
-        self._lock = PerCallerLock(waiting=self._limits.waiting, patience_s=self._limits.patience_s)
+        self._lock = PerCallerLock(waiting=waiting, patience_s=patience_s)
 
     async def start(self) -> None:
         """Starts all children and imports the modules that calls need. Errors are only logged.
@@ -68,10 +76,10 @@ class ProcessSandbox:
         children = [
             asyncio.ensure_future(
                 to_process.run_sync(
-                    _import_all, self._limits.imports, cancellable=True, limiter=self._child_limit()
+                    _import_all, self._imports, cancellable=True, limiter=self._child_limit()
                 )
             )
-            for _ in range(self._limits.processes)
+            for _ in range(self._processes)
         ]
         _, late = await asyncio.wait(children, timeout=START_S)
         if late:
@@ -107,7 +115,7 @@ class ProcessSandbox:
         async with self._lock.hold(caller):
             child = self._child_limit()
             try:
-                with fail_after(self._limits.patience_s):
+                with fail_after(self._patience_s):
                     await child.acquire()
             except TimeoutError as error:
                 raise RateLimited(
@@ -119,14 +127,13 @@ class ProcessSandbox:
                 child.release()
 
     async def _limited(self, call: Callable[[], Result]) -> Result:
-        limits = self._limits
         try:
-            with fail_after(limits.wall_s):
+            with fail_after(self._wall_s):
                 return await to_process.run_sync(
                     _run_limited,
                     call,
-                    limits.cpu_s,
-                    limits.memory_bytes,
+                    self._cpu_s,
+                    self._memory_bytes,
                     cancellable=True,
                     limiter=CapacityLimiter(1),  # `_locked` holds the child's permit
                 )
@@ -134,13 +141,13 @@ class ProcessSandbox:
             if isinstance(error, BrokenWorkerProcess) and error.args:
                 raise  # the child did not start (anyio gives a reason), which is our fault
             raise TooCostly(
-                f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
+                f"it takes more than {self._cpu_s:g} s or {self._memory_bytes // MB} MB to check"
             ) from error
 
     def _child_limit(self) -> CapacityLimiter:
         """Lets each child run one call. Made late, because it needs the running event loop."""
         if self._limiter is None:
-            self._limiter = CapacityLimiter(self._limits.processes)
+            self._limiter = CapacityLimiter(self._processes)
         return self._limiter
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.access.process_sandbox import MB, ProcessSandbox
 from proxy.domain.errors import RateLimited
 from proxy.domain.identity import ANYONE, Caller, current_caller
 from proxy.domain.sandbox import TooCostly
-from proxy.process_sandbox import MB, ProcessSandbox, SandboxLimits
 from tests.fixtures.limits import caller
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ def test_what_the_function_raises_is_raised_here():
 
 def test_a_call_over_its_cpu_time_is_ended_and_the_next_one_runs():
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(cpu_s=0.2))
+        sandbox = ProcessSandbox(cpu_s=0.2)
         with pytest.raises(TooCostly, match=r"0\.2 s"):
             await sandbox.run("a", burn)
         return await sandbox.run("a", double, 1)
@@ -96,7 +96,7 @@ def test_a_call_over_its_cpu_time_is_ended_and_the_next_one_runs():
 
 def test_a_call_over_its_memory_is_ended_and_the_next_one_runs():
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(memory_bytes=100 * MB))
+        sandbox = ProcessSandbox(memory_bytes=100 * MB)
         with pytest.raises(TooCostly, match="100 MB"):
             await sandbox.run("a", fill, 200)
         return await sandbox.run("a", fill, 20)
@@ -119,7 +119,7 @@ def as_caller(sandbox, who: Caller, name: str, *call) -> asyncio.Task:
 )
 def test_a_tenant_takes_turns_with_itself_and_not_with_others(tmp_path, one, two, three):
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(processes=3))
+        sandbox = ProcessSandbox(processes=3)
         first = as_caller(sandbox, *one, meet, tmp_path, "first", "other")
         second = as_caller(sandbox, *two, stamp, 0)
         other = as_caller(sandbox, *three, meet, tmp_path, "other", "first")
@@ -132,7 +132,7 @@ def test_a_tenant_takes_turns_with_itself_and_not_with_others(tmp_path, one, two
 @pytest.mark.parametrize(("name", "said"), [("a", "of yours"), ("b", "server is busy")])
 def test_a_call_that_waits_too_long_is_sent_again_later_and_not_too_costly(tmp_path, name, said):
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(processes=1, patience_s=0.5))
+        sandbox = ProcessSandbox(processes=1, patience_s=0.5)
         await sandbox.start()
         held = as_caller(sandbox, ANYONE, "a", meet, tmp_path, "held", "end")
         for _ in range(3):
@@ -148,7 +148,7 @@ def test_a_call_that_waits_too_long_is_sent_again_later_and_not_too_costly(tmp_p
 
 def test_a_caller_may_have_so_many_calls_waiting():
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(waiting=2))
+        sandbox = ProcessSandbox(waiting=2)
         calls = [asyncio.ensure_future(sandbox.run("a", double, n)) for n in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
 
 UNGUARDED = """
 import asyncio
-from proxy.process_sandbox import ProcessSandbox
+from proxy.access.process_sandbox import ProcessSandbox
 
 if __name__ != "__main__":
     raise SystemError("a child imports this")
@@ -203,7 +203,7 @@ def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
 
 def test_a_start_makes_all_children_and_calls_start_no_other():
     async def scenario():
-        sandbox, others = ProcessSandbox(SandboxLimits(processes=3)), child_ids()
+        sandbox, others = ProcessSandbox(processes=3), child_ids()
         await sandbox.start()
         children = child_ids() - others
         calls = [sandbox.run(f"{number}", stamped_process_id, 0.2) for number in range(3)]

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from proxy.operate.triton_server.supervisor import Backoff, State, Supervisor
 from proxy.processes.errors import LaunchError, StartCrashed
-from proxy.processes.supervisor import Backoff, State, Supervisor
 from tests.unit.operate.doubles import ScriptedServer
 
 
