@@ -27,7 +27,6 @@ from proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -37,7 +36,7 @@ from proxy.triton.errors import (
 )
 from proxy.triton.finish_reason import MissingFinishReason
 from proxy.triton.guide_retries import GuideRetries
-from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.port import (
     RELEASE_TIMEOUT_S,

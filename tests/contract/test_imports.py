@@ -151,4 +151,4 @@ def test_a_module_imports_only_what_stands_below_it_or_in_its_own_package(module
 def test_the_check_sees_the_tree():
     seen = dict(modules())
     assert "proxy.domain.events.Events" in seen["proxy.generation.service"]
-    assert "grpc" in {name.split(".")[0] for name in seen["proxy.triton.channel"]}
+    assert "grpc" in {name.split(".")[0] for name in seen["proxy.triton.streams.grpc_aio"]}
