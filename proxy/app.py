@@ -44,7 +44,7 @@ from proxy.domain.scheduling import Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.composition import composed
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.ledger.port import Ledger
 from proxy.models import policy, readiness
 from proxy.models.internal_models import internal_models

@@ -27,7 +27,7 @@ from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
 from proxy.generation.prepare import Part, Plan, Preparation
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
 from proxy.language.structured.checker import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors

@@ -25,7 +25,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from time import perf_counter
-from typing import Protocol
 
 import structlog
 
@@ -41,11 +40,11 @@ from proxy.domain.errors import (
 )
 from proxy.domain.generation import Report
 from proxy.domain.interrupt import Cause, Interrupt
-from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.timeline import Stage, StageName, stage
+from proxy.domain.watcher import Watcher
 from proxy.generation.choice.choice_cost import ChoiceClock
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
@@ -74,21 +73,13 @@ Send = Callable[[EngineRequest, bool], Deltas]
 TryGuide = Callable[[EngineRequest], Awaitable[None]]
 
 
-class ContinuationCounter(Protocol):
-    """Telemetry's side: see domain.watcher.Watcher."""
-
-    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None: ...
-
-    def not_continued(self, card: ModelCard, cause: Cause) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMeans:
     """What all engine streams share."""
 
     resending: Resending
     limits: TimeLimits
-    counter: ContinuationCounter
+    counter: Watcher
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from proxy.domain.engine import EngineRequest
+from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
 from proxy.domain.generation import Report
 from proxy.domain.model import ModelCard
 from proxy.domain.timeline import StageName, stage
+from proxy.domain.watcher import Watcher
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 
@@ -24,18 +25,6 @@ BEFORE_FIRST = "before the first token of this request"
 # is ready when a Python model of its has died, until it is restarted.
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 8.0
-
-
-class ResendCounter(Protocol):
-    """Telemetry's side."""
-
-    def resent(self, card: ModelCard) -> None: ...
-
-
-class Alternatives(Protocol):
-    """See domain.engine.Engine."""
-
-    def has_another(self, request: EngineRequest) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -65,8 +54,8 @@ class Resending:
 
     registry: Registry
     recovery_queue: RecoveryQueue
-    alternatives: Alternatives
-    counter: ResendCounter
+    engine: Engine
+    counter: Watcher
     most: int
     whole_s: float
     begun_s: float
@@ -143,7 +132,7 @@ class Resending:
                 attempt.avoids = frozenset()
 
     def has_another(self, request: EngineRequest, avoids: frozenset[str]) -> bool:
-        return self.alternatives.has_another(replace(request, avoids=avoids))
+        return self.engine.has_another(replace(request, avoids=avoids))
 
     def _check_tries(self, lost: ModelUnavailable, attempt: Attempt) -> None:
         if not self.most:
