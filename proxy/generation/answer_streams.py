@@ -190,7 +190,7 @@ class AnswerStreams:
             *(part.request, request, self._means.streams, self._report),
             send=self._send,
             try_guide=self._try_guide,
-            tokens=lambda: choice.tokens,
+            counter=choice.usage_counter,
             clock=choice.clock,
             has_begun=choice.tokens > 0 or part.plan is not self._plan,
         ).deltas()

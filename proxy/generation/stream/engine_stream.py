@@ -45,7 +45,7 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.timeline import Stage, StageName, stage
 from proxy.domain.watcher import Watcher
-from proxy.generation.choice.choice_cost import ChoiceClock
+from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.resending import Attempt, Resending
@@ -101,7 +101,7 @@ class EngineStream:
         asked: the caller's request, which competes for rows.
         try_guide: called before a part is sent again: a Triton that came back has not compiled its
             guide yet.
-        tokens: how many the reader has counted; the stream's own are those since now.
+        counter: the reader's, of tokens; the stream's own are those since now.
         clock: the choice's. The reader ends it with the last delta.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
@@ -115,7 +115,7 @@ class EngineStream:
         *,
         send: Send,
         try_guide: TryGuide,
-        tokens: Callable[[], int],
+        counter: UsageCounter,
         clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
@@ -124,8 +124,8 @@ class EngineStream:
         self._report = report
         self._send = send
         self._try_guide = try_guide
-        self._tokens = tokens
-        self._tokens_before = tokens()
+        self._counter = counter
+        self._tokens_before = counter.tokens
         self._clock = clock
         self._stages = EngineStages()
 
@@ -155,7 +155,7 @@ class EngineStream:
             means.scheduler,
             ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
             report,
-            tokens=tokens,
+            counter=counter,
             preempted=self._preempt,
         )
 
@@ -311,7 +311,7 @@ class EngineStream:
             raise error
         if obstacle is not None and not self._means.continuing.allow(obstacle):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
-        if len(self._answer_ids) != self._tokens() - self._tokens_before:
+        if len(self._answer_ids) != self._counter.tokens - self._tokens_before:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
