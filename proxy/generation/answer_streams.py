@@ -187,7 +187,10 @@ class AnswerStreams:
 
     def _deltas(self, part: Part, request: EngineRequest, choice: Choice) -> Deltas:
         return EngineStream(
-            *(part.request, request, self._means.streams, self._report),
+            part.request,
+            request,
+            self._means.streams,
+            self._report,
             send=self._send,
             try_guide=self._try_guide,
             counter=choice.usage_counter,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
@@ -19,7 +18,6 @@ from proxy.domain.watcher import Watcher
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 
-Result = TypeVar("Result")
 BEFORE_FIRST = "before the first token of this request"
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
 # is ready when a Python model of its has died, until it is restarted.
@@ -62,13 +60,13 @@ class Resending:
 
     async def retried(
         self,
-        begin: Callable[[Attempt], Awaitable[Result]],
+        begin: Callable[[], Awaitable[None]],
         request: EngineRequest,
         report: Report,
         *,
         since: float,
-    ) -> Result:
-        """What `begin` returns. Where it loses Triton, calls it again: at once if another endpoint
+    ) -> None:
+        """Calls `begin`, and where that loses Triton, calls it again: at once if another endpoint
         serves the model, else when one is back.
 
         Args:
@@ -80,7 +78,8 @@ class Resending:
         attempt = Attempt()
         while True:
             try:
-                return await begin(attempt)
+                await begin()
+                return
             except GuidePending:
                 raise
             except ModelUnavailable as error:
