@@ -148,7 +148,7 @@ class EngineStream:
 
         # losses. In a row: without PROGRESS_TOKENS new tokens between them
         self._attempt = Attempt()
-        self._lost: tuple[Cause, float] | None = None  # and when, until the next part's first delta
+        self._pause: tuple[Cause, float] | None = None  # its beginning; ends with the next delta
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
 
         self._row = RowPermit(
@@ -281,7 +281,7 @@ class EngineStream:
             self._begin_part(request, f"resent{attempt.number}")
             return State.SENT
         self._check(error, cause)
-        self._lost = (cause, asyncio.get_running_loop().time())
+        self._pause = (cause, asyncio.get_running_loop().time())
         self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
         if self._finish is None:
             if cause is Cause.PREEMPTED:
@@ -356,11 +356,11 @@ class EngineStream:
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
-        if self._lost is not None:
-            cause, since = self._lost
+        if self._pause is not None:
+            cause, since = self._pause
             pause_s = asyncio.get_running_loop().time() - since
             self._means.counter.continued(self._request.model, cause, pause_s)
-            self._lost = None
+            self._pause = None
 
     def _count_failure(self, lost: Loss) -> None:
         if self._has_deltas and self._means.continuing.most:

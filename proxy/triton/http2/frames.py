@@ -125,6 +125,8 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 def headers(stream: int, block: bytes) -> bytes:
     """HEADERS, and CONTINUATIONs for a long block. Does not end the stream."""
+    if len(block) <= MAX_PAYLOAD:
+        return frame(Kind.HEADERS, END_HEADERS, stream, block)
     parts = [block[at : at + MAX_PAYLOAD] for at in range(0, len(block), MAX_PAYLOAD)]
     kinds = [Kind.HEADERS] + [Kind.CONTINUATION] * (len(parts) - 1)
     flags = [0] * (len(parts) - 1) + [END_HEADERS]
