@@ -58,7 +58,7 @@ from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.composition import Access, composed
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.folder import JournalLimits

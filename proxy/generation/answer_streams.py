@@ -27,7 +27,7 @@ from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
 from proxy.generation.prepare import Part, Plan, Preparation
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
 from proxy.language.structured.checker import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
@@ -185,10 +185,13 @@ class AnswerStreams:
 
     def _deltas(self, part: Part, request: EngineRequest, choice: Choice) -> Deltas:
         return EngineStream(
-            *(part.request, request, self._means.streams, self._report),
+            part.request,
+            request,
+            self._means.streams,
+            self._report,
             send=self._send,
             try_guide=self._try_guide,
-            tokens=lambda: choice.tokens,
+            counter=choice.usage_counter,
             clock=choice.clock,
             has_begun=choice.tokens > 0 or part.plan is not self._plan,
         ).deltas()

@@ -18,7 +18,7 @@ from proxy.domain.server_tools import ToolRunner
 from proxy.generation.answer_streams import Means
 from proxy.generation.prepare import Preparation
 from proxy.generation.service import Service
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.resending import Resending
@@ -100,7 +100,7 @@ def composed(
                 resending=Resending(
                     registry=registry,
                     recovery_queue=recovery_queue,
-                    alternatives=engine,
+                    engine=engine,
                     most=max_resends,
                     whole_s=limits.whole_s,
                     begun_s=continuing.within_s,

@@ -21,7 +21,6 @@ from proxy.domain.record import RequestRecord, StageName, running_record, stage
 from proxy.domain.request import GenerationRequest
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.prepare import Plan
-from proxy.generation.stream.resending import Attempt
 from proxy.language.structured import checks
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deprecation_log import DeprecationLog
@@ -112,7 +111,7 @@ class Service:
             return
         request = plan.engine_requests[0]
 
-        async def try_once(_: Attempt) -> None:
+        async def try_once() -> None:
             await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
 """Copies of engine requests for shadow deployments, whose answers are compared and dropped.
 
-The caller's stream never waits for a copy, and sees none of its errors. Used where a deployment
-has been chosen.
+The caller's stream never waits for a copy, and sees none of its errors. `ShadowDeployments` is used
+where streams are opened.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ import structlog
 from typing_extensions import Self
 
 from proxy import background
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import RateLimited
+from proxy.domain.engine import Engine, EngineRequest, TokenSource
+from proxy.domain.errors import ModelUnavailable, RateLimited
+from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.scheduling import FreeScheduler, Scheduler, Standing, Ticket
 from proxy.domain.shadow import ShadowCounter, ShadowOutcome, ShadowResult
 from proxy.models.deployments import Shadow
+from proxy.models.registry import Registry
 
 MAX_COPIES = 8  # running at once; one more is dropped
 LOWEST_PRIORITY = -(2**31) + 1
+TENANT = "(shadow)"  # no real tenant pays for copies
+NO_SCHEDULER = FreeScheduler()
 logger = structlog.get_logger()
 
 Deltas = AsyncGenerator[TokenDelta, None]
@@ -193,3 +198,86 @@ def is_comparable(request: EngineRequest) -> bool:
     """Whether equal engines give equal answers to it."""
     sampling = request.sampling
     return sampling.temperature == 0 or sampling.top_k == 1 or sampling.seed is not None
+
+
+class ShadowDeployments:
+    """Enter it before the first request: leaving it ends the copies that run.
+
+    scheduler: copies have its lowest class. They do not wait, and give their rows back to any other
+    class. Whoever made it enters it.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        engine: Engine,
+        counter: ShadowCounter,
+        scheduler: Scheduler = NO_SCHEDULER,
+    ) -> None:
+        self._registry = registry
+        self._engine = engine
+        self._scheduler = scheduler
+        self._traffic = ShadowTraffic(self._open, counter)
+
+    async def __aenter__(self) -> Self:
+        await self._traffic.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._traffic.__aexit__(*exc_info)
+
+    def mirrored(self, request: EngineRequest, deltas: Deltas) -> Deltas:
+        """Returns the deltas unchanged. Copies some requests to the shadow of their model."""
+        card = request.model
+        shadow = self._registry.plan(card).shadow
+        if shadow is None:
+            return deltas
+        return self._traffic.mirrored(request, deltas, shadow, chosen=card.deployment)
+
+    def _open(self, request: EngineRequest, deployment: str) -> Deltas:
+        """Raises ModelUnavailable: the shadow has no endpoint now."""
+        for card in self._registry.variants(request.model.name):
+            if card.deployment == deployment and self._registry.is_available(card):
+                priority = request.priority if "priority" in card.capabilities else None
+                request = replace(request, model=card, priority=priority)
+                return permitted(request, self._engine, self._scheduler)
+        raise ModelUnavailable(f"The deployment {deployment!r} has no endpoint that is ready.")
+
+
+async def permitted(request: EngineRequest, engine: TokenSource, scheduler: Scheduler) -> Deltas:
+    """The deltas of a copy, which takes a row only if one is free.
+
+    When another class needs its row, the task that reads the deltas is cancelled.
+
+    Raises:
+        RateLimited: no row is free. Further errors are the engine's.
+    """
+    tokens, reader = 0, asyncio.current_task()
+    assert reader is not None
+
+    def stop() -> None:
+        reader.cancel()
+
+    permit = await scheduler.acquire(_ticket(request.model), moved=_ignored, preempted=stop)
+    try:
+        permit.meter(lambda: tokens)
+        async with aclosing(engine.generate(request)) as deltas:
+            async for delta in deltas:
+                tokens += len(delta.token_bytes)
+                yield delta
+    finally:
+        permit.release()
+
+
+def _ticket(card: ModelCard) -> Ticket:
+    return Ticket(
+        queue=f"{card.pool}/{card.triton_model}",
+        tenant=TENANT,
+        priority=LOWEST_PRIORITY,
+        patience_s=0,
+        may_yield=True,
+    )
+
+
+def _ignored(standing: Standing) -> None:
+    """Copies do not wait."""

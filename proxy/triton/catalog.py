@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,15 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from proxy.domain.constraint import GuideKind
 from proxy.domain.engine import NotReady
 from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
-from proxy.triton import contract, drain_mark, tensors
+from proxy.triton import drain_mark, tensors
 from proxy.triton.client import TritonClient
 from proxy.triton.target import RESTRICTED_HEADER
+from proxy.triton.tensors import (
+    LEASE_INPUTS,
+    SUPPORTED_VERSIONS,
+    InputTensor,
+    OutputTensor,
+)
 
 CALL_TIMEOUT_S = 5.0
 # categories of NotReady
@@ -81,7 +87,7 @@ class TritonCatalog:
 
     async def _loaded(self, config: model_config_pb2.ModelConfig) -> LoadedModel:
         parameters = _parameters(config)
-        if differences := contract.version_differences(parameters):
+        if differences := version_differences(parameters):
             raise _misfit(config, differences)
         facts = _facts(config.name, parameters)
         tokenizer = _parameters(await self._config(facts.tokenizer_model))
@@ -91,8 +97,8 @@ class TritonCatalog:
         ensemble = await self._metadata(config.name)
         return LoadedModel(
             name=config.name,
-            facts=replace(facts, **_admission(tokenizer), has_leases=contract.has_leases(engine)),
-            capabilities=contract.capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
+            facts=replace(facts, **_admission(tokenizer), has_leases=has_leases(engine)),
+            capabilities=capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
         )
 
     async def _tensor_differences(
@@ -104,7 +110,7 @@ class TritonCatalog:
             (facts.engine_model, tensors.stop_inputs_of(facts), ()),
             (facts.tokenizer_model, tensors.TOKENIZER_INPUTS, tensors.TOKENIZER_OUTPUTS),
         ):
-            found += contract.tensor_differences(await self._metadata(name), inputs, outputs)
+            found += tensor_differences(await self._metadata(name), inputs, outputs)
         return found
 
     async def _metadata(self, name: str) -> service_pb2.ModelMetadataResponse:
@@ -207,3 +213,62 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
         raise NotReady(
             f"model {model!r} has wrong or missing config parameters: {error}", MISFIT
         ) from error
+
+
+def version_differences(parameters: Mapping[str, str]) -> list[str]:
+    """Empty if the model was built for a version of the contract that this proxy supports."""
+    found = parameters["contract_version"]
+    if found in SUPPORTED_VERSIONS:
+        return []
+    return [
+        f"it was built for tensor contract {found}, this proxy supports "
+        f"{' and '.join(SUPPORTED_VERSIONS)}: build it again with the proxy's version"
+    ]
+
+
+def tensor_differences(
+    metadata: service_pb2.ModelMetadataResponse,
+    inputs: Sequence[InputTensor],
+    outputs: Sequence[OutputTensor],
+) -> list[str]:
+    """Empty if all required tensors are declared, and all optional ones have our datatype."""
+    return [
+        *_differences(f"{metadata.name}: input", inputs, metadata.inputs),
+        *_differences(f"{metadata.name}: output", outputs, metadata.outputs),
+    ]
+
+
+def _differences(
+    kind: str,
+    ours: Sequence[InputTensor | OutputTensor],
+    theirs: Sequence[service_pb2.ModelMetadataResponse.TensorMetadata],
+) -> list[str]:
+    declared = {tensor.name: tensor.datatype for tensor in theirs}
+    return [
+        f"{kind} {tensor.name} is {declared.get(tensor.name, 'not declared')}, "
+        f"must be {tensor.datatype}"
+        for tensor in ours
+        if declared.get(tensor.name) != tensor.datatype
+        and (tensor.capability is None or tensor.name in declared)
+    ]
+
+
+def has_leases(engine: service_pb2.ModelMetadataResponse) -> bool:
+    """Whether the engine model declares all inputs of a lease."""
+    return not tensor_differences(engine, LEASE_INPUTS, ())
+
+
+def capabilities(
+    metadata: service_pb2.ModelMetadataResponse,
+    inputs: Sequence[InputTensor],
+    outputs: Sequence[OutputTensor],
+) -> frozenset[str]:
+    """The capabilities for which the model declares every tensor."""
+    declared = {row.name for row in (*metadata.inputs, *metadata.outputs)}
+    rows: list[InputTensor | OutputTensor] = [*inputs, *outputs]
+    missing = {row.capability for row in rows if row.name not in declared}
+    return frozenset(
+        row.capability
+        for row in rows
+        if row.capability is not None and row.capability not in missing
+    )

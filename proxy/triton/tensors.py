@@ -1,4 +1,4 @@
-"""The proxy's half of the tensor contract, as rows. Read by `codec` and `contract`.
+"""The proxy's half of the tensor contract, as rows. Read by `codec` and `catalog`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
 them. A new parameter is one row here and one entry there.

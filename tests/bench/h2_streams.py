@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from proxy.triton.http2.calls import Http2Limits
 from proxy.triton.streams.lean_http2 import HEAD
-from proxy.triton.streams.read_pauses import pause_reading
+from proxy.triton.streams.link import pause_reading
 from proxy.triton.target import Target
 
 PREFIX = struct.Struct(">BI")

@@ -25,8 +25,7 @@ import uvloop
 from tritonclient.grpc import service_pb2
 
 from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
-from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
 from proxy.triton.target import Target
 from tests.bench.h2_streams import H2Streams

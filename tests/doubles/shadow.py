@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.domain.engine import Engine
 from proxy.domain.shadow import ShadowResult
-from proxy.generation.shadow_deployments import ShadowDeployments
+from proxy.generation.shadow import ShadowDeployments
 from proxy.models.registry import Registry
 
 

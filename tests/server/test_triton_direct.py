@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
-from proxy.triton import contract, tensors
+from proxy.triton import catalog, tensors
 from tests.fixtures.stack import HANG_S, eventually
 
 TYPES = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32}
@@ -176,9 +176,9 @@ def test_a_cancelled_stream_straight_to_the_engine_frees_it(stack):
 def test_the_running_models_have_the_proxys_tensors(stack):
     client = InferenceServerClient(f"127.0.0.1:{stack.triton_grpc_port}")
     ensemble = client.get_model_metadata("demo")
-    assert contract.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS) == []
+    assert catalog.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS) == []
     engine = client.get_model_metadata("demo_engine")
-    assert contract.tensor_differences(engine, tensors.STOP_INPUTS, ()) == []
+    assert catalog.tensor_differences(engine, tensors.STOP_INPUTS, ()) == []
 
 
 def test_the_engine_refuses_a_prompt_that_was_tokenized_for_another_request(stream):

@@ -43,7 +43,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import RequestRecord, Stage, StageName, stage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.generation.choice.choice_cost import ChoiceClock
+from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.resending import Attempt, Resending
@@ -98,7 +98,7 @@ class EngineStream:
         asked: the caller's request, which competes for rows.
         try_guide: called before a part is sent again: a Triton that came back has not compiled its
             guide yet.
-        tokens: how many the reader has counted; the stream's own are those since now.
+        counter: the reader's, of tokens; the stream's own are those since now.
         clock: the choice's. The reader ends it with the last delta.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
@@ -112,7 +112,7 @@ class EngineStream:
         *,
         send: Send,
         try_guide: TryGuide,
-        tokens: Callable[[], int],
+        counter: UsageCounter,
         clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
@@ -121,8 +121,8 @@ class EngineStream:
         self._report = report
         self._send = send
         self._try_guide = try_guide
-        self._tokens = tokens
-        self._tokens_before = tokens()
+        self._counter = counter
+        self._tokens_before = counter.tokens
         self._clock = clock
         self._stages = EngineStages()
 
@@ -145,14 +145,14 @@ class EngineStream:
 
         # losses. In a row: without PROGRESS_TOKENS new tokens between them
         self._attempt = Attempt()
-        self._lost: tuple[Cause, float] | None = None  # and when, until the next part's first delta
+        self._pause: tuple[Cause, float] | None = None  # its beginning; ends with the next delta
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
 
         self._row = RowPermit(
             means.scheduler,
             ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
             report,
-            tokens=tokens,
+            counter=counter,
             preempted=self._preempt,
         )
 
@@ -278,7 +278,7 @@ class EngineStream:
             self._begin_part(request, f"resent{attempt.number}")
             return State.SENT
         self._check(error, cause)
-        self._lost = (cause, asyncio.get_running_loop().time())
+        self._pause = (cause, asyncio.get_running_loop().time())
         self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
         if self._finish is None:
             if cause is Cause.PREEMPTED:
@@ -308,7 +308,7 @@ class EngineStream:
             raise error
         if obstacle is not None and not self._means.continuing.allow(obstacle):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
-        if len(self._answer_ids) != self._tokens() - self._tokens_before:
+        if len(self._answer_ids) != self._counter.tokens - self._tokens_before:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
@@ -353,10 +353,10 @@ class EngineStream:
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
-        if self._lost is not None:
-            cause, since = self._lost
+        if self._pause is not None:
+            cause, since = self._pause
             self._report.pauses.append((cause, asyncio.get_running_loop().time() - since))
-            self._lost = None
+            self._pause = None
 
     def _count_failure(self, lost: Loss) -> None:
         if self._has_deltas and self._means.continuing.most:

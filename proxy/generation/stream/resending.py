@@ -8,27 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
 
-from proxy.domain.engine import EngineRequest
+from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord, StageName, stage
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 
-Result = TypeVar("Result")
 BEFORE_FIRST = "before the first token of this request"
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
 # is ready when a Python model of its has died, until it is restarted.
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 8.0
-
-
-class Alternatives(Protocol):
-    """See domain.engine.Engine."""
-
-    def has_another(self, request: EngineRequest) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -58,20 +50,20 @@ class Resending:
 
     registry: Registry
     recovery_queue: RecoveryQueue
-    alternatives: Alternatives
+    engine: Engine
     most: int
     whole_s: float
     begun_s: float
 
     async def retried(
         self,
-        begin: Callable[[Attempt], Awaitable[Result]],
+        begin: Callable[[], Awaitable[None]],
         request: EngineRequest,
         report: RequestRecord,
         *,
         since: float,
-    ) -> Result:
-        """What `begin` returns. Where it loses Triton, calls it again: at once if another endpoint
+    ) -> None:
+        """Calls `begin`, and where that loses Triton, calls it again: at once if another endpoint
         serves the model, else when one is back.
 
         Args:
@@ -83,7 +75,8 @@ class Resending:
         attempt = Attempt()
         while True:
             try:
-                return await begin(attempt)
+                await begin()
+                return
             except GuidePending:
                 raise
             except ModelUnavailable as error:
@@ -134,7 +127,7 @@ class Resending:
                 attempt.avoids = frozenset()
 
     def has_another(self, request: EngineRequest, avoids: frozenset[str]) -> bool:
-        return self.alternatives.has_another(replace(request, avoids=avoids))
+        return self.engine.has_another(replace(request, avoids=avoids))
 
     def _check_tries(self, lost: ModelUnavailable, attempt: Attempt) -> None:
         if not self.most:

@@ -11,13 +11,14 @@ from proxy.domain.identity import current_caller
 from proxy.domain.record import RequestRecord, StageName, Wait, stage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
+from proxy.generation.choice.choice_cost import UsageCounter
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 
 
 class RowPermit:
-    """preempted: called when the stream has to stop; `must_yield` is set then. tokens: how many it
-    has generated.
+    """preempted: called when the stream has to stop; `must_yield` is set then. counter: of
+    the tokens that it has generated.
     """
 
     def __init__(
@@ -26,14 +27,14 @@ class RowPermit:
         ticket: Ticket,
         report: RequestRecord,
         *,
-        tokens: Callable[[], int],
+        counter: UsageCounter,
         preempted: Callable[[], None],
     ) -> None:
         self.must_yield = False
         self._scheduler = scheduler
         self._ticket = ticket
         self._report = report
-        self._tokens = tokens
+        self._counter = counter
         self._preempted = preempted
         self._permit: Permit = FREE_PERMIT
         self._has_row = False
@@ -60,8 +61,8 @@ class RowPermit:
             self._waited_s += loop.time() - began
             report.queue_s = max(report.queue_s or 0.0, self._waited_s)
         self._has_row = False
-        before = self._tokens()
-        self._permit.meter(lambda: self._tokens() - before)
+        counter, before = self._counter, self._counter.tokens
+        self._permit.meter(lambda: counter.tokens - before)
 
     @property
     def took_over(self) -> bool:

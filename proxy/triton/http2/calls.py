@@ -1,21 +1,70 @@
-"""The calls of one connection: what each frame of a stream means for its call."""
+"""The calls of one connection: what each frame of a stream means for its call, as events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grpc import StatusCode
 
 from proxy.triton.http2 import frames, status
-from proxy.triton.http2.call import Call
-from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
-from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
-from proxy.triton.http2.header_blocks import Headers
+from proxy.triton.http2.flow_control import Call, SendQueue
+from proxy.triton.http2.frames import ConnectionFault, ErrorCode, PeerSettings, StreamFault
+from proxy.triton.http2.headers import Headers
 from proxy.triton.http2.messages import BadMessage, framed
-from proxy.triton.http2.peer_settings import PeerSettings
-from proxy.triton.http2.send_queue import SendQueue
 from proxy.triton.http2.status import Status
-from proxy.triton.http2.stream_numbers import StreamNumbers
+
+LAST_STREAM = 2**31 - 1
+
+
+class MessageArrived(NamedTuple):
+    """The reader calls `Connection.message_was_read` for it."""
+
+    stream: int
+    message: bytes
+
+
+class CallEnded(NamedTuple):
+    stream: int
+    status: Status
+
+
+class CallRefused(NamedTuple):
+    """The peer has not processed it: it may be made again, on another connection."""
+
+    stream: int
+    reason: str
+
+
+class Changed(NamedTuple):
+    """`is_closed` or `has_room` may have changed."""
+
+
+Event = MessageArrived | CallEnded | CallRefused | Changed
+
+
+class StreamNumbers:
+    """Odd, ascending, each used once. next: the next one."""
+
+    __slots__ = ("next",)
+
+    def __init__(self, first: int) -> None:
+        self.next = first
+
+    @property
+    def are_used_up(self) -> bool:
+        return self.next > LAST_STREAM
+
+    def take(self) -> int:
+        taken, self.next = self.next, self.next + 2
+        return taken
+
+    def check(self, stream: int) -> None:
+        """Raises ConnectionFault if the stream was never opened."""
+        if stream % 2 == 0 or stream >= self.next:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +119,12 @@ class Calls:
             self._sending.drop(call)
             self._sending.put(frames.reset(stream, ErrorCode.CANCEL))
 
-    def message_was_read(self, stream: int) -> None:
-        if call := self._calls.get(stream):
-            call.unread -= 1
-            self._credit(call)
+    def message_was_read(self, stream: int) -> bool:
+        """Lets the peer send more on this stream. Returns whether it has to be told, by a frame."""
+        if (call := self._calls.get(stream)) is None:
+            return False
+        call.unread -= 1
+        return self._credit(call)
 
     def data(self, flags: int, stream: int, payload: bytes) -> None:
         if (call := self._call(stream)) is None:
@@ -178,9 +229,11 @@ class Calls:
         self._sending.drop(call)
         self.events.append(CallRefused(call.id, reason))
 
-    def _credit(self, call: Call) -> None:
-        if not call.unread and (credit := call.receive_window.credit()):
-            self._sending.put(frames.window_update(call.id, credit))
+    def _credit(self, call: Call) -> bool:
+        if call.unread or not (credit := call.receive_window.credit()):
+            return False
+        self._sending.put(frames.window_update(call.id, credit))
+        return True
 
 
 def _status_of_end(call: Call, trailers: Headers) -> Status:

@@ -1,12 +1,11 @@
-"""HTTP/2 frames (RFC 9113, sections 4 and 6): bytes to frames and back."""
+"""HTTP/2 frames, settings and errors (RFC 9113, sections 4 to 7): bytes to frames and back."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
-
-from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_PAYLOAD = 16_384  # the protocol's default, which we do not change
@@ -14,6 +13,54 @@ MAX_PAYLOAD = 16_384  # the protocol's default, which we do not change
 _HEADER = struct.Struct(">HBBBI")  # length in two parts, type, flags, stream
 _STREAM_MASK = 2**31 - 1
 _NUMBER = struct.Struct(">I")
+
+
+class ErrorCode(IntEnum):
+    """RFC 9113, section 7."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+def known_code(code: int) -> ErrorCode | None:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return None
+
+
+def code_name(code: int) -> str:
+    known = known_code(code)
+    return f"error {code}" if known is None else known.name
+
+
+class Fault(Exception):
+    """`reason`: what was wrong, and with which value."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(f"{code.name}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class StreamFault(Fault):
+    """Ends one stream."""
+
+
+class ConnectionFault(Fault):
+    """Ends the connection and all its streams."""
 
 
 class Kind(IntEnum):
@@ -78,6 +125,8 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 def headers(stream: int, block: bytes) -> bytes:
     """HEADERS, and CONTINUATIONs for a long block. Does not end the stream."""
+    if len(block) <= MAX_PAYLOAD:
+        return frame(Kind.HEADERS, END_HEADERS, stream, block)
     parts = [block[at : at + MAX_PAYLOAD] for at in range(0, len(block), MAX_PAYLOAD)]
     kinds = [Kind.HEADERS] + [Kind.CONTINUATION] * (len(parts) - 1)
     flags = [0] * (len(parts) - 1) + [END_HEADERS]
@@ -140,3 +189,62 @@ def _number(payload: bytes, what: str) -> int:
     if len(payload) != 4:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a {what} of {len(payload)} bytes")
     return int.from_bytes(payload, "big")
+
+
+HEADER_TABLE_SIZE = 1
+ENABLE_PUSH = 2
+MAX_CONCURRENT_STREAMS = 3
+INITIAL_WINDOW_SIZE = 4
+MAX_FRAME_SIZE = 5
+MAX_HEADER_LIST_SIZE = 6
+
+MAX_WINDOW = 2**31 - 1
+DEFAULT_WINDOW = 65_535
+OUR_HEADER_TABLE = 4_096  # bytes: the most that our encoder uses
+
+ACKNOWLEDGED = frame(Kind.SETTINGS, ACK, 0)
+_ENTRY = struct.Struct(">HI")
+
+
+@dataclass(slots=True)
+class PeerSettings:
+    """The peer's SETTINGS (section 6.5): the protocol's defaults, until the peer changes them."""
+
+    header_table_size: int = OUR_HEADER_TABLE
+    max_concurrent_streams: int = MAX_WINDOW
+    initial_window: int = DEFAULT_WINDOW
+    max_frame_size: int = MAX_PAYLOAD
+
+    def update(self, payload: bytes) -> None:
+        """Ignores unknown settings. Raises ConnectionFault for a forbidden value."""
+        if len(payload) % _ENTRY.size:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a SETTINGS of {len(payload)} bytes")
+        for name, value in _ENTRY.iter_unpack(payload):
+            self._set(name, value)
+
+    def _set(self, name: int, value: int) -> None:
+        if name == HEADER_TABLE_SIZE:
+            self.header_table_size = min(value, OUR_HEADER_TABLE)
+        elif name == MAX_CONCURRENT_STREAMS:
+            self.max_concurrent_streams = value
+        elif name == INITIAL_WINDOW_SIZE:
+            if value > MAX_WINDOW:
+                raise _forbidden("INITIAL_WINDOW_SIZE", value, ErrorCode.FLOW_CONTROL_ERROR)
+            self.initial_window = value
+        elif name == MAX_FRAME_SIZE:
+            if not MAX_PAYLOAD <= value < 2**24:
+                raise _forbidden("MAX_FRAME_SIZE", value)
+            self.max_frame_size = value
+        elif name == ENABLE_PUSH and value:
+            raise _forbidden("ENABLE_PUSH", value)
+
+
+def settings(values: dict[int, int]) -> bytes:
+    payload = b"".join(_ENTRY.pack(name, value) for name, value in values.items())
+    return frame(Kind.SETTINGS, 0, 0, payload)
+
+
+def _forbidden(
+    name: str, value: int, code: ErrorCode = ErrorCode.PROTOCOL_ERROR
+) -> ConnectionFault:
+    return ConnectionFault(code, f"SETTINGS with {name} {value}")

@@ -22,11 +22,7 @@ class BadMessage(Exception):
 
 
 def framed(message: bytes) -> bytes:
-    return _prefix(len(message)) + message
-
-
-def _prefix(size: int) -> bytes:
-    return _PREFIX.pack(0, size)
+    return _PREFIX.pack(0, len(message)) + message
 
 
 class MessageReader:
@@ -47,9 +43,9 @@ class MessageReader:
     def whole(self, data: bytes) -> bytes | None:
         """The message if `data` is exactly one, as nearly every frame is; otherwise None."""
         size = len(data) - PREFIX_BYTES
-        if self._rest or not 0 <= size <= self._max_bytes or data[:PREFIX_BYTES] != _prefix(size):
+        if self._rest or not 0 <= size <= self._max_bytes:
             return None
-        return data[PREFIX_BYTES:]
+        return data[PREFIX_BYTES:] if data.startswith(_PREFIX.pack(0, size)) else None
 
     def push(self, data: bytes) -> Iterator[bytes]:
         """The messages that `data` completes.

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from grpc import StatusCode
 
-from proxy.triton.http2.faults import ErrorCode, code_name, known_code
+from proxy.triton.http2.frames import ErrorCode, code_name, known_code
 
 _BY_NUMBER: dict[str, StatusCode] = {str(code.value[0]): code for code in StatusCode}
 _BY_HTTP_STATUS = {

@@ -6,18 +6,20 @@ One connection carries all streams, so that one read brings messages of many.
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from proxy.triton.http2.calls import Http2Limits
 from proxy.triton.http2.connection import Connection
-from proxy.triton.streams.keepalive import KeepaliveTimes
+from proxy.triton.http2.status import Status
 from proxy.triton.streams.lean_stream import LeanStream
-from proxy.triton.streams.link import Link, Owner
-from proxy.triton.streams.pool import Pool
+from proxy.triton.streams.link import KeepaliveTimes, Link, Owner
 from proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms, Metadata
 from proxy.triton.target import Target
 
@@ -27,6 +29,11 @@ HEAD = (
     ("content-type", "application/grpc"),
     ("user-agent", "triton-openai"),
 )
+
+
+MAX_REPLAYS = 1  # of a call that the server has not processed, as gRPC does (gRFC A6)
+JITTER = 0.1  # of a link's age
+MAX_LINKS = 8  # more than one only if the server limits concurrent streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +115,125 @@ def _check_protocol(transport: asyncio.Transport) -> None:
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if tls is not None and (chosen := tls.selected_alpn_protocol()) != "h2":
         raise ConnectionError(f"the peer chose {chosen!r} by ALPN, not 'h2'")
+
+
+class Pool:
+    """The links: chooses one for each stream, and opens new ones.
+
+    Carries the streams that wait for a link; a failure to connect ends them.
+
+    connect: returns a link that is ready, or raises ConnectionError. backoff_s: the first pause
+    after a failure, and the longest one. max_age_s: of a link before another replaces it, so that
+    servers that joined later behind the address get streams, too.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[Owner], Awaitable[Link]],
+        backoff_s: tuple[float, float],
+        max_age_s: float | None = None,
+    ) -> None:
+        self._connect = connect
+        self._max_age_s = max_age_s
+        self._first_pause_s, self._longest_pause_s = backoff_s
+        self._pause_s = 0.0
+        self._links: list[Link] = []
+        self._open: set[Link] = set()  # including those that are leaving
+        self._waiting: dict[LeanStream, None] = {}  # in order
+        self._timers: dict[Link, asyncio.TimerHandle] = {}
+        self._growing: asyncio.Task[None] | None = None
+        self._owner = Owner(changed=self._link_changed, elsewhere=self.place, refused=self._replay)
+
+    async def close(self) -> None:
+        """Ends all streams."""
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+            self._growing = None
+        self._fail_waiting("the proxy closes its connections")
+        await asyncio.gather(*(link.close() for link in self._open))
+
+    def place(self, stream: LeanStream) -> None:
+        """Starts it, at once or when a link has room."""
+        stream.carrier = self
+        self._waiting[stream] = None
+        self._place_waiting()
+
+    def cancel(self, stream: LeanStream) -> None:
+        del self._waiting[stream]
+
+    def message_was_read(self, stream: LeanStream) -> None:
+        """Does nothing: a stream that waits for a link has no messages."""
+
+    def _place_waiting(self) -> None:
+        for link in self._links:
+            while self._waiting and link.has_room:
+                stream = next(iter(self._waiting))
+                del self._waiting[stream]
+                link.start(stream)
+        if self._waiting and self._growing is None and len(self._links) < MAX_LINKS:
+            self._growing = asyncio.get_running_loop().create_task(self._grow())
+
+    async def _grow(self, old: Link | None = None) -> None:
+        """Opens one link, which replaces `old`."""
+        await asyncio.sleep(self._pause_s)
+        try:
+            link = await self._connect(self._owner)
+        except ConnectionError as error:
+            self._pause_s = min(max(self._first_pause_s, 2 * self._pause_s), self._longest_pause_s)
+            if not self._links:
+                self._fail_waiting(str(error))
+        else:
+            self._pause_s = 0.0
+            self._add(link)
+            if old is not None and old in self._links:
+                self._links.remove(old)
+                old.retire()
+        self._growing = None
+        self._place_waiting()
+
+    def _add(self, link: Link) -> None:
+        self._links.append(link)
+        self._open.add(link)
+        link.closed.add_done_callback(lambda _: self._forget(link))
+        self._start_aging(link)
+
+    def _forget(self, link: Link) -> None:
+        self._open.discard(link)
+        if timer := self._timers.pop(link, None):
+            timer.cancel()
+
+    def _start_aging(self, link: Link) -> None:
+        """With jitter, so that not all proxies reconnect at once."""
+        if self._max_age_s is not None:
+            age_s = self._max_age_s * random.uniform(1 - JITTER, 1 + JITTER)
+            loop = asyncio.get_running_loop()
+            self._timers[link] = loop.call_later(age_s, self._renew, link)
+
+    def _renew(self, old: Link) -> None:
+        """Keeps the old link until there is a new one. After a failure it tries again later."""
+        if old not in self._links:
+            return
+        self._start_aging(old)
+        if self._growing is None:
+            self._growing = asyncio.get_running_loop().create_task(self._grow(old))
+
+    def _fail_waiting(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for stream in waiting:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+
+    def _link_changed(self, link: Link) -> None:
+        """Called when one of its calls has ended, or its limit of calls has changed."""
+        if link.is_leaving:
+            if link in self._links:
+                self._links.remove(link)
+            link.close_when_idle()
+        self._place_waiting()
+
+    def _replay(self, stream: LeanStream, reason: str) -> None:
+        if not stream.request or stream.replays == MAX_REPLAYS:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+        else:
+            stream.replays += 1
+            self.place(stream)

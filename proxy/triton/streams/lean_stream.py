@@ -136,7 +136,8 @@ class LeanStream:
             self._message_was_read()
             return
         self._unread.append(message)
-        self._wake()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)  # once, however many messages arrive before it runs
 
     def end(self, status: Status) -> None:
         """Messages that were delivered before can still be read."""
@@ -144,7 +145,8 @@ class LeanStream:
             self._status = status
             self._stop_timer()
             self.carrier, self.request = None, b""
-            self._wake()
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -161,11 +163,6 @@ class LeanStream:
         if self.carrier is not None:
             self.carrier.cancel(self)
         self.end(status)
-
-    def _wake(self) -> None:
-        """Wakes the reader once, however many messages arrive before it runs."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 def _ending(status: Status) -> Exception:

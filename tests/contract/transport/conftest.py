@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.triton.channel import channel
-from proxy.triton.http2.call import Call
-from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.http2.flow_control import Call
+from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.lean_stream import LeanStream
 from proxy.triton.streams.link import Link

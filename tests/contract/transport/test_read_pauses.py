@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.read_pauses import FEW_STREAMS, LONGEST_PAUSE_S
+from proxy.triton.streams.link import FEW_STREAMS, LONGEST_PAUSE_S
 from tests.contract.transport.calling import open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 

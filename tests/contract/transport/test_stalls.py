@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.keepalive import KeepaliveTimes
 from proxy.triton.streams.lean_http2 import LeanOptions
+from proxy.triton.streams.link import KeepaliveTimes
 from tests.contract.transport.calling import Outcome, outcome, recovered
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response, window
 from tests.fixtures.stack import free_port

@@ -15,6 +15,7 @@ from proxy.domain.interrupt import Cause
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.scheduling import Standing, Ticket
+from proxy.generation.choice.choice_cost import UsageCounter
 from proxy.generation.stream.row_permit import RowPermit
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
@@ -112,7 +113,13 @@ def test_a_stream_that_waits_again_has_waited_both_times():
 
     async def run() -> None:
         scheduler, ticket = GivenScheduler(), Ticket(queue="q", tenant="t")
-        row = RowPermit(scheduler, ticket, report, tokens=lambda: 0, preempted=lambda: None)
+        row = RowPermit(
+            scheduler,
+            ticket,
+            report,
+            counter=UsageCounter(counts_prompt=True),
+            preempted=lambda: None,
+        )
         first_s = await waits(scheduler, row.acquire)
         row.release()
         assert await waits(scheduler, row.acquire) > first_s

@@ -1,4 +1,4 @@
-"""shadow_permit: copies take free rows only, and give them back."""
+"""shadow: copies take free rows only, and give them back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import FreePermit, Ticket
 from proxy.domain.shadow import ShadowOutcome
-from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic
-from proxy.generation.shadow_permit import permitted
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, permitted
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.unit.generation.test_shadow import SHADOW, Traffic, asked, text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.model import CAPABILITIES
-from proxy.triton import contract, tensors
+from proxy.triton import catalog, tensors
 
 
 def metadata(*, without=(), retyped=()) -> service_pb2.ModelMetadataResponse:
@@ -22,7 +22,7 @@ def metadata(*, without=(), retyped=()) -> service_pb2.ModelMetadataResponse:
 
 
 def differences(message) -> list[str]:
-    return contract.tensor_differences(message, tensors.INPUTS, tensors.OUTPUTS)
+    return catalog.tensor_differences(message, tensors.INPUTS, tensors.OUTPUTS)
 
 
 def test_a_model_that_fits_has_none():
@@ -39,9 +39,9 @@ def test_missing_and_wrong_tensors_are_all_named():
 
 def test_another_contract_version_is_named():
     for supported in ("2", "3"):
-        assert contract.version_differences({"contract_version": supported}) == []
+        assert catalog.version_differences({"contract_version": supported}) == []
     for other in ("1", "4"):
-        (told,) = contract.version_differences({"contract_version": other})
+        (told,) = catalog.version_differences({"contract_version": other})
         assert f"contract {other}, this proxy supports 2 and 3" in told
 
 
@@ -52,7 +52,7 @@ def test_a_model_of_contract_2_serves_all_but_continued_answers():
 
 
 def capabilities(message) -> frozenset[str]:
-    return contract.capabilities(message, tensors.INPUTS, tensors.OUTPUTS)
+    return catalog.capabilities(message, tensors.INPUTS, tensors.OUTPUTS)
 
 
 def test_a_model_that_declares_all_can_do_all():

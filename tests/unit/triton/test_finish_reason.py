@@ -9,8 +9,8 @@ import pytest
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import Sampling
+from proxy.triton.client import MissingFinishReason
 from proxy.triton.codec import StreamMessage
-from proxy.triton.finish_reason import MissingFinishReason
 from tests.doubles.engine import CARD, FACTS
 
 END, OTHER_END = 2, 3

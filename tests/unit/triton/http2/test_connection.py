@@ -9,10 +9,9 @@ from grpc import StatusCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.http2.calls import CallEnded, CallRefused, Event, Http2Limits, MessageArrived
 from proxy.triton.http2.connection import Connection
-from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
-from proxy.triton.http2.faults import ErrorCode
+from proxy.triton.http2.frames import ErrorCode
 from tests.doubles import http2_peer as peer
 from tests.fixtures.examples import examples
 from tests.strategies import cuts
@@ -92,7 +91,7 @@ def test_whatever_comes_every_call_ends_once_and_nothing_after_its_end(talk):
     assert ends == dict.fromkeys(STREAMS, 1)
     assert connection.is_closed
     assert peer.frames_of(output)[-1][3] == peer.GOAWAY
-    assert not connection.has_output
+    assert not connection.has_output()
 
 
 @FIXED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hpack import Decoder
 
-from proxy.triton.http2.head_encoder import HeadEncoder
+from proxy.triton.http2.headers import HeadEncoder
 
 SHARED = (
     (":method", "POST"),

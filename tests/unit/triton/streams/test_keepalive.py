@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, KeepaliveTimes
+from proxy.triton.streams.link import SLOW_PING_S, Keepalive, KeepaliveTimes
 from tests.doubles import clock
 
 QUIET_S, ANSWER_S = 10.0, 5.0

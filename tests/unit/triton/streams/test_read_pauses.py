@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.triton.streams.read_pauses import (
+from proxy.triton.streams.link import (
     FEW_STREAMS,
     LONGEST_PAUSE_S,
     STREAMS_PER_SECOND,
