@@ -25,14 +25,13 @@ from proxy.access.authentication import composition as authentication
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
-from proxy.api import log_level_routes, monitoring, route_scopes
+from proxy.api import log_level_routes, monitoring, recent_routes, route_scopes
 from proxy.api.application import application
 from proxy.api.authentication import no_audit
 from proxy.api.bodies.body_reader import BodyReader
 from proxy.api.bodies.bytes_in_flight import BytesInFlight
 from proxy.api.kserve import kserve_routes
 from proxy.api.pools import pools_routes
-from proxy.api.recent import requests_routes
 from proxy.configured_pools import Operations
 from proxy.configured_scheduling import Queues
 from proxy.domain.engine import Catalog, Engine
@@ -282,7 +281,7 @@ def _administration(
     """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
     if settings.auth != "off":
-        routers += (requests_routes.routes(parts.recent, bodies=parts.bodies),)
+        routers += (recent_routes.routes(parts.recent, bodies=parts.bodies),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":
