@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.access.limits.caller_meters import has_limits
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import current_standings
+from proxy.access.limits.standing import Standings
 from proxy.api.answers.client_disconnect import CancelOnDisconnect
 from proxy.api.bodies.body_reader import BodyReader
 from proxy.api.bodies.caller_name import caller_name
@@ -115,7 +115,8 @@ class Idempotency:
     @asynccontextmanager
     async def _counted(self, answer: OpenAnswer, scope: Scope) -> AsyncIterator[None]:
         """Counts a request that generates nothing in the limits on requests; see COUNTED."""
-        caller, standings = current_caller.get(), current_standings.get()
+        caller = current_caller.get()
+        standings: Standings | None = running_record().standings
         is_counted = self._scopes.of(scope["path"]) in COUNTED or not has_limits(caller)
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
