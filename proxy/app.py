@@ -24,7 +24,7 @@ from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
-from proxy.api import log_level_routes, monitoring
+from proxy.api import log_level_routes, monitoring, recent_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
 from proxy.api.http.authentication import no_audit
@@ -42,7 +42,6 @@ from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
-from proxy.api.recent import requests_routes
 from proxy.api.tokens import tokens_routes
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import Decisions
@@ -320,7 +319,7 @@ def compose(
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":
-        routers += [requests_routes.routes(recent, bodies=bodies)]
+        routers += [recent_routes.routes(recent, bodies=bodies)]
     if operations is not None:
         routers += [
             kserve_routes.routes(

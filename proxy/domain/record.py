@@ -232,6 +232,9 @@ class RequestRecord:
     tenant: str | None = None
     key_id: str | None = None
 
+    # Where the caller stands in its limits: access.limits.standing.Standings; None without limits.
+    standings: Any = None
+
     # Where its time went. The times are of time.perf_counter, began_ns is Unix time.
     began: float = field(default_factory=perf_counter)
     began_ns: int = field(default_factory=time_ns)

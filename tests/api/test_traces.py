@@ -102,6 +102,18 @@ def test_content_where_it_is_asked_for(serve, collector, monkeypatch):
     assert large["triton_openai.content_lost"] == "too_large"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_content_of_an_answer_that_breaks_off_is_what_its_client_got(
+    serve, collector, monkeypatch, stream
+):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    client = serve(ScriptedEngine(deltas("hi", None), error=EngineFailed("broken")))
+    client.post(CHAT, json={**BODY, "stream": stream}, headers=SAMPLED)
+    (request,) = [span for span in spans(client, collector) if span.parent == PARENT]
+    said = {"role": "assistant", "parts": [{"type": "text", "content": "hi"}], "finish_reason": ""}
+    assert json.loads(request.attributes["gen_ai.output.messages"]) == [said] * stream
+
+
 def test_a_variable_that_is_not_supported_stops_the_start(serve, collector, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with pytest.raises(LaunchError, match="OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported"):

@@ -14,9 +14,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from proxy.access.limits.caller_meters import has_limits
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import Standings, current_standings
+from proxy.access.limits.standing import Standings
 from proxy.domain.errors import LimitsUnavailable, RateLimited
 from proxy.domain.identity import Caller, current_caller
+from proxy.domain.record import running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
 
 Arguments = ParamSpec("Arguments")
@@ -72,7 +73,7 @@ class ChargedSandbox:
             )
 
     async def _charge(self, who: Caller) -> None:
-        standings = current_standings.get()
+        standings: Standings | None = running_record().standings
         if standings is None:  # a WebSocket's
             standings = Standings()
         standings.is_costly = True

@@ -18,7 +18,7 @@ from proxy.access.limits.caller_meters import Amounts, CallerMeters, Unit
 from proxy.access.limits.metered_callers import MeteredCallers
 from proxy.access.limits.rates import Needs, Rates
 from proxy.access.limits.request_usage import RequestUsage
-from proxy.access.limits.standing import current_standings
+from proxy.access.limits.standing import Standings
 from proxy.access.limits.token_bounds import output_bound, prompt_bounds
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
@@ -28,6 +28,7 @@ from proxy.domain.errors import (
 )
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
+from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.state.meters import Grant, Ledger, LedgerUnavailable, Meter, Refusal
@@ -160,7 +161,8 @@ class Reservation:
             needs.prompts = await self._counted(engine_requests, needs.prompts)
             amounts, result = await self._asked(needs)
         assert self._meters is not None
-        if (standings := current_standings.get()) is not None:
+        standings: Standings | None = running_record().standings
+        if standings is not None:
             standings.set(self._meters, result.look)
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)

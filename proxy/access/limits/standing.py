@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import NamedTuple
 
 from proxy.access.limits.caller_meters import CallerMeters
@@ -20,7 +19,7 @@ class Standing(NamedTuple):
 
 
 class Standings:
-    """Those of one response; empty until the ledger has answered.
+    """Those of one response, in its record; empty until the ledger has answered.
 
     is_counted: the request is among those that the limits count. is_costly: it took so much work
     that it counts even if it is refused.
@@ -75,6 +74,3 @@ class Standings:
 
 
 NOTHING: tuple[tuple[int, int], ...] = ()
-
-current_standings: ContextVar[Standings | None] = ContextVar("current_standings", default=None)
-"""Of the response that the running task makes; None where its caller has no limits."""

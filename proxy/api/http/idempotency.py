@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.access.limits.caller_meters import has_limits
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import current_standings
+from proxy.access.limits.standing import Standings
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
@@ -127,7 +127,8 @@ class Idempotency:
     @asynccontextmanager
     async def _counted(self, answer: OpenAnswer, scope: Scope) -> AsyncIterator[None]:
         """Counts a request that generates nothing in the limits on requests; see COUNTED."""
-        caller, standings = current_caller.get(), current_standings.get()
+        caller = current_caller.get()
+        standings: Standings | None = running_record().standings
         is_counted = self._scopes.of(scope["path"]) in COUNTED or not has_limits(caller)
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield

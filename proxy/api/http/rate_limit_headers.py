@@ -15,11 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.access.limits.caller_meters import has_limits
 from proxy.access.limits.counted_request import CountedRequest
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import Standings, current_standings
+from proxy.access.limits.standing import Standings
 from proxy.api import errors
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain import identity
 from proxy.domain.identity import current_caller
+from proxy.domain.record import running_record
 
 COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS, identity.Scope.KSERVE})
 
@@ -46,12 +47,8 @@ class RateLimitHeaders:
         if scope["type"] != "http" or not has_limits(current_caller.get()):
             await self._app(scope, receive, send)
             return
-        standings = Standings()
-        token = current_standings.set(standings)
-        try:
-            await self._answer(scope, receive, send, standings)
-        finally:
-            current_standings.reset(token)
+        running_record().standings = standings = Standings()
+        await self._answer(scope, receive, send, standings)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, standings: Standings

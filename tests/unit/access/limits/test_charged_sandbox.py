@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from proxy.access.limits.charged_sandbox import ChargedSandbox
-from proxy.access.limits.standing import Standings, current_standings
+from proxy.access.limits.standing import Standings
 from proxy.domain.errors import RateLimited
 from proxy.domain.identity import Caller, Limits, current_caller
+from proxy.domain.record import RequestRecord, current_record
 from proxy.domain.sandbox import TooCostly
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import caller, unlimited
@@ -34,7 +35,7 @@ class Stand:
 
     async def call(self, who: Caller = TWO) -> int:
         current_caller.set(who)
-        current_standings.set(Standings())
+        current_record.set(RequestRecord(standings=Standings()))
         return await self.sandbox.run("a", self.work)
 
     def work(self) -> int:
@@ -77,7 +78,7 @@ def test_a_request_that_is_counted_already_is_not_given_back():
     async def scenario():
         stand, standings = Stand(), Standings()
         current_caller.set(TWO)
-        current_standings.set(standings)
+        current_record.set(RequestRecord(standings=standings))
         async with stand.limiter.counted(TWO, standings) as counted:
             with pytest.raises(TooCostly):
                 await stand.sandbox.run("a", stand.work)

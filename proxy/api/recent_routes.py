@@ -1,10 +1,39 @@
-"""Answers of /admin/v1/requests, as the OpenAPI document describes them."""
+"""/admin/v1/requests: what the requests that ended last were, and where their time went."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.responses import JSONResponse, Response
+
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.typed_route import QueryParameters, typed_router
+from proxy.api.openapi.responses import answers
+from proxy.api.pools.operator import actor
+from proxy.domain.errors import ErrorCode, NotStored, echoed
+from proxy.telemetry.recent_requests import RecentRequests, RequestFilter
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+class RequestsQuery(QueryParameters):
+    limit: Annotated[int, Field(ge=1, le=200)] = Field(50, description="How many at most.")
+    model: Name | None = Field(None, description="Only requests for this model, by public name.")
+    tenant: Name | None = Field(None, description="Only this tenant's requests.")
+    min_ms: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Only requests that took at least so long."
+    )
+    failed: bool | None = Field(
+        None, description="Only requests that got an error; false: only those that got none."
+    )
+
+    @property
+    def filter(self) -> RequestFilter:
+        return RequestFilter(
+            model=self.model, tenant=self.tenant, min_ms=self.min_ms, failed=self.failed
+        )
 
 
 class Answer(BaseModel):
@@ -71,3 +100,36 @@ class RequestList(Answer):
     object: Literal["list"]
     data: list[RequestFields] = Field(description="Newest first.")
     kept_at_most: int = Field(description="By this proxy.", examples=[1000])
+
+
+def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/requests", tag="requests")
+
+    @router.get("", responses=answers(RequestList, 400))
+    async def list_requests(query: Annotated[RequestsQuery, Query()]) -> Response:
+        """Requests that have ended, newest first, without their stages."""
+        actor()
+        found = recent.last(query.filter, query.limit)
+        return JSONResponse({"object": "list", "data": found, "kept_at_most": recent.most})
+
+    @router.get("/{request}", responses=answers(RequestAnswer))
+    async def show_request(
+        request: Annotated[
+            str, Path(min_length=1, description="The answer's `x-request-id`, or its `id`.")
+        ],
+    ) -> Response:
+        """One request that has ended, with its stages."""
+        actor()
+        if (found := recent.find(request)) is None:
+            raise _unknown(request, recent.most)
+        return JSONResponse(found)
+
+    return router
+
+
+def _unknown(request: str, kept: int) -> NotStored:
+    message = (
+        f"No request {echoed(request)} is among the last {kept} that this proxy keeps. GET "
+        "/admin/v1/requests lists them; the log has earlier ones, other proxies have theirs."
+    )
+    return NotStored(message, code=ErrorCode.REQUEST_NOT_FOUND, param="request")
