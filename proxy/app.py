@@ -51,9 +51,7 @@ from proxy.models.listed_deployments import ListedDeployments
 from proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
-from proxy.pools.pooled_catalog import PooledCatalog
-from proxy.pools.pooled_engine import PooledEngine
-from proxy.pools.pooled_tokenizer import PooledTokenizer
+from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
 from proxy.pools.router import Router
 from proxy.process_sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpToolRunner

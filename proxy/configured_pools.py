@@ -20,7 +20,7 @@ from proxy.domain.log_level import LogLevel
 from proxy.pools.choice import ChoicePolicy, Policy
 from proxy.pools.connection import Connect
 from proxy.pools.discovery import source_url, sources
-from proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from proxy.pools.discovery.kubernetes import KubernetesApi, in_cluster
 from proxy.pools.discovery.source_url import (
     DnsUrl,
     InvalidSource,
@@ -28,8 +28,7 @@ from proxy.pools.discovery.source_url import (
     SourceUrl,
 )
 from proxy.pools.endpoint_counter import EndpointCounter
-from proxy.pools.logged_audit import LoggedAudit
-from proxy.pools.memory_decisions import MemoryDecisions
+from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool import PoolOptions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_kserve import PooledKserve

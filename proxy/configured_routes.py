@@ -10,8 +10,7 @@ from starlette.middleware import Middleware
 
 from proxy import __version__, configured_limits
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.access.bounded_tokenizer import BoundedTokenizer
-from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.concurrency import BoundedTokenizer, ConcurrencyLimit
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
 from proxy.api import dynamo

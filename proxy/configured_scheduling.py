@@ -9,9 +9,8 @@ from functools import partial
 from typing_extensions import Self
 
 from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.pools.engine_room import Spare, fixed_spare, usual_spare
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.queue_capacity import QueueCapacities
+from proxy.pools.queue_capacity import QueueCapacities, Spare, fixed_spare, usual_spare
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits

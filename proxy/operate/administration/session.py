@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from proxy import configured_store
-from proxy.access.store.administration import Administration
+from proxy.access.store.store import Administration
 from proxy.api.bodies.validation_errors import refusal
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate import key_store
