@@ -19,9 +19,8 @@ MOST_BYTES = 1_000_000
 DISCOVERY = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
 REFRESH_S = 300.0
 RETRY_S = 5.0  # after a failure
-REFETCH_S = (
-    10.0  # between two fetches because of unknown keys, so that callers cannot cause a flood
-)
+# between two fetches because of unknown keys, so that callers cannot cause a flood
+REFETCH_S = 10.0
 FETCH_TIMEOUT_S = 5.0
 KEEP_S = 3600.0  # how long keys stay in use while the issuer cannot be reached
 MOST_KEYS = 100
