@@ -15,12 +15,11 @@ from fastapi import FastAPI
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
 from proxy.access.authentication.composition import authenticator
-from proxy.access.bounded_tokenizer import BoundedTokenizer
+from proxy.access.concurrency import BoundedTokenizer, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store.open_store import open_store
@@ -72,15 +71,11 @@ from proxy.models.policy_watch import PolicyWatch
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.pools import named_pools
-from proxy.pools.engine_room import fixed_spare, usual_spare
-from proxy.pools.logged_audit import LoggedAudit
-from proxy.pools.memory_decisions import MemoryDecisions
+from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_catalog import PooledCatalog
-from proxy.pools.pooled_engine import PooledEngine
+from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.pooled_tokenizer import PooledTokenizer
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual_spare
 from proxy.pools.router import Router
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler

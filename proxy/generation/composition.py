@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.access.concurrency import ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
 from proxy.domain.endpoints import Decisions

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
 
+from proxy.access.concurrency import ModelConcurrency
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
-from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.request_size import permits_needed
 from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Events

@@ -83,7 +83,7 @@ class CircuitBreaker:
     """The breaker of one endpoint.
 
     clock: seconds, monotonic. may_eject: whether the pool can do without this endpoint, see
-    `ejections.may_eject`; it is asked before every ejection but a repeated one. A fault that may
+    `pool.may_eject`; it is asked before every ejection but a repeated one. A fault that may
     not eject still counts, so the next fault asks again. Reports on attempts that began before the
     last change of state are ignored.
     """

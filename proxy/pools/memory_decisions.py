@@ -1,9 +1,12 @@
 """What operators decided, for a proxy without a store: it ends with the proxy.
 
-Implements domain.endpoints.Decisions.
+MemoryDecisions implements domain.endpoints.Decisions, LoggedAudit domain.audit_trail.AuditTrail.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 
@@ -51,3 +54,10 @@ class MemoryDecisions:
     def _change(self, model: str, history: WeightHistory, actor: str) -> None:
         self._histories[model] = history
         logger.info("weights changed", model=model, weights=history.current, actor=actor)
+
+
+class LoggedAudit:
+    async def note(
+        self, action: str, object: str, *, actor: str, details: Mapping[str, Any]
+    ) -> None:
+        logger.info("operator's change", action=action, object=object, actor=actor, **details)

@@ -11,7 +11,7 @@ from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
 from proxy.pools.choice import ChoicePolicy, Policy
 from proxy.pools.connection import Connect
 from proxy.pools.discovery import source_url, sources
-from proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from proxy.pools.discovery.kubernetes import KubernetesApi, in_cluster
 from proxy.pools.discovery.source_url import (
     DnsUrl,
     InvalidSource,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -12,20 +12,56 @@ import structlog
 
 from proxy import background
 from proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
+from proxy.domain.errors import EndpointDrains
 from proxy.domain.model import LoadedModel, ModelFacts
-from proxy.pools import ejections, moves
 from proxy.pools.breaker import BreakerPolicy
+from proxy.pools.candidate import Candidates
 from proxy.pools.choice import ChoicePolicy, Chooser
 from proxy.pools.connection import Connect
-from proxy.pools.endpoint import Clock, Endpoint
+from proxy.pools.endpoint import Clock, Endpoint, Served
 from proxy.pools.endpoint_counter import EndpointCounter, Place
-from proxy.pools.endpoint_life import LOOK_EVERY_S, EndpointLife
-from proxy.pools.endpoint_watch import EndpointWatch, Interned
-from proxy.pools.variants import Variant, variants_of
+from proxy.pools.endpoint_watch import LOOK_EVERY_S, EndpointLife, EndpointWatch, Interned
+
+MOST_SHARE = 0.5
+FIRST_CHECKS_S = 6.0
+AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The endpoints that serve one build of a model. Made when they change."""
+
+    served: Mapping[str, Served]
+    candidates: Candidates
+
+
+def variants_of(endpoints: Iterable[Endpoint]) -> dict[int, Variant]:
+    """By the identity of the model's facts; of endpoints that get streams."""
+    found: dict[int, dict[str, Served]] = {}
+    for endpoint in endpoints:
+        if endpoint.gets_streams:
+            for one in endpoint.served.values():
+                found.setdefault(id(one.model.facts), {})[endpoint.name] = one
+    return {
+        key: Variant(served, Candidates.of(one.candidate for one in served.values()))
+        for key, served in found.items()
+    }
+
+
+def may_eject(
+    *, endpoints: int, ejected: int, healthy_others: int, most_share: float = MOST_SHARE
+) -> bool:
+    """Whether one more endpoint of a pool may be ejected.
+
+    endpoints: all of the pool. ejected: those whose breaker is not closed. healthy_others: those
+    that would still get new streams. At most `most_share` of the endpoints are ejected, but one
+    may always be, and never the last healthy one.
+    """
+    most = max(1, int(endpoints * most_share))
+    return healthy_others >= 1 and ejected < most
+
 
 logger = structlog.get_logger(__name__)
-
-FIRST_CHECKS_S = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +77,7 @@ class PoolOptions:
     metrics_port: int | None = None
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
-    most_ejected: float = ejections.MOST_SHARE
+    most_ejected: float = MOST_SHARE
 
 
 class Pool:
@@ -131,7 +167,7 @@ class Pool:
 
     def may_eject(self, endpoint: Endpoint) -> bool:
         others = [one for one in self.endpoints.values() if one is not endpoint]
-        return ejections.may_eject(
+        return may_eject(
             endpoints=len(self.endpoints),
             ejected=len(self.ejected),
             healthy_others=sum(one.gets_streams and one.breaker.is_closed for one in others),
@@ -227,5 +263,23 @@ class Pool:
                     endpoint.set_drained(endpoint.name in drained)
             for endpoint in list(self.endpoints.values()):
                 if endpoint.is_drained or endpoint.is_leaving:
-                    await moves.move(endpoint, self.variant)
+                    await _move(endpoint, self.variant)
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _move(endpoint: Endpoint, variant: Callable[[ModelFacts], Variant | None]) -> None:
+    """Interrupts the streams that another endpoint can continue now.
+
+    Args:
+        variant: the endpoints that get streams for a build. One that drains is not among them.
+    """
+    fired = 0
+    for interrupt, facts in list(endpoint.movable.items()):
+        if interrupt.error is not None or variant(facts) is None:
+            continue
+        error = EndpointDrains("The server of this answer is being drained. Send it again.")
+        error.endpoint = endpoint.name
+        interrupt.fire(error)
+        fired += 1
+        if fired % AT_ONCE == 0:
+            await asyncio.sleep(0)

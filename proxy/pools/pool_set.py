@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 from typing_extensions import Self
 
-from proxy.domain.endpoints import (
-    Decisions,
-    EndpointRefused,
-    EndpointResult,
-    EndpointStatus,
-)
+from proxy import background
+from proxy.domain.endpoints import Decisions, EndpointRefused, EndpointResult, EndpointStatus
 from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.pools.connection import Repository
 from proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
 from proxy.pools.endpoint_counter import EndpointCounter
-from proxy.pools.pool import Pool, PoolOptions
-from proxy.pools.state_counts import counted_states
-from proxy.pools.variants import Variant
+from proxy.pools.pool import Pool, PoolOptions, Variant
 
+COUNT_EVERY_S = 1.0
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 
 
@@ -158,3 +154,25 @@ async def _changed(
             error = str(refusal)
         endpoint.note_loading()
     return EndpointResult(pool=endpoint.pool, address=endpoint.name, error=error)
+
+
+@asynccontextmanager
+async def counted_states(
+    pools: Mapping[str, Pool], counter: EndpointCounter
+) -> AsyncIterator[None]:
+    """Counts the endpoints of each pool by their state for telemetry, at the beginning and once a
+    second until the body ends.
+    """
+    counting = asyncio.create_task(_keep_counting(pools, counter))
+    try:
+        yield
+    finally:
+        await background.end([counting])
+
+
+async def _keep_counting(pools: Mapping[str, Pool], counter: EndpointCounter) -> None:
+    while True:
+        for name, pool in pools.items():
+            counter.counted(name, Counter(one.state for one in pool.endpoints.values()))
+            await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
+        await asyncio.sleep(COUNT_EVERY_S)

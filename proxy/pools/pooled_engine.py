@@ -1,13 +1,15 @@
-"""The pools as one engine: chooses an endpoint for each stream. Implements domain.engine.Engine."""
+"""The pools as one engine, one tokenizer and one catalog, as `domain` has their ports."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
+from itertools import count
+from typing import TypeVar
 
 from typing_extensions import Self
 
-from proxy.domain.engine import EngineRequest
+from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import (
     DeadlineExceeded,
     ForeignAnswer,
@@ -15,13 +17,18 @@ from proxy.domain.errors import (
     ModelUnavailable,
     ProxyError,
 )
+from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import StageName, running_record
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.pools.endpoint import Endpoint
 from proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.router import Route, Router
 
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
+MOST_TRIES = 3
+NOTHING_SERVED = "no endpoint serves a model of this project"
 
 
 class PooledEngine:
@@ -98,3 +105,71 @@ def _end(route: Route, request: EngineRequest, outcome: Outcome, tokens: int) ->
     route.end()
     if outcome is Outcome.ENDED:
         route.observe(request, tokens)
+
+
+Result = TypeVar("Result")
+
+
+class PooledTokenizer:
+    """Endpoints of a model take turns. One that is lost is left out, and another one asked."""
+
+    def __init__(self, pools: PoolSet) -> None:
+        self._pools = pools
+        self._turns = count()
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        return await self._asked(request.model, lambda tokenizer: tokenizer.admit(request))
+
+    async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
+        return await self._asked(model, lambda tokenizer: tokenizer.token_bytes(model, ids))
+
+    async def _asked(
+        self, card: ModelCard, ask: Callable[[Tokenizer], Awaitable[Result]]
+    ) -> Result:
+        lost = ModelUnavailable("The model server is not available.")
+        for _ in range(MOST_TRIES):
+            if (endpoint := self._next(card)) is None:
+                break
+            try:
+                return await ask(endpoint.connection.tokenizer)
+            except GuidePending:
+                raise
+            except ModelUnavailable as error:
+                lost = error
+                endpoint.lost()
+        raise lost
+
+    def _next(self, card: ModelCard) -> Endpoint | None:
+        variant = self._pools.variant(card)
+        if variant is None:
+            return None
+        served = list(variant.served.values())
+        return served[next(self._turns) % len(served)].endpoint
+
+
+class PooledCatalog:
+    """Asks nobody itself, so both methods are cheap."""
+
+    def __init__(self, pools: PoolSet) -> None:
+        self._pools = pools
+
+    def has_news(self) -> bool:
+        return self._pools.take_news()
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether an endpoint serves exactly this build of the model now."""
+        return self._pools.variant(card) is not None
+
+    def rows(self, card: ModelCard) -> int:
+        return self._pools.rows(card)
+
+    async def check_ready(self, models: Collection[str]) -> None:
+        """Returns when an endpoint is ready, for whatever model: see `is_available`."""
+        if (reason := self._pools.why_not_ready()) is not None:
+            raise reason
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        await self.check_ready(())
+        if not (models := self._pools.models()):
+            raise NotReady(NOTHING_SERVED)
+        return models

@@ -8,16 +8,14 @@ from proxy.domain.engine import EngineRequest, TokenSource
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import ModelCard
 from proxy.pools.breaker import Attempt
-from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.candidate import SLOW_STREAMS, Candidate, Candidates
 from proxy.pools.choice import Choice, RoutedRequest
 from proxy.pools.endpoint import Endpoint
 from proxy.pools.endpoint_counter import Place
 from proxy.pools.outstanding import TokenEstimates, Work
-from proxy.pools.pool import Pool
+from proxy.pools.pool import Pool, Variant
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.prefix_index import prompt_blocks
-from proxy.pools.speed import SLOW_STREAMS
-from proxy.pools.variants import Variant
 
 NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
 MOST_MODELS = 1024  # whose lengths are remembered

@@ -27,9 +27,7 @@ from proxy.pools.endpoint import Endpoint
 from proxy.pools.endpoint_counter import Place
 from proxy.pools.pool import Pool, PoolOptions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_catalog import PooledCatalog
-from proxy.pools.pooled_engine import PooledEngine
-from proxy.pools.pooled_tokenizer import PooledTokenizer
+from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
 from proxy.pools.router import Router
 from tests.doubles.engine import CARD, FACTS, ScriptedEngine, deltas
 from tests.doubles.pools import DecisionsInMemory

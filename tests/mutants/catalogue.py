@@ -143,7 +143,7 @@ CATALOGUE = (
     ),
     Mutant(
         fault="a permit is lost with each request",
-        path="proxy/access/model_concurrency.py",
+        path="proxy/access/concurrency.py",
         before="self._all.give_back(self._count)",
         after="pass",
         tests=(

@@ -68,8 +68,7 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
 
 
 def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
-    from proxy.access.authentication.key_set_source import KeySetSource
-    from proxy.access.authentication.signing_keys import SigningKeys
+    from proxy.access.authentication.signing_keys import KeySetSource, SigningKeys
     from proxy.access.authentication.tokens import TokenRules, Tokens
 
     source = KeySetSource(issuer, settings.jwt_jwks_url)

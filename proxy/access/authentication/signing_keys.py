@@ -7,21 +7,74 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import httpx
 import jwt
+import orjson
 import structlog
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
 
 from proxy.domain.key_records import KeysUnavailable
 
+MOST_BYTES = 1_000_000
+DISCOVERY = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
 REFRESH_S = 300.0
 RETRY_S = 5.0  # after a failure
-REFETCH_S = (
-    10.0  # between two fetches because of unknown keys, so that callers cannot cause a flood
-)
+# between two fetches because of unknown keys, so that callers cannot cause a flood
+REFETCH_S = 10.0
 FETCH_TIMEOUT_S = 5.0
 KEEP_S = 3600.0  # how long keys stay in use while the issuer cannot be reached
 MOST_KEYS = 100
 SMALLEST_RSA_BITS = 2048
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class KeySetSource:
+    """url: of the key set. None: found by the issuer's discovery document, for each fetch."""
+
+    def __init__(self, issuer: str, url: str | None) -> None:
+        self._issuer = issuer
+        self._url = url
+
+    async def fetch(self) -> dict[str, Any]:
+        """The JWK set.
+
+        Raises:
+            httpx.HTTPError: the issuer cannot be reached, or answers with an error.
+            ValueError: the answer is not JSON, too large, of another issuer, or not over TLS.
+        """
+        async with httpx.AsyncClient(follow_redirects=False) as client:
+            url = self._url or await self._discovered(client)
+            return await _json(client, url)
+
+    async def _discovered(self, client: httpx.AsyncClient) -> str:
+        found = await _json(client, self._issuer.rstrip("/") + DISCOVERY)
+        if found.get("issuer") != self._issuer:
+            raise ValueError(f"the discovery document is of another issuer than {self._issuer}")
+        return str(found.get("jwks_uri"))
+
+
+def is_safe(url: str) -> bool:
+    """Whether nobody between us and the server can replace its keys: TLS, or this machine."""
+    parsed = httpx.URL(url)
+    return parsed.scheme == "https" or (parsed.scheme == "http" and parsed.host in LOOPBACK)
+
+
+async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    if not is_safe(url):
+        raise ValueError(f"{url} is not https")
+    content = bytearray()
+    async with client.stream("GET", url) as response:
+        response.raise_for_status()
+        async for part in response.aiter_bytes():
+            content += part
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"{url} has more than {MOST_BYTES:,} bytes")
+    found = orjson.loads(content)
+    if response.is_redirect or not isinstance(found, dict):
+        raise ValueError(f"{url} is not a JSON object")
+    return found
+
+
 PUBLIC = (RSAAlgorithm, RSAPSSAlgorithm, ECAlgorithm, OKPAlgorithm)
 
 logger = structlog.get_logger(__name__)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import IntEnum
@@ -15,6 +16,7 @@ from proxy.domain.usage import Spent, SpentSource
 from proxy.state.meters import Meter, MeterKind
 
 SECOND_US = 1_000_000
+MOST = 10_000
 MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
 
 
@@ -191,3 +193,24 @@ def _month(now_s: float) -> tuple[datetime, datetime]:
     first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year, month = divmod(first.year * 12 + first.month, 12)
     return first, first.replace(year=year, month=month + 1)
+
+
+class MeteredCallers:
+    """clock: seconds since 1970."""
+
+    def __init__(self, source: SpentSource, clock: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._clock = clock
+        self._known: dict[tuple[str, str, str], CallerMeters] = {}
+
+    async def meters(self, caller: Caller, model: str) -> CallerMeters:
+        """model: its public name; empty for the limits that hold for every model."""
+        name = (caller.tenant, caller.key_id, model)
+        known = self._known.get(name)
+        now_s = self._clock()
+        if known is None or now_s >= known.ends_at_s or not known.is_of(caller):
+            known = await meters_of(caller, model, self._source, now_s=now_s)
+            if len(self._known) >= MOST:
+                del self._known[next(iter(self._known))]
+            self._known[name] = known
+        return known

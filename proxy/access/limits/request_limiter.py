@@ -8,12 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
 
-from proxy.access.limits.caller_meters import NOTHING, has_limits
-from proxy.access.limits.counted_request import CountedRequest
-from proxy.access.limits.metered_callers import MeteredCallers
-from proxy.access.limits.priority_ceiling import under_ceiling
-from proxy.access.limits.request_usage import RequestUsage
-from proxy.access.limits.reservation import Means, Reservation
+from typing_extensions import Self
+
+from proxy.access.limits.caller_meters import NOTHING, Amounts, MeteredCallers, has_limits
+from proxy.access.limits.reservation import Means, RequestUsage, Reservation, refusal_error
 from proxy.access.limits.standing import Standings
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import LimitsUnavailable
@@ -25,13 +23,84 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import NothingSpent, SpentSource, UsageSink
-from proxy.state.meters import Ledger
+from proxy.state.meters import Grant, Ledger, Refusal
 
 DEFAULT_OUTPUT_TOKENS = 4096
 # Of a limit, by one request that does not say how many tokens it wants.
 PART_OF_LIMIT = 4
 # How long a failure of the ledger is shown: it may concern some callers only, with others between.
 FAILURE_S = 60.0
+
+
+def under_ceiling(
+    request: GenerationRequest, caller: Caller, most: int, report: RequestRecord
+) -> GenerationRequest:
+    """The request with the caller's ceiling, where its priority is higher; notes it in the report.
+
+    A request without a priority has 0, so a ceiling below 0 is its priority.
+
+    Args:
+        most: the ceiling of a caller that has none of its own.
+    """
+    ceiling = most if caller.max_priority is None else caller.max_priority
+    if (request.priority or 0) <= ceiling:
+        return request
+    if request.priority is None:
+        return replace(request, priority=ceiling, has_assigned_priority=True)
+    report.capped_priority = ceiling
+    return replace(request, priority=ceiling)
+
+
+ONE_RUNNING: Amounts = (1, 1, 0, 0, 0, 0, 0)
+ONE_DONE: Amounts = (1, 0, 0, 0, 0, 0, 0)
+
+
+class CountedRequest:
+    """An async context manager, for as long as the request runs.
+
+    Limits of a model do not count it: some of these routes name none.
+    """
+
+    def __init__(self, means: Means, caller: Caller, standings: Standings) -> None:
+        self._means = means
+        self._caller = caller
+        self._standings = standings
+        self._grant: Grant | None = None
+        self._used = ONE_DONE
+
+    async def __aenter__(self) -> Self:
+        """
+        Raises:
+            RateLimited: a limit on requests is reached.
+            LimitsUnavailable: nobody can say whether one is.
+        """
+        self._meters = await self._means.callers.meters(self._caller, "")
+        if self._meters.meters:
+            await self._reserve()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Waits for nothing: the request may have been cancelled."""
+        if isinstance(error, Exception):
+            self.give_back()
+        if self._grant is not None:
+            self._means.ledger.settle(self._grant, self._meters.amounts(self._used))
+
+    def give_back(self) -> None:
+        """The request was refused for another reason, and does not count unless it was costly."""
+        if not self._standings.is_costly:
+            self._used = NOTHING
+
+    async def _reserve(self) -> None:
+        amounts = self._meters.amounts(ONE_RUNNING)
+        result = await self._means.reserve(self._meters.meters, amounts)
+        self._standings.set(self._meters, result.look)
+        if isinstance(result, Refusal):
+            self._means.on_refusal(result.meter.name)
+            raise refusal_error(result, amounts[result.at])
+        self._grant, self._standings.is_counted = result, True
+
+
 UNCHECKED = Concern(message="the limits of some requests could not be checked", is_fatal=False)
 
 

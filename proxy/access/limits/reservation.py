@@ -9,33 +9,126 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from operator import sub
 
 from typing_extensions import Self
 
-from proxy.access.limits import refusals
-from proxy.access.limits.caller_meters import Amounts, CallerMeters, Unit
-from proxy.access.limits.metered_callers import MeteredCallers
-from proxy.access.limits.rates import Needs, Rates
-from proxy.access.limits.request_usage import RequestUsage
+from proxy.access.limits.caller_meters import Amounts, CallerMeters, MeteredCallers, Unit
 from proxy.access.limits.standing import Standings
 from proxy.access.limits.token_bounds import output_bound, prompt_bounds
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import (
-    LimitsUnavailable,
-    RateLimited,
-    ServiceError,
-)
+from proxy.domain.errors import ErrorCode, LimitsUnavailable, RateLimited, ServiceError
+from proxy.domain.identity import Caller
 from proxy.domain.model import ModelCard
-from proxy.domain.output import TokenDelta
+from proxy.domain.output import TokenDelta, Usage
+from proxy.domain.price import NANOS, Price
 from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
-from proxy.state.meters import Grant, Ledger, LedgerUnavailable, Meter, Refusal
+from proxy.domain.usage import UsageRow, UsageSink
+from proxy.state.meters import NEVER_US, Grant, Ledger, LedgerUnavailable, Meter, MeterKind, Refusal
 
 ONE_REQUEST = (1, 1)
 NO_MORE_REQUESTS = (0, 0, 0)
 MOST_BYTES_A_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """cached_weight: what a cached token counts in limits on tokens, 0 to 1."""
+
+    price: Price
+    cached_weight: float
+
+    def reserved(self, needs: Needs) -> Amounts:
+        prompt, output = sum(needs.prompts.values()), needs.output
+        cost = self.price.nanos(prompt_tokens=prompt, cached_tokens=0, output_tokens=output)
+        return (*needs.counts, prompt, output, prompt + output, cost)
+
+    def used(self, usage: Usage, counts: tuple[int, int, int]) -> Amounts:
+        prompt, cached, output = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+        counted = prompt - int(cached * (1 - self.cached_weight))
+        cost = self.price.nanos(prompt_tokens=prompt, cached_tokens=cached, output_tokens=output)
+        return (*counts, counted, output, counted + output, cost)
+
+
+@dataclass(slots=True)
+class Needs:
+    """The most that a request, or a later round of it, can use.
+
+    counts: requests, running requests, running streams. prompts: tokens by the id of the engine's
+    request. output: tokens of all choices.
+    """
+
+    counts: tuple[int, int, int]
+    prompts: dict[str, int]
+    output: int
+
+
+class RequestUsage:
+    """report: the service's. sink: None to keep no usage. Cached tokens are counted here, since
+    callers may not be allowed to see them.
+    """
+
+    __slots__ = ("_cached", "_queue_s", "_report", "_sink", "caller")
+
+    def __init__(self, caller: Caller, report: RequestRecord, sink: UsageSink | None) -> None:
+        self.caller = caller
+        self._report = report
+        self._sink = sink
+        self._cached: dict[str, int] = {}
+        self._queue_s = 0.0
+
+    def see_first(self, request_id: str, delta: TokenDelta, *, counts_prompt: bool) -> None:
+        if delta.cached_tokens and counts_prompt:
+            self._cached[request_id] = delta.cached_tokens
+        if delta.queue_s:
+            self._queue_s = max(self._queue_s, delta.queue_s)
+
+    def end(self, error: BaseException | None, card: ModelCard) -> Usage:
+        """error: of the request; a client that disconnects is none. Returns what was used."""
+        usage = self._usage()
+        if self._sink is not None:
+            self._sink.add(self._row(usage, error, card))
+        return usage
+
+    def _usage(self) -> Usage:
+        prompt = output = reasoning = 0
+        for count in self._report.counts:
+            usage = count.usage
+            prompt += usage.prompt_tokens
+            output += usage.completion_tokens
+            reasoning += usage.reasoning_tokens
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=output,
+            cached_tokens=sum(self._cached.values()),
+            reasoning_tokens=reasoning,
+        )
+
+    def _row(self, usage: Usage, error: BaseException | None, card: ModelCard) -> UsageRow:
+        nanos = card.price.nanos(
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.completion_tokens,
+        )
+        return UsageRow(
+            tenant=self.caller.tenant,
+            key_id=self.caller.key_id,
+            model=card.name,
+            at=datetime.now(timezone.utc),
+            requests=1,
+            errors=int(isinstance(error, Exception)),
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.completion_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            queue_s=self._queue_s,
+            cost=nanos / NANOS,
+        )
+
+
 INPUT_UNITS = frozenset((Unit.INPUT, Unit.TOTAL, Unit.COST))
 
 
@@ -166,7 +259,7 @@ class Reservation:
             standings.set(self._meters, result.look)
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)
-            raise refusals.error_of(result, amounts[self._meters.units[result.at]])
+            raise refusal_error(result, amounts[self._meters.units[result.at]])
         if standings is not None:
             standings.is_counted = True
         self._held.append(_Held(result, needs, amounts))
@@ -221,3 +314,52 @@ class Reservation:
             left = tuple(map(sub, left, mine))
             self._means.ledger.settle(held.grant, [mine[unit] for unit in self._meters.units])
         self._held.clear()
+
+
+SCOPES = {"tenant": "your organization", "key": "your key", "model": "this model"}
+
+
+def refusal_error(refusal: Refusal, amount: int) -> RateLimited:
+    """amount: that the request needs of the meter that refuses."""
+    meter = refusal.meter
+    wait_s = refusal.wait_us / 1e6
+    if refusal.wait_us >= NEVER_US:
+        return RateLimited(
+            f"{_limit(meter)}, and this request alone may need {_amount(meter, amount)}. Ask for "
+            "fewer output tokens, or send a shorter prompt.",
+            retry_after_s=math.inf,
+            code=ErrorCode.REQUEST_EXCEEDS_LIMIT,
+            limit=meter.name,
+        )
+    match meter.kind:
+        case MeterKind.GAUGE:
+            advice, code = (
+                "all of them are in use. Try again when one has ended",
+                ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
+            )
+        case MeterKind.PERIOD:
+            left = _amount(meter, refusal.look(refusal.at)[0])
+            advice, code = (
+                f"{left} are left, and this request may need {_amount(meter, amount)}. The next "
+                "month begins at 00:00 UTC on its first day",
+                ErrorCode.INSUFFICIENT_QUOTA,
+            )
+        case _:
+            advice = f"it is reached. Try again in {wait_s:.3g} seconds"
+            code = ErrorCode.RATE_LIMIT_EXCEEDED
+    return RateLimited(
+        f"{_limit(meter)}: {advice}.", retry_after_s=wait_s, code=code, limit=meter.name
+    )
+
+
+def _limit(meter: Meter) -> str:
+    scope, _, name = meter.name.partition(".")
+    most = meter.limit
+    if meter.kind is MeterKind.RATE:
+        rate = 1e6 / meter.span_us
+        return f"The limit {name} of {SCOPES[scope]} is {rate:.4g}, of which {most} at once"
+    return f"The limit {name} of {SCOPES[scope]} is {_amount(meter, most)}"
+
+
+def _amount(meter: Meter, amount: int) -> str:
+    return f"{amount / NANOS:.6g}" if meter.name.endswith("monthly_budget") else str(amount)

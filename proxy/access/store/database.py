@@ -162,3 +162,12 @@ def _unreachable(url: URL) -> tuple[type[Exception], ...]:
 def _in_words(error: Exception) -> str:
     cause = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
     return f"{type(cause).__name__}: {cause}"
+
+
+def storable(text: str) -> bool:
+    return cleaned(text) == text
+
+
+def cleaned(text: str) -> str:
+    """With U+FFFD for NUL, and `?` for half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

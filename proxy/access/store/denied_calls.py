@@ -16,8 +16,8 @@ from collections.abc import Callable
 import structlog
 
 from proxy.access.store.change_log import ChangeLog, Denial
+from proxy.access.store.database import cleaned
 from proxy.access.store.periodic import Periodic
-from proxy.access.store.stored_text import cleaned
 from proxy.domain.errors import ErrorCode, StoreUnavailable
 from proxy.domain.identity import Caller
 from proxy.telemetry.printable_text import redacted

@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import structlog
+from sqlalchemy import select
 
-from proxy.access.store import first_key, schema
-from proxy.access.store.administration import Administration
-from proxy.access.store.audit_log import AuditLog
-from proxy.access.store.change_log import ChangeLog, read_head
-from proxy.access.store.database import Database
+from proxy.access.store import schema
+from proxy.access.store.change_log import AuditLog, ChangeLog, read_head
+from proxy.access.store.database import Database, storable
 from proxy.access.store.denied_calls import DeniedCalls
 from proxy.access.store.issued_key import IssuedKey
-from proxy.access.store.key_administration import KeyAdministration
+from proxy.access.store.key_administration import KeyAdministration, create_first
 from proxy.access.store.pepper import Peppers
+from proxy.access.store.record_rows import key_of, tenant_of
 from proxy.access.store.stored_decisions import StoredDecisions
-from proxy.access.store.stored_keys import StoredKeys
-from proxy.access.store.stored_usage import StoredUsage
+from proxy.access.store.tables import KEYS, META, TENANTS
 from proxy.access.store.tenant_administration import TenantAdministration
-from proxy.access.store.usage_reports import UsageReports
+from proxy.access.store.usage_reports import StoredUsage, UsageReports
 from proxy.access.store.usage_writer import UsageWriter
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.errors import StoreUnavailable
+from proxy.domain.key_records import KeyRecord, TenantRecord
 from proxy.processes.errors import LaunchError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    tenants: TenantAdministration
+    keys: KeyAdministration
+    usage: UsageReports
+    audit: AuditLog
+
+
+class StoredKeys:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def generation(self) -> int:
+        async with self._database.reading() as connection:
+            return int((await connection.execute(select(META.c.generation))).scalar_one())
+
+    async def key(self, key_id: str) -> KeyRecord | None:
+        if not storable(key_id):
+            return None
+        async with self._database.reading() as connection:
+            found = await connection.execute(select(KEYS).where(KEYS.c.id == key_id))
+            row = found.one_or_none()
+        return None if row is None else key_of(row)
+
+    async def tenant(self, name: str) -> TenantRecord | None:
+        """The name may come from a token, and be any text."""
+        if not storable(name):
+            return None
+        async with self._database.reading() as connection:
+            found = await connection.execute(select(TENANTS).where(TENANTS.c.name == name))
+            row = found.one_or_none()
+        return None if row is None else tenant_of(row)
+
 
 logger = structlog.get_logger(__name__)
 
@@ -75,7 +111,7 @@ class Store:
 
     async def create_first_key(self) -> IssuedKey | None:
         """An admin key, if nothing was ever changed in this store; else None."""
-        return await first_key.create_first(self._database, self._changes, self._peppers.today)
+        return await create_first(self._database, self._changes, self._peppers.today)
 
     async def __aenter__(self) -> Store:
         """A database that does not answer now is no reason not to start: it may come back."""

@@ -6,28 +6,50 @@ Every process asks four times a second whether anything in the store has changed
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import structlog
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from proxy.access.store import weight_rows
 from proxy.access.store.change_log import Change, ChangeLog
-from proxy.access.store.database import Database
+from proxy.access.store.database import Database, storable
 from proxy.access.store.periodic import Periodic
-from proxy.access.store.stored_text import storable
-from proxy.access.store.tables import DRAINED_ENDPOINTS, META
+from proxy.access.store.tables import DEPLOYMENT_WEIGHTS, DRAINED_ENDPOINTS, META
 from proxy.domain.endpoints import MOST_DRAINED
-from proxy.domain.errors import (
-    Conflict,
-    ErrorCode,
-    InvalidRequest,
-    StoreUnavailable,
-    echoed,
-)
+from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable, echoed
 from proxy.domain.weight_history import WeightHistory, Weights
 
 POLL_S = 0.25
+
+NO_CHANGES = WeightHistory()
+
+
+async def all_histories(connection: AsyncConnection) -> dict[str, WeightHistory]:
+    rows = await connection.execute(select(DEPLOYMENT_WEIGHTS))
+    return {row.model: _history(row.history) for row in rows}
+
+
+async def history_of(connection: AsyncConnection, model: str) -> WeightHistory:
+    if not storable(model):
+        return NO_CHANGES
+    chosen = select(DEPLOYMENT_WEIGHTS.c.history).where(DEPLOYMENT_WEIGHTS.c.model == model)
+    stored = (await connection.execute(chosen)).scalar_one_or_none()
+    return NO_CHANGES if stored is None else _history(stored)
+
+
+async def replace_history(connection: AsyncConnection, model: str, history: WeightHistory) -> None:
+    """In a transaction that has locked `meta`, so no other writes between the two statements."""
+    table = DEPLOYMENT_WEIGHTS
+    await connection.execute(delete(table).where(table.c.model == model))
+    if not history.is_empty:
+        row = {"current": history.current, "earlier": list(history.earlier)}
+        await connection.execute(insert(table).values(model=model, history=row))
+
+
+def _history(stored: dict[str, Any]) -> WeightHistory:
+    return WeightHistory(current=stored["current"], earlier=tuple(stored["earlier"]))
+
 
 logger = structlog.get_logger(__name__)
 
@@ -52,7 +74,7 @@ class StoredDecisions:
         return self._drained
 
     def weights(self, model: str) -> Weights | None:
-        return self._histories.get(model, weight_rows.NO_CHANGES).current
+        return self._histories.get(model, NO_CHANGES).current
 
     async def __aenter__(self) -> StoredDecisions:
         await self._round()
@@ -84,13 +106,13 @@ class StoredDecisions:
     async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
         _check(model, "model")
         async with self._changes.change(actor) as change:
-            before = await weight_rows.history_of(change.connection, model)
+            before = await history_of(change.connection, model)
             await _replace(change, "deployments.weights", model, before, before.changed(weights))
         await self._round()
 
     async def roll_back(self, model: str, *, actor: str) -> Weights | None:
         async with self._changes.change(actor) as change:
-            before = await weight_rows.history_of(change.connection, model)
+            before = await history_of(change.connection, model)
             after = before.rolled_back(model)
             await _replace(change, "deployments.rollback", model, before, after)
         await self._round()
@@ -118,7 +140,7 @@ class StoredDecisions:
                 return
             addresses = await connection.execute(select(DRAINED_ENDPOINTS.c.address))
             drained = frozenset(addresses.scalars())
-            histories = await weight_rows.all_histories(connection)
+            histories = await all_histories(connection)
         self._generation, self._drained, self._histories = generation, drained, histories
 
     def _note(self, *, answers: bool, why: str = "") -> None:
@@ -161,7 +183,7 @@ async def _replace(
 ) -> None:
     if after == before:
         return
-    await weight_rows.replace_history(change.connection, model, after)
+    await replace_history(change.connection, model, after)
     views = {"before": _view(before), "after": _view(after)}
     change.record(action, f"deployments/{model}", **views)
 

@@ -8,9 +8,8 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.store.change_log import ChangeLog
-from proxy.access.store.database import Database
+from proxy.access.store.database import Database, storable
 from proxy.access.store.record_rows import tenant_of, tenant_row, tenant_view
-from proxy.access.store.stored_text import storable
 from proxy.access.store.tables import KEYS, TENANTS
 from proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
 from proxy.domain.identity import NO_LIMITS, Limits

@@ -18,9 +18,8 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from proxy.access.store.database import POSTGRESQL, Database
+from proxy.access.store.database import POSTGRESQL, Database, cleaned
 from proxy.access.store.periodic import Periodic
-from proxy.access.store.stored_text import cleaned
 from proxy.access.store.tables import USAGE, USAGE_BATCHES
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.usage import UsageRow

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.change_log import AuditLog
 from proxy.access.store.issued_key import IssuedKey
 from proxy.access.store.key_administration import KeyAdministration
 from proxy.access.store.record_rows import key_view, tenant_view

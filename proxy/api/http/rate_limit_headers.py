@@ -13,8 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.access.limits.caller_meters import has_limits
-from proxy.access.limits.counted_request import CountedRequest
-from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.limits.request_limiter import CountedRequest, RequestLimiter
 from proxy.access.limits.standing import Standings
 from proxy.api import errors
 from proxy.api.http.route_scopes import RouteScopes

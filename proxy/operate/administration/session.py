@@ -12,8 +12,8 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy.access.store.administration import Administration
 from proxy.access.store.open_store import open_store
+from proxy.access.store.store import Administration
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate import key_store

@@ -12,8 +12,7 @@ from typing import TypeAlias
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_address import joined
 from proxy.pools.discovery.endpoint_set import EndpointSet
-from proxy.pools.discovery.growing_pause import GrowingPause
-from proxy.pools.discovery.outage import Outage
+from proxy.pools.discovery.outage import GrowingPause, Outage
 from proxy.pools.discovery.source_url import DnsUrl
 
 EVERY_S = 5.0

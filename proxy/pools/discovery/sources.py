@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+
 from typing_extensions import assert_never
 
-from proxy.domain.endpoints import EndpointSource
+from proxy.domain.endpoints import EndpointAddress, EndpointSource
 from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.endpoint_set import EndpointSet
 from proxy.pools.discovery.etcd import EtcdPrefix
-from proxy.pools.discovery.kubernetes import KubernetesService
-from proxy.pools.discovery.kubernetes_api import KubernetesApi
+from proxy.pools.discovery.kubernetes import KubernetesApi, KubernetesService
 from proxy.pools.discovery.source_url import (
     DnsUrl,
     EtcdUrl,
@@ -18,8 +21,20 @@ from proxy.pools.discovery.source_url import (
     SourceUrl,
     StaticListUrl,
 )
-from proxy.pools.discovery.static_list import StaticList
 from proxy.pools.discovery.watched_file import WatchedFile
+
+
+class StaticList:
+    """Implements domain.endpoints.EndpointSource."""
+
+    def __init__(self, url: StaticListUrl) -> None:
+        self._url = url
+
+    async def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
+        fresh = EndpointSet(str(self._url)).changed(self._url.addresses)
+        if fresh is not None:
+            yield fresh
+        await asyncio.Event().wait()
 
 
 def endpoint_source(url: SourceUrl, *, cluster: KubernetesApi | None = None) -> EndpointSource:

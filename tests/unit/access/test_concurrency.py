@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.access.concurrency import ConcurrencyLimit
-from proxy.access.model_concurrency import ModelConcurrency
+from proxy.access.concurrency import ConcurrencyLimit, ModelConcurrency
 from proxy.domain.errors import InvalidRequest, RateLimited
 from tests.doubles.engine import CARD, FACTS
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.access.concurrency import ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.start_gate import StartGate
 from proxy.domain.completion import fold
 from proxy.domain.engine import NotReady

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
+from proxy.access.concurrency import ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.model_concurrency import ModelConcurrency
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, ProxyError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.pools.ejections import may_eject
+from proxy.pools.pool import may_eject
 
 
 def ejected_of(endpoints: int, share: float) -> int:

@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 from proxy import background
 from proxy.domain.endpoints import EngineLoad
 from proxy.pools import engine_load
-from proxy.pools.engine_load import UNKNOWN, LoadReader, loads, total
-from proxy.pools.metrics_parser import MOST_SAMPLES, MetricsParser
+from proxy.pools.engine_load import MOST_SAMPLES, UNKNOWN, LoadReader, MetricsParser, loads, total
 
 # As Triton writes them. `demo_engine` is one of ours, `tensorrt_llm` NVIDIA's, without `fraction`.
 PAGE = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.domain.endpoints import EngineLoad
-from proxy.pools.engine_room import GROWS_LESS_AFTER, EngineRoom, usual_spare
+from proxy.pools.queue_capacity import GROWS_LESS_AFTER, EngineRoom, usual_spare
 
 ROWS, SPARE = 16, 2
 

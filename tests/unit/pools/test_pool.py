@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import ModelUnavailable
-from proxy.pools import endpoint_life, pool
+from proxy.pools import endpoint_watch, pool
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import ChoicePolicy, Chooser, RoutedRequest
 from proxy.pools.outstanding import Outstanding
@@ -116,7 +116,7 @@ def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_bef
 
 
 def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(endpoint_life, "LEAVES_AFTER_S", 1.0)
+    monkeypatch.setattr(endpoint_watch, "LEAVES_AFTER_S", 1.0)
 
     async def run() -> None:
         triton = ScriptedTriton()

@@ -11,8 +11,7 @@ import pytest
 from proxy.domain.endpoints import EngineLoad
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import USUAL_ROWS, LoadedModel
-from proxy.pools.engine_room import fixed_spare, usual_spare
-from proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities
+from proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities, fixed_spare, usual_spare
 from tests.doubles import clock
 from tests.doubles.engine import FACTS, ScriptedEngine
 from tests.doubles.queues import CapacityRecorder

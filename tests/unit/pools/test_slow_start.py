@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.pools.slow_start import FIRST_SHARE, slow_start_share
+from proxy.pools.candidate import FIRST_SHARE, slow_start_share
 
 
 def test_the_share_grows_from_little_to_all_and_is_nearly_there_after_five_seconds():

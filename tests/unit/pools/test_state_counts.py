@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy.domain.endpoints import EndpointState
-from proxy.pools.state_counts import counted_states
+from proxy.pools.pool_set import counted_states
 
 READY, EJECTED = EndpointState.READY, EndpointState.EJECTED
 

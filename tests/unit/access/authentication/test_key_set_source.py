@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from proxy.access.authentication.key_set_source import (
+from proxy.access.authentication.signing_keys import (
     DISCOVERY,
     MOST_BYTES,
     KeySetSource,

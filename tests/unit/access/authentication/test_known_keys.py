@@ -7,10 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from proxy.access.authentication.generation_watch import POLL_S
-from proxy.access.authentication.known_keys import KnownKeys
-from proxy.access.authentication.lookup_slots import LookupSlots
-from proxy.access.authentication.record_cache import ABSENT_S, RecordCache
+from proxy.access.authentication.known_keys import POLL_S, KnownKeys
+from proxy.access.authentication.record_cache import ABSENT_S, LookupSlots, RecordCache
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.key_records import KeysUnavailable
 from tests.doubles import clock

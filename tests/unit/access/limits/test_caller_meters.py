@@ -9,13 +9,14 @@ from datetime import datetime, timezone
 import pytest
 
 from proxy.access.limits.caller_meters import (
+    MOST,
     NOTHING,
     CallerMeters,
+    MeteredCallers,
     Unit,
     has_limits,
     meters_of,
 )
-from proxy.access.limits.metered_callers import MOST, MeteredCallers
 from proxy.domain.identity import ANYONE, Caller, Limits
 from proxy.domain.usage import NothingSpent, Spent
 from proxy.state.meters import MeterKind

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.access.limits.priority_ceiling import under_ceiling
+from proxy.access.limits.request_limiter import under_ceiling
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, TextPrompt
 from tests.fixtures.limits import caller

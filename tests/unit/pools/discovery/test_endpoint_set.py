@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_set import EndpointSet
-from proxy.pools.discovery.growing_pause import GrowingPause
-from proxy.pools.discovery.outage import MOST_REASONS, Outage
+from proxy.pools.discovery.outage import MOST_REASONS, GrowingPause, Outage
 from proxy.pools.discovery.source_url import (
     MOST_ENDPOINTS,
     InvalidSource,

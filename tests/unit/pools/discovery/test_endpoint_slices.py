@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.endpoints import EndpointAddress
-from proxy.pools.discovery.endpoint_slices import (
-    MOST_READY,
-    MOST_SLICES,
-    EndpointSlices,
-)
-from proxy.pools.discovery.etcd_keys import (
+from proxy.pools.discovery.etcd import (
     MOST_KEYS,
     EtcdKeys,
     encoded,
@@ -22,6 +17,11 @@ from proxy.pools.discovery.etcd_keys import (
     endpoint_in,
 )
 from proxy.pools.discovery.http_stream import LineBuffer
+from proxy.pools.discovery.kubernetes import (
+    MOST_READY,
+    MOST_SLICES,
+    EndpointSlices,
+)
 from tests.doubles.kubernetes_api import endpoint, endpoint_slice
 
 

@@ -12,9 +12,8 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery import kubernetes
-from proxy.pools.discovery.growing_pause import GrowingPause
-from proxy.pools.discovery.kubernetes import KubernetesService
-from proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from proxy.pools.discovery.kubernetes import KubernetesApi, KubernetesService, in_cluster
+from proxy.pools.discovery.outage import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.kubernetes_api import (
     BREAK,
