@@ -23,7 +23,7 @@ from proxy.domain.identity import Caller
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta, Usage
 from proxy.domain.price import NANOS, Price
-from proxy.domain.record import running_record
+from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageRow, UsageSink

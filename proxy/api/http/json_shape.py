@@ -48,7 +48,9 @@ def fault(data: bytes, limits: JsonLimits) -> str | None:
 
     The result is meaningless for invalid JSON; the parser reports that.
     """
-    if len(data) <= min(limits.depth, limits.containers, limits.values, limits.strings):
+    openings = data.count(b"[") + data.count(b"{")  # also inside strings
+    most = min(limits.strings, limits.values)  # each takes a byte at least
+    if openings <= min(limits.depth, limits.containers) and len(data) <= most:
         return None
     outside = outside_strings(data)
     containers = outside.count(b"[") + outside.count(b"{")

@@ -62,7 +62,7 @@ class RequestBody(BaseModel):
     def _null_is_not_given(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        if len(given) > len(cls.model_fields) + UNKNOWN_AT_MOST:
+        if len(given) > UNKNOWN_AT_MOST + len(cls.__pydantic_fields__):
             raise FieldError(
                 None,
                 f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from proxy.api.http.authentication import Authentication
+from proxy.api.http.authentication import Authentication, caller_name
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
+from tests.fixtures.limits import caller
 
 CHATTER = Caller(tenant="acme", key_id="k1ey", scopes=frozenset({Scope.CHAT}))
 
@@ -106,3 +107,36 @@ def test_a_handshake_is_closed_where_the_server_cannot_send_a_status():
 )
 def test_the_need_of_a_path_with_a_name_in_it(path, need):
     assert RouteScopes().of(path) is need
+
+
+def name_of(address: str, who: Caller | None = None) -> str:
+    if who is None:
+        return caller_name({"client": (address, 1)})
+    token = current_caller.set(who)
+    try:
+        return caller_name({"client": (address, 1)})
+    finally:
+        current_caller.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_without_keys_a_caller_is_an_address(address: str, name: str):
+    assert name_of(address) == name
+
+
+def test_a_connection_without_an_address_has_an_empty_name():
+    assert caller_name({"client": None}) == ""
+
+
+def test_a_key_is_one_caller_from_every_address():
+    who = caller("acme", "one")
+    assert name_of("10.0.0.1", who) == name_of("10.0.0.2", who)
+    assert name_of("10.0.0.1", who) != name_of("10.0.0.1", caller("acme", "two"))

@@ -15,7 +15,7 @@ from proxy.access.process_sandbox import ProcessSandbox
 from proxy.api import errors
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.openai.chat_body import ChatCompletionBody
-from proxy.domain.errors import InvalidRequest, RequestError
+from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError
 from proxy.domain.sandbox import TooCostly
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.own_server import served
@@ -103,3 +103,32 @@ def test_a_small_body_needs_no_sandbox():
     sandbox = InProcess()
     uvloop.run(parsed_by(sandbox, json.dumps(HI).encode()))
     assert sandbox.callers == []
+
+
+def test_the_oldest_unfinished_body_makes_room():
+    flight, cut = BytesInFlight(10), []
+    bodies = [flight.arriving(lambda at=at: cut.append(at)) for at in range(3)]
+    for body in bodies:
+        body.add(4)
+    assert (cut, flight.bytes) == ([0], 8)
+
+
+def test_a_complete_body_is_not_cut_off():
+    flight, cut = BytesInFlight(10), []
+    first, second = (flight.arriving(lambda at=at: cut.append(at)) for at in range(2))
+    first.add(6)
+    first.complete()
+    with pytest.raises(RateLimited) as refused:
+        second.add(6)
+    assert refused.value.code is ErrorCode.QUEUE_FULL
+    assert (cut, flight.bytes) == ([], 6)
+
+
+def test_room_is_given_back_once_however_often_a_body_is_closed():
+    flight = BytesInFlight(10)
+    body = flight.arriving(lambda: None)
+    body.add(10)
+    body.close()
+    body.close()
+    assert flight.bytes == 0
+    flight.arriving(lambda: None).add(10)
