@@ -89,7 +89,7 @@ async def join(url: str, body: dict, key: dict[str, str]) -> int:
         return response.status_code
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def named(start, scripted_stack: Stack) -> Stack:
     """A proxy that takes the callers' names from a header."""
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"

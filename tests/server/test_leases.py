@@ -49,32 +49,25 @@ def beside(stack: Stack, start, **settings: object) -> Stack:
     return proxy
 
 
-def assert_kill_9_frees_the_engine(stack: Stack, start, model: str, transport: str) -> None:
-    """Those that wait in the proxy end with it, and never come to the engine."""
-    doomed = beside(stack, start, TRITON_TRANSPORT=transport)
-    before, begun = stack.settled_engine(model), stack.begun(model)
-    with ThreadPoolExecutor(STREAMS) as pool:
-        streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
-        eventually(lambda: stack.begun(model) >= begun + ROWS, 30, "the engine is at work")
-        doomed.process.kill()
-        eventually(lambda: not any(busy(stack, model)), FREE_WITHIN_S, "rows and queue are free")
-        ends = [one.result() for one in streams]
-    after = stack.settled_engine(model)
-    cancelled = after["requests_cancelled"] - before["requests_cancelled"]
-    assert 0 < cancelled <= ends.count(None)
-    came = stack.begun(model) - begun
-    assert after["requests_finished"] - before["requests_finished"] == came - cancelled
-    assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
-
-
 @pytest.mark.parametrize("transport", ["lean", "grpc"])
 def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start, transport):
-    assert_kill_9_frees_the_engine(stack, start, "endless", transport)
-
-
-@pytest.mark.parametrize("transport", ["lean", "grpc"])
-def test_kill_9_of_a_proxy_frees_a_scripted_engine(scripted_stack, start, transport):
-    assert_kill_9_frees_the_engine(scripted_stack, start, "steady", transport)
+    """Those that wait in the proxy end with it, and never come to the engine."""
+    doomed = beside(stack, start, TRITON_TRANSPORT=transport)
+    before, begun = stack.settled_engine("endless"), stack.begun("endless")
+    with ThreadPoolExecutor(STREAMS) as pool:
+        streams = [pool.submit(finish_reason, doomed, "endless") for _ in range(STREAMS)]
+        eventually(lambda: stack.begun("endless") >= begun + ROWS, 30, "the engine is at work")
+        doomed.process.kill()
+        eventually(
+            lambda: not any(busy(stack, "endless")), FREE_WITHIN_S, "rows and queue are free"
+        )
+        ends = [one.result() for one in streams]
+    after = stack.settled_engine("endless")
+    cancelled = after["requests_cancelled"] - before["requests_cancelled"]
+    assert 0 < cancelled <= ends.count(None)
+    came = stack.begun("endless") - begun
+    assert after["requests_finished"] - before["requests_finished"] == came - cancelled
+    assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
 
 
 def test_the_streams_of_another_proxy_go_on(scripted_stack, start):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -22,23 +21,6 @@ def ask(stack: Stack, **fields: object) -> httpx.Response:
     return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=HANG_S)
 
 
-def test_a_stop_lets_all_streams_end(scripted_stack, start):
-    """With a second proxy in front of the same Triton."""
-    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    proxy = start("proxy", "--triton", target, MAX_CONCURRENT_REQUESTS=3)
-    proxy.wait_ready()
-    with ThreadPoolExecutor(8) as pool:
-        running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
-        statuses = sorted(one.result().status_code for one in running)
-        assert statuses == [200] * 3 + [429] * 5
-        scripted_stack.settled_engine("steady")
-        begun = scripted_stack.begun("steady")
-        drained = [pool.submit(ask, proxy, max_tokens=300) for _ in range(3)]
-        eventually(lambda: scripted_stack.begun("steady") == begun + 3, 10, "they run")
-        assert proxy.stop(signal.SIGTERM) == 0
-        assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
-
-
 def is_refused(url: str) -> bool:
     try:
         httpx.get(f"{url}/health/ready", timeout=HANG_S)
@@ -49,18 +31,23 @@ def is_refused(url: str) -> bool:
     return False
 
 
-def test_while_it_drains_a_new_caller_is_refused_at_once(scripted_stack, start):
+def test_a_stop_lets_all_streams_end_and_refuses_new_callers_at_once(scripted_stack, start):
+    """With a second proxy in front of the same Triton."""
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    proxy = start("proxy", "--triton", target)
+    proxy = start("proxy", "--triton", target, MAX_CONCURRENT_REQUESTS=3)
     proxy.wait_ready()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
+        statuses = sorted(one.result().status_code for one in running)
+        assert statuses == [200] * 3 + [429] * 5
+        scripted_stack.settled_engine("steady")
         begun = scripted_stack.begun("steady")
-        running = pool.submit(ask, proxy, max_tokens=1000)
-        eventually(lambda: scripted_stack.begun("steady") > begun, 10, "it runs")
-        proxy.process.send_signal(signal.SIGTERM)
+        drained = [pool.submit(ask, proxy, max_tokens=1000) for _ in range(3)]
+        eventually(lambda: scripted_stack.begun("steady") == begun + 3, 10, "they run")
+        proxy.begin_to_stop()
         eventually(lambda: is_refused(proxy.url), 10, "new callers are refused")
         assert proxy.process.poll() is None, "it waits for what runs"
-        assert running.result().json()["usage"]["completion_tokens"] == 1000
+        assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [1000] * 3
     assert proxy.process.wait(HANG_S) == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Iterable
@@ -10,22 +9,16 @@ from collections.abc import Iterable
 import pytest
 
 from demo_model.training.catalogue import (
-    KINDS,
     LATER,
-    LATER_FILES,
     SEEN,
-    SEEN_FILES,
     UNSEEN,
     Family,
-    Slot,
 )
-from demo_model.training.disguise import disguised
-from demo_model.training.evaluation import calls
 from demo_model.training.lexicon import Lexicon, Split
 from demo_model.training.oddwords import KEPT_BACK, shown
-from demo_model.training.spoken import NO, YES, spelled_out, value
+from demo_model.training.spoken import value
 from demo_model.training.toolbox import ask, by_chance, from_family
-from demo_model.training.toolchat import one_call, two_calls
+from demo_model.training.toolchat import one_call
 
 MARK = re.compile(r"\{(.*?)\}")
 # Words that tell an unseen kind from all others; no wording of a seen kind may have them.
@@ -49,10 +42,6 @@ def texts(kind: Family) -> Iterable[str]:
 def words(kinds: Iterable[Family]) -> set[str]:
     joined = " ".join(MARK.sub(" ", text) for kind in kinds for text in texts(kind))
     return set(re.findall("[a-z]+", joined.lower()))
-
-
-def test_every_file_of_kinds_is_read() -> None:
-    assert {file.stem for file in KINDS.iterdir()} == {*SEEN_FILES, *LATER_FILES, "unseen"}
 
 
 @pytest.mark.parametrize("kind", [*SEEN, *LATER, *UNSEEN], ids=lambda kind: kind.names[0])
@@ -94,15 +83,6 @@ def test_training_draws_no_unseen_kind() -> None:
         assert not shown & unseen
 
 
-def test_a_disguised_kind_still_matches_its_requests() -> None:
-    lexicon = drawn(3)
-    for kind in (*SEEN, *LATER):
-        other = disguised(lexicon, kind)
-        keys = {slot.key for slot in other.slots}
-        assert {mark for request in other.requests for mark in MARK.findall(request)} <= keys
-        assert [slot.kind for slot in other.slots] == [slot.kind for slot in kind.slots]
-
-
 def test_the_evaluation_asks_for_kinds_as_they_are_written() -> None:
     names = {name for kind in SEEN for name in kind.names}
     lexicon = drawn(4, Split.HELD_OUT)
@@ -116,38 +96,3 @@ def test_an_assembled_tool_is_asked_for_with_every_value_of_its_call() -> None:
         for given in one.call.arguments.values():
             for item in given if isinstance(given, list) else [given]:
                 assert isinstance(item, bool) or str(item).lower() in one.text.lower()
-
-
-def test_arguments_stand_in_the_schemas_order() -> None:
-    lexicon = drawn(6)
-    for _ in range(200):
-        conversation = two_calls(lexicon)
-        orders = {
-            one["function"]["name"]: [*one["function"]["parameters"]["properties"]]
-            for one in conversation.tools
-        }
-        for call in calls(conversation.answer) or []:
-            keys = orders[call["name"]]
-            assert [*call["arguments"]] == [key for key in keys if key in call["arguments"]]
-
-
-def test_values_keep_their_case_in_requests() -> None:
-    lexicon = drawn(7)
-    for _ in range(300):
-        conversation = one_call(lexicon)
-        asked = conversation.messages[-2]["content"]
-        for call in calls(conversation.answer) or []:
-            for given in call["arguments"].values():
-                assert not isinstance(given, str) or given in asked
-
-
-@pytest.mark.parametrize(("forms", "flag"), [(YES, True), (NO, False)])
-def test_a_flag_is_said_in_many_ways(forms: list[str], flag: bool) -> None:
-    lexicon = drawn(8)
-    slot = Slot("dry_run", "boolean", "")
-    pairs = [value(lexicon, slot) for _ in range(1000)]
-    assert {spoken for spoken, given in pairs if given is flag} == {
-        form.format(w="dry run") for form in forms
-    }
-    assert not {*YES} & {*NO}
-    assert json.dumps(spelled_out(lexicon, slot)[1]) in ("true", "false")

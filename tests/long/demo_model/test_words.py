@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
 
 from demo_model.training.catalogue import SEEN, UNSEEN
 from demo_model.training.lexicon import Habits, Lexicon, Split
 from demo_model.training.oddwords import KEPT_BACK, odd_word, shown
-from demo_model.training.wordlists import WORDS
-
-TOKENIZER = Path(__file__).parents[3] / "demo_model" / "shipped" / "tokenizer.json"
-
-
-def test_odd_words_are_made_of_more_of_the_tokenizers_pieces() -> None:
-    tokenizer = Tokenizer.from_file(str(TOKENIZER))
-    plain = Lexicon(random.Random(1), Split.TRAIN)
-    odd = Lexicon(random.Random(1), Split.TRAIN, Habits(odd_words=1.0))
-
-    def pieces(lexicon: Lexicon) -> set[int]:
-        return {piece for _ in range(4000) for piece in tokenizer.encode(lexicon.invented()).ids}
-
-    few, many = pieces(plain), pieces(odd)
-    assert len(many) > 1.3 * len(few)
-    held_out = {word for word in WORDS if word not in {plain.word() for _ in range(9000)}}
-    asked = {piece for word in held_out for piece in tokenizer.encode(word).ids}
-    assert len(asked - many) < len(asked - few)
 
 
 def test_no_odd_word_belongs_to_an_unseen_kind() -> None:
