@@ -39,9 +39,9 @@ OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 REMOVED = {
     "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
-    "docs/operations.md#several-proxies",
+    "docs/deployment.md#several-proxies",
     "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
-    "docs/idempotency.md#where-answers-are",
+    "docs/deployment.md#several-proxies",
 }
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)

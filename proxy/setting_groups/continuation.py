@@ -14,7 +14,7 @@ class Continuation(Group):
 
     max_continuations: Annotated[int, Field(ge=0, le=1000)] = 64
     """How often the answer of one stream is continued by another engine stream, after its endpoint
-    died, fell silent or was drained; 0: it ends with an error. See docs/continuation.md."""
+    died, fell silent or was drained; 0: it ends with an error. See docs/pools.md."""
     inexact_continuation: Literal["error", "continue"] = "error"
     """What becomes of an answer whose rest may differ from the one that would have come, because
     its engine cannot restore all of its state: an `error`, or `continue`."""

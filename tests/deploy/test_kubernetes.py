@@ -42,7 +42,7 @@ def test_each_manifest_is_valid(path, version):
 
 
 def test_the_runbook_states_the_oldest_version():
-    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/operations.md").read_text()
+    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/deployment.md").read_text()
 
 
 @pytest.mark.parametrize(("pods", "evicted"), [(1, 0), (2, 1), (3, 1), (4, 2)])
