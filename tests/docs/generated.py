@@ -94,9 +94,9 @@ def _of_the_engine() -> Iterator[tuple[str, ...]]:
         elif isinstance(node, ast.Call) and len(node.args) > 2:
             pairs = [(node.args[1], node.args[2])]
         for name, text in pairs:
-            if isinstance(name, ast.Constant) and isinstance(text, ast.Constant):
-                if str(name.value).startswith("engine_"):
-                    yield f"`{name.value}`", cell(str(text.value))
+            said = name.value if isinstance(name, ast.Constant) else None
+            if str(said).startswith("engine_") and isinstance(text, ast.Constant):
+                yield f"`{said}`", cell(str(text.value))
 
 
 def verification() -> str:
@@ -121,9 +121,9 @@ def _first_sentence(path: Path) -> str:
 def attacks() -> str:
     count = sum(len(each) for each in GROUPS.values())
     intro = (
-        f"{count} attacks, each sent beside a stream of 20 ms a token. `make hostile` runs them and "
-        "prints what each\ncost; the test suite fails if one exceeds what this table allows it: the "
-        "CPU time and the memory\nof the proxy, and the largest gap in the other stream."
+        f"{count} attacks, each sent beside a stream of 20 ms a token. `make hostile` runs them and\n"
+        "prints what each cost; the test suite fails if one exceeds what this table allows it: the\n"
+        "CPU time and the memory of the proxy, and the largest gap in the other stream."
     )
     parts = [HEAD.format("tests/long/hostile", "Attacks", intro)]
     head = ("attack", "right answers", "CPU s", "MB", "gap ms")

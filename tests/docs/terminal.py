@@ -18,16 +18,17 @@ from tests.docs.pages import ROOT
 from tests.fixtures.stack import free_port
 
 FILE = ROOT / "docs" / "images" / "terminal.svg"
-READY = "Ctrl-C"  # in the last line of a start
+READY = '"messages"'  # in the last line of a start: a request to try
+PORTS = {"PORT": "9000", "TRITON_GRPC_PORT": "8001", "TRITON_METRICS_PORT": "8002"}
 QUESTION = '{"model": "demo", "messages": [{"role": "user", "content": "Hello! Who are you?"}]}'
 WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # the picture loads nothing
 
 
 def session() -> list[tuple[str, str]]:
     """(command, what it printed), with the ports that a reader has."""
-    ports = {"PORT": free_port(), "TRITON_GRPC_PORT": free_port(), "TRITON_METRICS_PORT": free_port()}
-    environment = {**os.environ, **{name: str(port) for name, port in ports.items()}}
-    environment["LOG_LEVEL"] = "warning"
+    own = {name: str(free_port()) for name in PORTS}
+    environment = {**os.environ, **own}
+    environment |= {"LOG_LEVEL": "error", "PYTHONUNBUFFERED": "1"}
     server = subprocess.Popen(
         ["make", "serve"],
         cwd=ROOT,
@@ -35,6 +36,7 @@ def session() -> list[tuple[str, str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
     assert server.stdout is not None
     try:
@@ -43,15 +45,17 @@ def session() -> list[tuple[str, str]]:
             printed.append(line)
             if READY in line:
                 break
-        asked = ["curl", "-s", f"http://127.0.0.1:{ports['PORT']}/v1/chat/completions"]
+        asked = ["curl", "-s", f"http://127.0.0.1:{own['PORT']}/v1/chat/completions"]
         asked += ["-H", "Content-Type: application/json", "-d", QUESTION]
         answer = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     finally:
-        server.send_signal(signal.SIGINT)
+        os.killpg(server.pid, signal.SIGINT)
         server.wait()
-    shown = "".join(printed).replace(str(ports["PORT"]), "9000").replace(str(ROOT), "~/triton-openai")
-    command = "curl http://127.0.0.1:9000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-    return [("make serve", shown), (f"{command}    -d '{QUESTION}'", answer)]
+    shown = "".join(printed)
+    for name, port in PORTS.items():
+        shown = shown.replace(f":{own[name]}", f":{port}")
+    url, head = "http://127.0.0.1:9000/v1/chat/completions", "Content-Type: application/json"
+    return [("make serve", shown), (f"curl {url} -H '{head}' \\\n    -d '{QUESTION}'", answer)]
 
 
 def picture(parts: list[tuple[str, str]]) -> str:
