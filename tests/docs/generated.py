@@ -121,9 +121,9 @@ def _first_sentence(path: Path) -> str:
 def attacks() -> str:
     count = sum(len(each) for each in GROUPS.values())
     intro = (
-        f"{count} attacks, each sent beside a stream of 20 ms a token. `make hostile` runs them and\n"
-        "prints what each cost; the test suite fails if one exceeds what this table allows it: the\n"
-        "CPU time and the memory of the proxy, and the largest gap in the other stream."
+        f"{count} attacks, each sent beside a stream of 20 ms a token. `make hostile` runs them\n"
+        "and prints what each cost; the test suite fails if one exceeds what this table allows:\n"
+        "the CPU time and the memory of the proxy, and the largest gap in the other stream."
     )
     parts = [HEAD.format("tests/long/hostile", "Attacks", intro)]
     head = ("attack", "right answers", "CPU s", "MB", "gap ms")
