@@ -43,7 +43,7 @@ check: $(DEV)
 	@$(RUN) mypy --strict -p proxy -p build_engines -p demo_model -p dashboards
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
-# Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.
+# Three sets of tests (CONTRIBUTING.md): test-fast is a part of test, and test-long is the rest.
 #   TEST_WORKERS   processes that run tests at once, each with stacks of its own; 0 for one process
 #   PYTEST         more arguments of pytest, such as PYTEST="-k streams -x"
 TEST_WORKERS ?= 2
@@ -158,12 +158,13 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 	@"$(DOCS_VENV)/bin/python" $(PIP) --quiet --require-hashes --no-deps -r requirements-docs.lock
 	@touch $@
 
-# What is generated for the docs: the tables of settings in docs/configuration.md, and, from the tables
-# of parameters in docs/api.md and docs/nvext.md, what the OpenAPI document says about each field.
+# What is generated for the docs: docs/generated/ (settings, metrics, tests, attacks), and, from the tables
+# of parameters in docs/api.md, what the OpenAPI document says about each field.
 # Then Grafana's dashboards, from their description in dashboards/.
 doc-tables: $(DEV)
 	@$(RUN) tests.fixtures.settings_tables
 	@$(RUN) tests.fixtures.parameter_table
+	@$(RUN) tests.docs.generated
 	@$(RUN) dashboards
 
 clean:

@@ -40,9 +40,9 @@ OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 REMOVED = {
     "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
-    "docs/operations.md#several-proxies",
+    "docs/deployment.md#several-proxies",
     "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
-    "docs/idempotency.md#where-answers-are",
+    "docs/deployment.md#several-proxies",
     "CPU_SCHEDULING": "it is chosen by the number of cores",
     "DRAIN_MOVES_STREAMS": "streams of an endpoint that drains always move, if they can",
     "JWT_LEEWAY_S": "it is 30 s",

@@ -14,7 +14,7 @@ from tests.deploy.places import DOCKER, documents, objects
 
 KUBERNETES = DOCKER / "kubernetes"
 VERSION = "1.33"
-OLDEST = "1.30"  # by docs/operations.md
+OLDEST = "1.30"  # by docs/deployment.md
 OVERLAYS = ("single-node", "multi-node")
 GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 

@@ -49,7 +49,7 @@ def test_a_link_that_leads_nowhere_ends_the_build(tmp_path):
         shutil.copy(path, tmp_path)
     assert build(tmp_path).returncode == 0
     with (tmp_path / "docs" / "api.md").open("a") as page:
-        page.write("[a](missing.md) [b](../missing.py) [c](compatibility.md#missing)\n")
+        page.write("[a](missing.md) [b](../missing.py) [c](pools.md#missing)\n")
     made = build(tmp_path)
     assert made.returncode != 0
     assert "3 warnings in strict mode" in made.stdout

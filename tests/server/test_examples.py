@@ -41,7 +41,7 @@ def test_each_file_is_run_and_listed():
 @pytest.mark.parametrize("name", PRINTS)
 def test_an_example_prints_what_it_is_for(stack: Stack, name):
     if name == "perf_analyzer.sh" and shutil.which("perf_analyzer") is None:
-        pytest.skip("perf_analyzer is not on PATH: docs/harnesses.md says where to get it")
+        pytest.skip("perf_analyzer is not on PATH: docs/performance.md says where to get it")
     path = EXAMPLES / name
     environment = {
         **os.environ,

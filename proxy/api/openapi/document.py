@@ -307,7 +307,7 @@ def _correct(schema: Any) -> None:
         _correct(one)
 
 
-# parameters.md has the rows of the tables in docs/api.md and docs/nvext.md; a test compares them.
+# parameters.md has the rows of the tables in docs/api.md; a test compares them.
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<of>\w+) \| (?P<words>.+) \|$", re.MULTILINE)
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 # The document's schema -> the kinds of rows that describe its fields.

@@ -110,7 +110,7 @@ def test_nothing_is_said_of_weights_in_an_unknown_quantization():
 
 
 def test_the_arithmetic_of_a_model_that_fits_adds_up():
-    """As docs/operations.md reckons by hand: fp8 weights, a cache of 16 bits, 80 GB."""
+    """As docs/deployment.md reckons by hand: fp8 weights, a cache of 16 bits, 80 GB."""
     given = options(quantization="fp8", max_seq_len=8_192)
     found = memory.estimate(shape("llama-3.1-8b"), given)
     needed, left = memory.arithmetic(shape("llama-3.1-8b"), given, memory_gb=80)
