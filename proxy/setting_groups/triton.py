@@ -49,7 +49,7 @@ class TritonServer(Group):
     """Port of that tritonserver's Prometheus metrics."""
     triton_start_timeout_s: Seconds = 120.0
     """How long a start may go without progress until every model is loaded: its processes use CPU
-    time or start others, or its log grows. A start that moves may take five times as long."""
+    time or start others, or its log grows. A start that moves may take 15 minutes longer."""
 
     @model_validator(mode="after")
     def _secret_is_long_and_plain(self) -> TritonServer:

@@ -45,7 +45,6 @@ ORDER = [
     "proxy.configured_routes",
     "proxy.app",
     "proxy.server",
-    "proxy.operate.packages",
     "proxy.operate.triton_server",
     "proxy.operate.doctor",
     "proxy.operate",

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.operate.doctor import checks, machine
-from proxy.operate.triton_server.libpython import LibPython
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import LibPython, Wheel
 from proxy.processes.errors import LaunchError
 
 LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
