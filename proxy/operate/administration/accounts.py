@@ -278,7 +278,7 @@ def usage(
     """Show requests, tokens, queue time and cost by day, tenant, key and model."""
     from proxy.access.store.usage_reports import as_csv
     from proxy.api.admin.admin_answers import usage_body
-    from proxy.api.admin.admin_bodies import UsageQuery
+    from proxy.api.admin.admin_routes import UsageQuery
     from proxy.domain.errors import InvalidRequest
     from proxy.operate import store
 
