@@ -213,7 +213,7 @@ $(BUILD_TOOLS): $(INSTALLED) build_engines/requirements-torch.txt build_engines/
 	@$(call need_room,$(if $(TORCH_INDEX_URL),2,6),the build tools)
 	@echo "[make] step 1/2: installing $$(cat build_engines/requirements-torch.txt) (the CPU build: 190 MB to download, 740 MB on disk; the CUDA build: up to 5 GB)"
 	@"$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r build_engines/requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
-	@echo "[make] step 2/2: installing requirements-build.lock (50 MB to download, 160 MB on disk)"
+	@echo "[make] step 2/2: installing build_engines/requirements-build.lock (50 MB to download, 160 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-deps -r build_engines/requirements-build.lock
 	@touch $@
 
