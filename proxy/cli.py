@@ -22,7 +22,8 @@ from proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
     from proxy.settings import Settings
-# Of a variable's name and a setting's that it resembles:
+
+# How alike a variable's name and a setting's are where it is probably misspelt.
 ALIKE = 0.88  # MAX_CHOICE and MAX_CHOICES, TRITON_GPRC_PORT and TRITON_GRPC_PORT
 LEAST_LETTERS = 6  # many short variables resemble HOST or PORT
 # Kubernetes sets variables for each service, such as TRITON_PORT=tcp://10.0.0.1:8001
