@@ -30,8 +30,7 @@ serve: $(INSTALLED)
 build: $(INSTALLED)
 	@exec $(RUN) proxy.cli build
 
-# torch, transformers and the others that a build of other models than the demo needs; such a build
-# installs them by itself.
+# torch, transformers and the others that a build of other models than the demo needs.
 build-tools: $(BUILD_TOOLS)
 
 doctor: $(INSTALLED)
@@ -175,7 +174,6 @@ clean:
 # different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
 # that is not imported: Python does so at the first start.
 PIP := -m pip install --disable-pip-version-check
-STEP := $(RUN) proxy.operate.packages.pip_step
 # $(call need_room,GB,what)
 need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
 	if [ "$$free" -lt $(1) ]; then \
@@ -192,7 +190,7 @@ $(INSTALLED): requirements.lock Makefile
 	@rm -f $@
 	@set -e; \
 	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m proxy.operate.suitable 2>/dev/null) && found=$$python && break; \
+	  reason=$$("$$python" -m proxy.operate.doctor.suitable 2>/dev/null) && found=$$python && break; \
 	  why="$${why:-$${reason:+$$python: $$reason}}"; \
 	done; \
 	if [ -z "$$found" ]; then \
@@ -204,7 +202,8 @@ $(INSTALLED): requirements.lock Makefile
 	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
 	  "$$python" -m venv "$(VENV)"; \
 	fi
-	@$(STEP) 2/2 requirements.lock -- "$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
+	@echo "[make] step 2/2: installing requirements.lock (150 MB to download, 470 MB on disk)"
+	@"$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
 	@printf '#!/bin/sh\nexec "%s/bin/python" -I -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
 	@chmod +x "$(VENV)/bin/triton-openai"
@@ -213,11 +212,13 @@ $(INSTALLED): requirements.lock Makefile
 
 $(BUILD_TOOLS): $(INSTALLED) build_engines/requirements-torch.txt build_engines/requirements-build.lock
 	@$(call need_room,$(if $(TORCH_INDEX_URL),2,6),the build tools)
-	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(STEP) 1/2 "$$(cat build_engines/requirements-torch.txt)" -- \
-	  "$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r build_engines/requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
-	@$(STEP) 2/2 build_engines/requirements-build.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r build_engines/requirements-build.lock
+	@echo "[make] step 1/2: installing $$(cat build_engines/requirements-torch.txt) (the CPU build: 190 MB to download, 740 MB on disk; the CUDA build: up to 5 GB)"
+	@"$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r build_engines/requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	@echo "[make] step 2/2: installing build_engines/requirements-build.lock (50 MB to download, 160 MB on disk)"
+	@"$(VENV)/bin/python" $(PIP) --no-deps -r build_engines/requirements-build.lock
 	@touch $@
 
 $(DEV): $(BUILD_TOOLS) requirements-dev.lock
-	@$(STEP) 1/1 requirements-dev.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r requirements-dev.lock
+	@echo "[make] step 1/1: installing requirements-dev.lock (105 MB to download, 275 MB on disk)"
+	@"$(VENV)/bin/python" $(PIP) --no-deps -r requirements-dev.lock
 	@touch $@

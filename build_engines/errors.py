@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+INSTALL_BUILD_TOOLS = (
+    "pip install 'triton-openai[build]', or in a clone make build-tools (1 GB, or 5 GB where torch "
+    "is a CUDA build)"
+)
+
 
 class BuildError(Exception):
     """A model cannot be built; the message says what was wrong and what to do."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_engines.errors import BuildError, MissingPackage
+from build_engines.errors import INSTALL_BUILD_TOOLS, BuildError, MissingPackage
 
 SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"
@@ -58,8 +58,7 @@ class Graph:
             import onnx
         except ImportError as error:
             raise MissingPackage(
-                f"{path} cannot be read without the package onnx: run triton-openai "
-                "install-build-tools"
+                f"{path} cannot be read without the package onnx: run {INSTALL_BUILD_TOOLS}"
             ) from error
         try:
             graph = onnx.load(path, load_external_data=False).graph

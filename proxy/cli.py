@@ -8,28 +8,28 @@ commands, so that `--help` is fast.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from proxy.operate.administration import commands, loading_commands
-from proxy.operate.options import (
-    Artifacts,
-    GrpcPort,
-    Host,
-    HttpPort,
-    MetricsPort,
-    Models,
-    Port,
-    option,
-)
+from proxy.operate.administration import accounts, observation, pools
 from proxy.operate.replay import replay_command
 from proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
     from proxy.settings import Settings
+
+# How alike a variable's name and a setting's are where it is probably misspelt.
+ALIKE = 0.88  # MAX_CHOICE and MAX_CHOICES, TRITON_GPRC_PORT and TRITON_GRPC_PORT
+LEAST_LETTERS = 6  # many short variables resemble HOST or PORT
+# Kubernetes sets variables for each service, such as TRITON_PORT=tcp://10.0.0.1:8001
+_LINK_VALUES = ("tcp://", "udp://", "sctp://")
+_LINK_ENDS = ("_SERVICE_HOST", "_SERVICE_PORT", "_ADDR", "_PROTO")
+FOREIGN = frozenset({"LOGLEVEL"})  # of torch.distributed
 
 app = typer.Typer(
     name="triton-openai",
@@ -37,9 +37,38 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(loading_commands.app, name="models")
-commands.add_to(app)
+app.add_typer(pools.models, name="models")
+app.add_typer(accounts.tenants, name="tenants")
+app.add_typer(accounts.keys, name="keys")
+app.command()(accounts.usage)
+app.add_typer(accounts.audit, name="audit")
+app.add_typer(pools.endpoints, name="endpoints")
+app.add_typer(pools.deployments, name="deployments")
+app.command()(pools.queue)
+app.command()(observation.log_level)
+app.command()(observation.top)
+app.command()(observation.trace)
 app.command()(replay_command.replay)
+
+
+def _option(text: str, variable: str, default: str) -> Any:
+    """An option whose help names its environment variable; `settings` alone reads the variable."""
+    return typer.Option(help=f"{text} Variable: {variable}.", show_default=default)
+
+
+Host = Annotated[str | None, _option("Address the proxy listens on.", "HOST", "127.0.0.1")]
+Port = Annotated[int | None, _option("Port the proxy listens on.", "PORT", "9000")]
+GrpcPort = Annotated[
+    int | None, _option("gRPC port of the tritonserver.", "TRITON_GRPC_PORT", "8001")
+]
+HttpPort = Annotated[
+    int | None, _option("HTTP port of the tritonserver.", "TRITON_HTTP_PORT", "off")
+]
+MetricsPort = Annotated[
+    int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
+]
+Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
+Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
 
 
 def _show_version(is_asked: bool) -> None:
@@ -78,7 +107,7 @@ def serve(
     """
     from proxy.operate import run, start
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import installation, ports, secret
+    from proxy.operate.triton_server import installation, ports
 
     say = _say("serve")
     settings = _settings(
@@ -90,7 +119,7 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
-    settings = secret.settled(start.settled(settings, say))
+    settings = installation.with_secret(start.settled(settings))
     start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
@@ -110,7 +139,7 @@ def triton(
 ) -> None:
     """Build models that are missing, then run only tritonserver, until Ctrl-C."""
     from proxy.operate import run, start
-    from proxy.operate.triton_server import installation, secret
+    from proxy.operate.triton_server import installation
 
     say = _say("triton")
     settings = _settings(
@@ -120,13 +149,13 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    settings, models = start.prepared(start.settled(settings, say), say)
+    settings, models = start.prepared(start.settled(settings), say)
     if settings.triton_secret is None:
         say(
             "TRITON_SECRET is not set, so a proxy in another process cannot list this Triton's "
             "models: set it to the same value for both"
         )
-    settings = secret.settled(settings)
+    settings = installation.with_secret(settings)
     _loop(run.triton(settings, installation.server(settings, models), say))
 
 
@@ -134,7 +163,7 @@ def triton(
 def proxy(
     triton: Annotated[
         str | None,
-        option(
+        _option(
             "grpc://host:port of any Triton; grpcs:// for TLS.",
             "TRITON_URL",
             "grpc://127.0.0.1:8001",
@@ -174,46 +203,38 @@ def build(
     ] = None,
 ) -> None:
     """Build the models of models.yaml: weights -> Triton models under artifacts/."""
-    from proxy.operate import building, start
+    from proxy.operate import start
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import own_artifacts, shipped_demo
+    from proxy.operate.triton_server import folders
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm needs --dry-run: a build uses the installed version")
     if dry_run:
-        settings = shipped_demo.settled(settings)
-        building.show(settings, start.models(settings), model or (), tensorrt_llm, typer.echo)
+        settings = folders.with_shipped_demo(settings)
+        start.show_build(settings, start.models(settings), model or (), tensorrt_llm, typer.echo)
         return
     say = _say("build")
-    settings = start.settled(settings, say)
+    settings = start.settled(settings)
     found = start.models(settings)
-    settings = own_artifacts.settled(settings, found, say)
+    settings = folders.with_own_artifacts(settings, found, say)
     machine.require(*machine.room(settings))
-    building.build(settings, found, model or (), say)
+    start.build(settings, found, model or (), say)
 
 
-@app.command()
-def install_build_tools() -> None:
-    """Install torch, transformers and the others that a build of other models needs."""
-    from proxy.operate.packages import on_demand
-
-    on_demand.install_build_tools(_settings(), _say("install-build-tools"))
-
-
-@loading_commands.app.callback(invoke_without_command=True)
+@pools.models.callback(invoke_without_command=True)
 def models(
     context: typer.Context, models_file: Models = None, artifacts_dir: Artifacts = None
 ) -> None:
     """Show the models of models.yaml and whether each is built."""
     if context.invoked_subcommand is not None:
         return
-    from proxy.operate import start, tables
-    from proxy.operate.triton_server import own_artifacts, shipped_demo
+    from proxy.operate import start
+    from proxy.operate.triton_server import folders
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
-    settings = shipped_demo.settled(settings)
-    tables.show_models(start.models(settings), own_artifacts.place(settings))
+    settings = folders.with_shipped_demo(settings)
+    start.show_models(start.models(settings), folders.place(settings))
 
 
 @app.command()
@@ -228,12 +249,11 @@ def doctor(
     ] = False,
 ) -> None:
     """Check this machine; print each problem and how to fix it."""
-    from proxy.operate import tables
     from proxy.operate.doctor import gpu, machine
 
     settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
     checks = gpu.everything(settings) if only_gpu else machine.everything(settings)
-    tables.show_checks(checks)
+    machine.show(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
@@ -268,14 +288,36 @@ def _settings(**overrides: Any) -> Settings:
 
     Warns of variables that no setting has.
     """
-    from proxy.operate.misspelt_settings import warn
-    from proxy.settings import OTHER_NAMES, Settings
+    from proxy.settings import OTHER_NAMES, Settings, environment
 
-    warn(lambda line: typer.echo(line, err=True))
+    for name, meant in misspelt(environment(), [name.upper() for name in Settings.model_fields]):
+        # The value is not shown, since it may be a secret.
+        text = f"warning: {name} is not a setting and has no effect: did you mean {meant}?"
+        typer.echo(text, err=True)
     given = {name: value for name, value in overrides.items() if value is not None}
     return Settings(
         **given, **{OTHER_NAMES[one]: given[one] for one in OTHER_NAMES if one in given}
     )
+
+
+def misspelt(variables: Mapping[str, str], settings: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields each such variable and the setting that it resembles. Ignores case.
+
+    Args:
+        settings: their names in upper case.
+    """
+    known = set(settings)
+    for name, value in sorted(variables.items()):
+        capitals = name.upper()
+        if capitals in known or _is_foreign(capitals, value):
+            continue
+        if found := get_close_matches(capitals, known, n=1, cutoff=ALIKE):
+            yield name, found[0]
+
+
+def _is_foreign(name: str, value: str) -> bool:
+    is_link = value.startswith(_LINK_VALUES) or name.endswith(_LINK_ENDS)
+    return len(name) < LEAST_LETTERS or is_link or name in FOREIGN
 
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import http.client
 import ssl
-from ipaddress import ip_address
 
+from proxy.operate.triton_server.probe import own_address
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 
@@ -22,7 +22,7 @@ def check(settings: Settings) -> None:
     Raises:
         LaunchError: the proxy does not answer, or not with 200.
     """
-    host, context = _own_address(settings.host), _context(settings)
+    host, context = own_address(settings.host), _context(settings)
     port, kind = settings.port, "http" if context is None else "https"
     connection = (
         http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
@@ -51,14 +51,3 @@ def _context(settings: Settings) -> ssl.SSLContext | None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
-
-
-def _own_address(host: str) -> str:
-    """Where a server that listens on this host can be reached from the same machine."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"

@@ -1,26 +1,33 @@
-"""The three commands that run: Triton and proxy together, Triton alone, the proxy alone."""
+"""The three commands that run: Triton and proxy together, Triton alone, the proxy alone.
+
+They print when the proxy is ready, and until then what it waits for.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.operate import announcement, key_store, scheduling
-from proxy.operate.triton_server import drain
+from proxy.api.http.authentication import NO_ADMIN
+from proxy.operate import scheduling, store
+from proxy.operate.triton_server import drain, probe
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, TritonServer
 from proxy.operate.triton_server.supervisor import Supervisor
 from proxy.processes.signals import Stop, stop_on_signals
 from proxy.server import uvicorn_server
 from proxy.settings import Settings
 
+POLL_S = 0.25
+REMIND_POLLS = 40
 Say = Callable[[str], None]
 
 
 async def together(
     settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
 ) -> None:
-    settings = await key_store.prepared(settings, say)
+    settings = await store.prepared(settings, say)
     scheduling.apply(say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
@@ -31,7 +38,7 @@ async def together(
 
 
 async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
-    settings = await key_store.prepared(settings, say)
+    settings = await store.prepared(settings, say)
     scheduling.apply(say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
@@ -44,7 +51,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
-    settings = await key_store.prepared(settings, say)
+    settings = await store.prepared(settings, say)
     scheduling.apply(say)
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
@@ -56,8 +63,11 @@ async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
     say(f"live state: {settings.live_state}")
-    async with announcement.running(settings, model, say):
+    announcing = asyncio.create_task(announce(settings, model, say))
+    try:
         await uvicorn_server.run(settings, sock, stop=stop, say=say)
+    finally:
+        announcing.cancel()
 
 
 @asynccontextmanager
@@ -74,3 +84,48 @@ async def _triton(
             say("stopping tritonserver")
         if not await stop.unless_hurried(supervisor.stop(grace_s=EXIT_TIMEOUT_S + 2)):
             await supervisor.stop(grace_s=0)
+
+
+async def announce(settings: Settings, model: str | None, say: Say) -> None:
+    """Waits for readiness, printing reminders; then prints how to send a request.
+
+    Args:
+        model: the one in the printed curl command.
+    """
+    host, has_tls = probe.own_address(settings.host), settings.tls_cert_file is not None
+    polls = 0
+    while waits_for := await _not_ready(host, settings):
+        polls += 1
+        if polls % REMIND_POLLS == 0:
+            say(f"not ready yet: {waits_for}")
+        await asyncio.sleep(POLL_S)
+    scheme, name = "https" if has_tls else "http", f"[{host}]" if ":" in host else host
+    base = f"{scheme}://{name}:{settings.port}/v1"
+    say(f"ready: {base}")
+    if not settings.is_authenticated and not settings.opens_administration:
+        say(f"{NO_ADMIN} (docs/access.md)")
+    say(f"try it:\n{curl(base, model, needs_key=settings.is_authenticated)}")
+
+
+async def _not_ready(host: str, settings: Settings) -> str | None:
+    """What /health/ready reports as missing; None if it is ready, or answers certificates only."""
+    if settings.tls_client_ca_file is not None:
+        return None
+    has_tls = settings.tls_cert_file is not None
+    try:
+        status, body = await probe.get(host, settings.port, "/health/ready", has_tls=has_tls)
+    except OSError as error:
+        return str(error)
+    return None if status == 200 else " ".join(body.split())[:300]
+
+
+def curl(base: str, model: str | None, *, needs_key: bool = False) -> str:
+    """A curl command to paste into a shell: a chat with `model`, or for None the list of models."""
+    key = ' -H "Authorization: Bearer $API_KEY"' if needs_key else ""
+    if model is None:
+        return f"curl {base}/models{key}"
+    body = (
+        f'{{"model": "{model}", "stream": true, '
+        '"messages": [{"role": "user", "content": "Hello! Who are you?"}]}'
+    )
+    return f"curl -N {base}/chat/completions{key} -H 'Content-Type: application/json' -d '{body}'"

@@ -1,39 +1,41 @@
-"""What commands do first: read the models file, check the machine, build. Called by `cli`."""
+"""Reads the models file, checks the machine, and builds, for the commands of `cli`."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
+from pathlib import Path
 
-from build_engines.errors import MissingPackage, UnservableFolder
-from build_engines.models_file import ModelsFile, ModelsFileError
+from build_engines.errors import (
+    INSTALL_BUILD_TOOLS,
+    BuildError,
+    MissingPackage,
+    UnservableFolder,
+)
+from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.models import policy
-from proxy.operate.packages import on_demand
-from proxy.operate.triton_server import container, ports, shipped_demo
+from proxy.operate.triton_server import binaries, folders
+from proxy.pools.discovery import source_url
 from proxy.processes.errors import LaunchError, ModelLoadingFailed
+from proxy.processes.signals import children_die_on_signals
 from proxy.server import tls
 from proxy.settings import Settings, environment
 
+Say = Callable[[str], None]
 
-def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
+
+def settled(settings: Settings) -> Settings:
     """Fills in what the settings leave open: the models file, and the name of a single folder.
 
-    The name of an ONNX folder may need the build tools, which are then installed.
+    Raises:
+        LaunchError: an ONNX folder can only be named with the build tools, which are missing.
     """
-    settings = shipped_demo.settled(settings)
+    settings = folders.with_shipped_demo(settings)
     if settings.model_path is None or settings.model_id is not None:
         return settings
-    with _errors():
-        try:
-            found = policy.models(settings)
-        except MissingPackage:
-            if container.tritonserver() is not None:  # no package of NVIDIA's is replaced
-                raise
-            on_demand.ensure(on_demand.build_tools(), str(settings.model_path), settings, say)
-            found = policy.models(settings)
-    (name,) = found.models
+    (name,) = models(settings).models
     return settings.model_copy(update={"model_id": name})
 
 
@@ -50,6 +52,8 @@ def _errors() -> Iterator[None]:
         raise ModelLoadingFailed(error.folder, error.reason) from None
     except (ModelsFileError, MissingPackage) as error:
         raise LaunchError(str(error)) from None
+    except BuildError as error:
+        raise LaunchError(f"build: {error}") from None
 
 
 def check_secrets(settings: Settings) -> None:
@@ -66,7 +70,10 @@ def check_remote(settings: Settings) -> None:
     Raises:
         LaunchError: TRITON_URL is wrong, or a setting has no effect on a Triton of others.
     """
-    ports.check_source(settings.triton_source)
+    try:
+        source_url.parse(settings.triton_source)
+    except source_url.InvalidSource as error:
+        raise LaunchError(f"TRITON_URL: {error}") from None
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(
             "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "
@@ -93,11 +100,9 @@ def _is_loopback(address: str) -> bool:
     return ip_address(address.partition("%")[0]).is_loopback
 
 
-def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
+def prepared(settings: Settings, say: Say) -> tuple[Settings, ModelsFile]:
     """Checks the machine and builds stale models. Returns settings with the build's folder."""
-    from proxy.operate import building  # absent from the proxy's own image
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import own_artifacts
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)
@@ -106,14 +111,65 @@ def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, 
             f"{settings.models_file}: every model has runtime: remote, so a tritonserver here "
             "would have none. Run `triton-openai proxy`"
         )
-    settings = own_artifacts.settled(settings, found, say)
+    settings = folders.with_own_artifacts(settings, found, say)
     machine.require(*machine.room(settings))
-    if container.tritonserver() is None:
-        on_demand.ensure(on_demand.GUIDES, "an answer that follows a schema", settings, say)
-    building.build(settings, found, (), say)
+    build(settings, found, (), say)
     return settings, found
+
+
+def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say) -> None:
+    """Builds what is stale. Its children die on a signal.
+
+    Raises:
+        ModelLoadingFailed: a model cannot be built.
+        LaunchError: a name is unknown, or a build needs tools that are not installed.
+    """
+    from build_engines.build import build_all, needing_tools
+    from proxy.operate.doctor import machine
+
+    with _errors(), children_die_on_signals():
+        needing = needing_tools(models, settings.artifacts_dir, only=only)
+        # In NVIDIA's container the packages are NVIDIA's.
+        missing = [] if binaries.tritonserver() else machine.missing(machine.BUILD_TOOLS)
+        if needing and missing:
+            raise MissingPackage(
+                f"the build of {', '.join(needing)} needs {', '.join(missing)}: run "
+                f"{INSTALL_BUILD_TOOLS}"
+            )
+        build_all(models, settings.artifacts_dir, only=only, say=say)
+
+
+def show_build(
+    settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
+) -> None:
+    """Prints what `build` would do, with this version of TensorRT-LLM. Raises like `build`."""
+    from build_engines.build import show_all
+    from build_engines.gpu import toolkit
+
+    with _errors():
+        planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
+        show_all(models, settings.artifacts_dir, only=only, say=say, tensorrt_llm=planned)
 
 
 def example(served: ModelsFile) -> str:
     """The model in the printed curl command."""
     return "demo" if "demo" in served.models else next(iter(served.models))
+
+
+def show_models(models: ModelsFile, artifacts: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from build_engines.build import is_built
+
+    table = Table("name", "aliases", "runtime", "weights", "built", box=None)
+    for name, entry in models.models.items():
+        weights = built = "-"
+        if not isinstance(entry, RemoteEntry):
+            weights, built = str(entry.weights), "no"
+            with suppress(BuildError):
+                built = "yes" if is_built(name, entry, artifacts) else "no"
+        aliases = ", ".join(entry.aliases) or "-"
+        table.add_row(name, aliases, entry.runtime, Text(weights, overflow="fold"), built)
+    Console().print(table)

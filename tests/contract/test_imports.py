@@ -33,7 +33,6 @@ ORDER = [
     "proxy.api",
     "proxy.app",
     "proxy.server",
-    "proxy.operate.packages",
     "proxy.operate.triton_server",
     "proxy.operate.doctor",
     "proxy.operate",

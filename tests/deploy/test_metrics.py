@@ -231,10 +231,8 @@ def test_the_names_labels_and_reasons_of_vllm_are_those_of_its_source():
         f"{name}{end}" for name, one in upstream["metrics"].items() for end in series[one["type"]]
     }
     for rule in rules:
-        labels = (
-            upstream["metrics"].get(rule["record"].removesuffix("_total"), {}).get("labels", ())
-        )
-        assert rule.get("labels", {}).keys() == set(labels)
+        family = upstream["metrics"].get(rule["record"].removesuffix("_total"), {})
+        assert rule.get("labels", {}).keys() == set(family.get("labels", ()))
         assert '"model_name"' in rule["expr"]
     reasons = {rule["labels"]["finished_reason"] for rule in rules if "labels" in rule}
     assert reasons == set(upstream["finished_reasons"]["values"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 
 import pytest
 from packaging.utils import canonicalize_name
 from pip._internal.models.link import Link
 
 from supply_chain import lock_hashes
+from tests.deploy.places import ROOT
 
 each_lock = pytest.mark.parametrize("lock", lock_hashes.LOCKS, ids=lambda path: path.name)
 DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
@@ -113,3 +115,27 @@ def test_no_package_is_pinned_in_two_locks():
 @each_lock
 def test_no_file_names_a_package_index(lock):
     assert not re.search(r"https?://", lock.read_text())
+
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+SIZES = re.findall(r"installing (\S+\.lock) \(\d+ MB to download, (\d+) MB on disk\)", MAKEFILE)
+
+
+def test_make_says_before_each_lock_what_it_installs():
+    installed = re.findall(r"-r (\S+\.lock)$", MAKEFILE, re.MULTILINE)
+    assert [name for name, _ in SIZES] == [name for name in installed if "docs" not in name]
+
+
+@pytest.mark.parametrize(("name", "megabytes"), SIZES)
+def test_a_lock_takes_as_much_as_make_says(name, megabytes):
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / name).read_text(), re.MULTILINE)
+    pinned = {canonicalize_name(package) for package in pins}
+    files = [
+        file
+        for package in metadata.distributions()
+        if canonicalize_name(package.metadata["Name"]) in pinned
+        for file in package.files or ()
+        if file.suffix != ".pyc" and ".." not in file.parts
+    ]
+    installed = sum(file.size or 0 for file in files)
+    assert int(megabytes) == pytest.approx(installed / 1e6, rel=0.15)

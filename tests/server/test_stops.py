@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.operate.triton_server import run_folder, wheel
+from proxy.operate.triton_server import binaries, run_folder
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
@@ -31,7 +31,7 @@ def wrapped_stub() -> Path:
 
     Returns the file with the ends.
     """
-    artifacts, found = ARTIFACTS / "stops", wheel.installed()
+    artifacts, found = ARTIFACTS / "stops", binaries.wheel()
     run = run_folder.prepare(artifacts, found)
     backend = artifacts / run.relative_backends / "python"
     shutil.copy2(found.stub, backend / "real_stub")

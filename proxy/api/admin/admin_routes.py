@@ -6,9 +6,11 @@ They need the store of keys, and import its libraries. Called by `app`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from datetime import date, datetime, timezone
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
+from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.concurrency import ConcurrencyLimit
@@ -26,27 +28,22 @@ from proxy.access.store.usage_reports import (
 )
 from proxy.api.admin import admin_answers as shown
 from proxy.api.admin.admin_bodies import (
+    PLAIN,
     KeyBody,
     KeyChanges,
     Rotation,
     TenantBody,
     TenantChanges,
-)
-from proxy.api.admin.admin_queries import (
-    AuditQuery,
-    KeysQuery,
-    OwnUsageQuery,
-    TenantsQuery,
-    UsageQuery,
+    TenantName,
 )
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.typed_route import typed_router
+from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openapi.responses import BODY, CSV, answers, text
 from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.domain.identity import ANYONE, Scope, current_caller
+from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
 
 TAG = "administration"
-TenantName = Annotated[str, Path(min_length=1, description="The tenant's name.")]
+TenantPath = Annotated[str, Path(min_length=1, description="The tenant's name.")]
 KeyId = Annotated[str, Path(min_length=1, description="The key's id, from `sk-<id>-…`.")]
 NOT_STORED = {"Cache-Control": "no-store"}  # of an answer that has a key
 ATTACHED = {"Content-Disposition": 'attachment; filename="usage.csv"'}
@@ -57,6 +54,76 @@ USAGE_CSV = (
     "0.0\r\n"
 )
 USAGE = answers(shown.UsageList, 400, 503, content={CSV: text(USAGE_CSV)})
+
+
+Text = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
+PageSize = Annotated[int, Field(ge=1, le=1000)]
+GROUPS = "(day|tenant|key|model)"
+OWN_GROUPS = "(day|model)"
+
+
+class TenantsQuery(QueryParameters):
+    after: Text | None = Field(None, description="The last name of the page before.")
+    limit: PageSize = Field(100, description="How many at most.")
+
+
+class KeysQuery(QueryParameters):
+    tenant: TenantName | None = Field(None, description="Only this tenant's keys.")
+    after: Text | None = Field(None, description="The last id of the page before.")
+    limit: PageSize = Field(100, description="How many at most.")
+
+
+class AuditQuery(QueryParameters):
+    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
+        0, description="The last number of the page before."
+    )
+    limit: PageSize = Field(100, description="How many at most.")
+
+
+class OwnUsageQuery(QueryParameters):
+    first: date | None = Field(
+        None, alias="from", description="First day, in UTC; default: the first of `to`'s month."
+    )
+    last: date | None = Field(None, alias="to", description="Last day, in UTC; default: today.")
+    by: Annotated[str, StringConstraints(pattern=f"^{OWN_GROUPS}(,{OWN_GROUPS})*$")] = Field(
+        "day,model", description="What the rows are apart by, separated by commas."
+    )
+    format: Literal["json", "csv"] = "json"
+
+    @property
+    def groups(self) -> tuple[Grouping, ...]:
+        return tuple(Grouping(name) for name in self.by.split(","))
+
+    def of(self, caller: Caller) -> UsagePeriod:
+        first, last = self._days()
+        return UsagePeriod(first=first, last=last, tenant=caller.tenant, key=caller.key_id)
+
+    def _days(self) -> tuple[date, date]:
+        last = self.last or datetime.now(timezone.utc).date()
+        first = self.first or last.replace(day=1)
+        if first > last:
+            raise InvalidRequest(
+                f"'from' ({first}) is after 'to' ({last}).",
+                code=ErrorCode.INVALID_PARAMETER,
+                param="from",
+            )
+        return first, last
+
+
+class UsageQuery(OwnUsageQuery):
+    tenant: Text | None = Field(None, description="Only this tenant's usage.")
+    key: Text | None = Field(None, description="Only the usage of the key with this id.")
+    model: Text | None = Field(None, description="Only the usage of this model, by public name.")
+    by: Annotated[str, StringConstraints(pattern=f"^{GROUPS}(,{GROUPS})*$")] = Field(
+        "day,tenant,key,model", description="What the rows are apart by, separated by commas."
+    )
+
+    @property
+    def period(self) -> UsagePeriod:
+        first, last = self._days()
+        return UsagePeriod(
+            first=first, last=last, tenant=self.tenant, key=self.key, model=self.model
+        )
 
 
 def actor() -> str:
@@ -87,18 +154,18 @@ def tenants_routes(tenants: TenantAdministration, bodies: BodyReader) -> APIRout
         return JSONResponse(shown.page(map(tenant_view, found), query.limit))
 
     @router.get("/{tenant}", responses=answers(shown.TenantAnswer, 503))
-    async def show_tenant(tenant: TenantName) -> Response:
+    async def show_tenant(tenant: TenantPath) -> Response:
         """One tenant."""
         actor()
         return JSONResponse(tenant_view(await tenants.show(tenant)))
 
     @router.patch("/{tenant}", responses=answers(shown.TenantAnswer, *BODY))
-    async def update_tenant(tenant: TenantName, body: TenantChanges) -> Response:
+    async def update_tenant(tenant: TenantPath, body: TenantChanges) -> Response:
         """Changes the limits that are given; null removes one. Holds within a second."""
         return JSONResponse(tenant_view(await tenants.update(actor(), tenant, body.applied)))
 
     @router.delete("/{tenant}", responses=answers(shown.TenantAnswer, 409, 503))
-    async def delete_tenant(tenant: TenantName) -> Response:
+    async def delete_tenant(tenant: TenantPath) -> Response:
         """Deletes a tenant whose keys are all revoked, and these keys. Its usage is kept."""
         return JSONResponse(tenant_view(await tenants.delete(actor(), tenant)))
 

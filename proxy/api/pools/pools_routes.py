@@ -7,19 +7,49 @@ this machine, as the whole proxy does then.
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict
+from typing import Any
 
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from proxy.access.concurrency import ConcurrencyLimit
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.pools import (
-    deployments_routes,
-    endpoints_routes,
-    loading_routes,
-    queues_routes,
+from proxy.api.http.typed_route import typed_router
+from proxy.api.openapi.responses import BODY, answers
+from proxy.api.pools.operator import ModelName, actor
+from proxy.api.pools.pool_answers import (
+    DeploymentList,
+    EndpointList,
+    QueueList,
+    ResultList,
+    deployment_bodies,
+    endpoint_body,
+    results_body,
+)
+from proxy.api.pools.pool_bodies import (
+    EndpointBody,
+    LoadBody,
+    RollbackBody,
+    SwitchBody,
+    WeightsBody,
 )
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.configured_deployments import ConfiguredDeployments
-from proxy.domain.endpoints import Decisions, Pools
-from proxy.domain.scheduling import Scheduler
+from proxy.domain.endpoints import Decisions, EndpointResult, Pools
+from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, UnknownModel, echoed
+from proxy.domain.scheduling import (
+    MOST_TENANTS_SHOWN,
+    QueueState,
+    Scheduler,
+    TenantState,
+)
+
+# A folder's name, as Triton has it. No `/` and no `..`: some Tritons join it to a path.
+MODEL = re.compile(r"(?!\.)[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,256}")
+Work = Callable[..., Awaitable[tuple[EndpointResult, ...]]]
 
 
 def routes(
@@ -32,8 +62,213 @@ def routes(
     bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     return (
-        endpoints_routes.routes(pools, decisions, bodies=bodies),
-        loading_routes.routes(pools, audit, bodies=bodies),
-        deployments_routes.routes(deployments, decisions, bodies=bodies),
-        queues_routes.routes(scheduler),
+        _endpoints(pools, decisions, bodies=bodies),
+        _loading(pools, audit, bodies=bodies),
+        _deployments(deployments, decisions, bodies=bodies),
+        _queues(scheduler),
     )
+
+
+def _endpoints(pools: Pools, decisions: Decisions, *, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/endpoints", tag="pools")
+
+    @router.get("", responses=answers(EndpointList))
+    async def list_endpoints() -> Response:
+        """Endpoints, by pool and address, as the proxy that answers sees them."""
+        actor()
+        return _listed(pools, decisions)
+
+    @router.post("/drain", responses=answers(EndpointList, *BODY, 409))
+    async def drain_endpoint(body: EndpointBody) -> Response:
+        """Gives an endpoint no new streams, within a second in every proxy of the same store.
+
+        Its state is `draining` until the streams of the proxy that answers have ended, then
+        `drained`. It stays so until it is undrained; with a store, also after a restart.
+        """
+        who = actor()
+        _check_known(pools, body.address)
+        await decisions.drain(body.address, actor=who)
+        return _listed(pools, decisions, body.address)
+
+    @router.post("/undrain", responses=answers(EndpointList, *BODY))
+    async def undrain_endpoint(body: EndpointBody) -> Response:
+        """Gives an endpoint new streams again, if it is healthy."""
+        who = actor()
+        if body.address not in decisions.drained:
+            _check_known(pools, body.address)
+        await decisions.undrain(body.address, actor=who)
+        return _listed(pools, decisions, body.address)
+
+    return router
+
+
+def _listed(pools: Pools, decisions: Decisions, address: str | None = None) -> Response:
+    drained, endpoints = decisions.drained, pools.endpoints()
+    shown = [each for each in endpoints if address in (None, each.address)]
+    gone = drained - {each.address for each in endpoints}
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": [endpoint_body(each, drained) for each in shown],
+            "drained_and_gone": sorted(gone if address is None else gone & {address}),
+        }
+    )
+
+
+def _check_known(pools: Pools, address: str) -> None:
+    """Raises NotStored."""
+    if all(each.address != address for each in pools.endpoints()):
+        raise NotStored(
+            f"No pool has an endpoint {echoed(address)}. GET /admin/v1/endpoints lists them.",
+            code=ErrorCode.ENDPOINT_NOT_FOUND,
+            param="address",
+        )
+
+
+def _loading(pools: Pools, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/models", tag="pools")
+    changes = ConcurrencyLimit(1, what="changes of Triton's loaded models")
+
+    async def changed(model: str, body: LoadBody, action: str, work: Work) -> Response:
+        """The entry of the audit log comes first: what cannot be logged is not done."""
+        who = actor()
+        _check(pools, model, body.pools)
+        with changes.permits():
+            details = {"pools": body.pools}
+            await audit.note(f"models.{action}", f"models/{model}", actor=who, details=details)
+            return JSONResponse(results_body(await work(model, pools=body.pools)))
+
+    @router.post("/{model}/load", responses=answers(ResultList, *BODY))
+    async def load_model(model: ModelName, body: LoadBody) -> Response:
+        """Every endpoint loads the model, or loads it again. The answer has a result for each."""
+        return await changed(model, body, "load", pools.load_model)
+
+    @router.post("/{model}/unload", responses=answers(ResultList, *BODY))
+    async def unload_model(model: ModelName, body: LoadBody) -> Response:
+        """Every endpoint unloads the model: its running requests end first, new ones go nowhere."""
+        return await changed(model, body, "unload", pools.unload_model)
+
+    return router
+
+
+def _check(pools: Pools, model: str, names: list[str]) -> None:
+    """Raises InvalidRequest, NotStored."""
+    if not MODEL.fullmatch(model):
+        raise InvalidRequest(
+            f"{echoed(model)} is no name of a Triton model.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="model",
+        )
+    known = {each.pool for each in pools.endpoints()}
+    for name in names:
+        if name not in known:
+            raise NotStored(
+                f"There is no pool {echoed(name)} with an endpoint. GET /admin/v1/endpoints lists "
+                "pools and endpoints.",
+                code=ErrorCode.ENDPOINT_NOT_FOUND,
+                param="pools",
+            )
+    if not known:
+        raise NotStored(
+            "No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND, param=None
+        )
+
+
+def _deployments(
+    configured: ConfiguredDeployments, decisions: Decisions, *, bodies: BodyReader
+) -> APIRouter:
+    router = typed_router(bodies, "/admin/v1/deployments", tag="pools")
+    changed = answers(DeploymentList, *BODY, 409)
+    weights = Weights(configured, decisions)
+
+    @router.get("", responses=answers(DeploymentList))
+    async def list_deployments() -> Response:
+        """Deployments with the weights in force, in the order of models.yaml."""
+        actor()
+        return weights.listed()
+
+    @router.put("/{model:path}/weights", responses=changed)
+    async def replace_weights(model: ModelName, body: WeightsBody) -> Response:
+        """Sets all weights of a model, in place of those of models.yaml, within a second."""
+        return await weights.set(model, body.weights, "weights", actor())
+
+    @router.post("/{model:path}/switch", responses=changed)
+    async def switch(model: ModelName, body: SwitchBody) -> Response:
+        """Gives one deployment all requests. Running streams end where they began."""
+        return await weights.set(model, {body.deployment: 1.0}, "deployment", actor())
+
+    @router.post("/{model:path}/rollback", responses=changed)
+    async def roll_back(model: ModelName, body: RollbackBody) -> Response:
+        """Takes the last change of the weights back; again and again, up to 20 changes."""
+        who = actor()
+        weights.names_of(model)
+        await decisions.roll_back(model, actor=who)
+        return weights.listed(model)
+
+    return router
+
+
+class Weights:
+    """The weights in force, as the routes show and change them."""
+
+    def __init__(self, configured: ConfiguredDeployments, decisions: Decisions) -> None:
+        self._configured = configured
+        self._decisions = decisions
+
+    def listed(self, model: str | None = None) -> Response:
+        data = [*deployment_bodies(self._configured, self._decisions, model)]
+        return JSONResponse({"object": "list", "data": data})
+
+    def names_of(self, model: str) -> list[str]:
+        """Raises UnknownModel."""
+        names = [each.name for each in self._configured.deployments() if each.model == model]
+        if not names:
+            raise UnknownModel(model)
+        return names
+
+    async def set(self, model: str, given: dict[str, float], param: str, who: str) -> Response:
+        """param: the field that names the deployments, for errors."""
+        names = self.names_of(model)
+        for name in given:
+            if name not in names:
+                raise _unknown(model, name, names, param)
+        weights = {name: given.get(name, 0.0) for name in names}
+        await self._decisions.set_weights(model, weights, actor=who)
+        return self.listed(model)
+
+
+def _unknown(model: str, name: str, names: list[str], param: str) -> NotStored:
+    known = ", ".join(names[:10])
+    return NotStored(
+        f"The model {echoed(model)} has no deployment {echoed(name)}. It has {known}.",
+        code=ErrorCode.DEPLOYMENT_NOT_FOUND,
+        param=param,
+    )
+
+
+def _queues(scheduler: Scheduler) -> APIRouter:
+    router = APIRouter(prefix="/admin/v1/queues", tags=["pools"])
+
+    @router.get("", responses=answers(QueueList))
+    async def list_queues() -> Response:
+        """Queues with a capacity or with streams, by pool and model.
+
+        Of each the tenants with the most streams, 50 at most.
+        """
+        actor()
+        states = scheduler.states(tenants=MOST_TENANTS_SHOWN)
+        return JSONResponse({"object": "list", "data": queue_bodies(states)})
+
+    return router
+
+
+def queue_bodies(states: Iterable[QueueState]) -> list[dict[str, Any]]:
+    return [
+        {**asdict(one), "tenants": [_tenant_body(each, one.running) for each in one.tenants]}
+        for one in states
+    ]
+
+
+def _tenant_body(tenant: TenantState, running: int) -> dict[str, Any]:
+    share = tenant.running / running if running else 0.0
+    return {**asdict(tenant), "share": round(share, 6)}

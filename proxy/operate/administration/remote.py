@@ -1,97 +1,149 @@
-"""Calls of a running proxy's `/admin/v1`, for the commands that operate its pools."""
+"""The client of a running proxy's `/admin/v1`, and the options by which commands name the proxy."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
-import httpx
+import orjson
+import typer
 
-from proxy.operate.administration.remote_options import KEY_VARIABLE
 from proxy.processes.errors import LaunchError
-from proxy.settings import Settings
 
+if TYPE_CHECKING:
+    import httpx
+
+    from proxy.settings import Settings
+
+KEY_VARIABLE = "ADMIN_KEY"
 TIMEOUT_S = 30.0
 LONGEST_MESSAGE = 500  # characters
+P = ParamSpec("P")
+
+Url = Annotated[
+    str | None, typer.Option(help="The proxy's address. Default: HOST and PORT of the settings.")
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help=f"File with a key of the scope admin. Default: the variable {KEY_VARIABLE}."),
+]
+CaFile = Annotated[
+    Path | None, typer.Option(help="PEM file to trust instead of the system's certificates.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the proxy's answer as it is.")]
+# What `calls_proxy` gives to a command: type and default.
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "url": (Url, None),
+    "key_file": (KeyFile, None),
+    "ca_file": (CaFile, None),
+    "as_json": (AsJson, False),
+}
 
 
 class Refused(LaunchError):
     """The proxy does not let this key do it, or has no such route."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
-    """One running proxy. transport: another than the network; tests give it."""
+class AdminClient:
+    """Calls one running proxy, until the end of its `with`."""
 
-    url: str
-    key: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    transport: httpx.BaseTransport | None = None
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        ca_file: Path | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """
+        Args:
+            transport: another than the network; tests give it.
 
-    def client(self, timeout_s: float = TIMEOUT_S) -> httpx.Client:
-        """Raises LaunchError: the address or the certificates cannot be used."""
-        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        Raises:
+            LaunchError: the address or the certificates cannot be used.
+        """
+        import ssl  # with httpx a tenth of a second, which `--help` saves
+
+        import httpx
+
+        self.url = url
         try:
-            return httpx.Client(
-                base_url=self.url,
-                headers=headers,
-                timeout=timeout_s,
+            self._client = httpx.Client(
+                base_url=url,
+                headers={} if key is None else {"Authorization": f"Bearer {key}"},
+                timeout=TIMEOUT_S,
                 trust_env=False,  # a proxy of the environment would get the key
-                verify=ssl.create_default_context(cafile=self.ca_file),
-                transport=self.transport,
+                verify=ssl.create_default_context(cafile=ca_file),
+                transport=transport,
             )
         except (OSError, ValueError, httpx.InvalidURL) as error:
-            raise LaunchError(f"--url {self.url} or --ca-file cannot be used: {error}") from None
+            raise LaunchError(f"--url {url} or --ca-file cannot be used: {error}") from None
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def call(
         self, method: str, path: str, body: Any = None, *, timeout_s: float = TIMEOUT_S
     ) -> Any:
-        """The answer's JSON. Raises LaunchError as `answer` does."""
-        with self.client(timeout_s) as client:
-            return answer(client, method, path, body)
+        """The answer's JSON.
 
+        Raises:
+            Refused: the key may not do this, or the proxy has no such route.
+            LaunchError: the proxy cannot be reached, refuses, or is something else.
+        """
+        found = self._sent(method, path, body, timeout_s)
+        content = _json(found)
+        if found.is_success and isinstance(content, dict):
+            return content
+        raise self._refusal(found.status_code, content, "admin")
 
-def answer(client: httpx.Client, method: str, path: str, body: Any = None) -> Any:
-    """The answer's JSON.
+    def text(self, path: str, *, scope: str) -> str:
+        """A page that is no JSON. scope: what a key needs for it. Raises what `call` raises."""
+        found = self._sent("GET", path, None, TIMEOUT_S)
+        if found.is_success:
+            return found.text
+        raise self._refusal(found.status_code, _json(found), scope)
 
-    Raises:
-        Refused: the key may not do this, or the proxy has no such route.
-        LaunchError: the proxy cannot be reached, refuses, or is something else.
-    """
-    found = _sent(client, method, path, body)
-    content = _json(found)
-    if found.is_success and isinstance(content, dict):
-        return content
-    raise _refusal(found.status_code, content, str(client.base_url), "admin")
+    def _sent(self, method: str, path: str, body: Any, timeout_s: float) -> httpx.Response:
+        import httpx
 
+        try:
+            return self._client.request(method, path, json=body, timeout=timeout_s)
+        except httpx.TimeoutException:
+            raise LaunchError(
+                f"the proxy at {self._client.base_url} has not answered in time. It may still do "
+                "what it was asked for: look at its state before you ask again"
+            ) from None
+        except httpx.HTTPError as error:
+            raise LaunchError(
+                f"the proxy at {self._client.base_url} cannot be reached ({error}): start it, or "
+                "give its address with --url"
+            ) from None
 
-def text(client: httpx.Client, path: str, *, scope: str) -> str:
-    """A page that is no JSON. scope: what a key needs for it. Raises what `answer` raises."""
-    found = _sent(client, "GET", path)
-    if found.is_success:
-        return found.text
-    raise _refusal(found.status_code, _json(found), str(client.base_url), scope)
-
-
-def _sent(client: httpx.Client, method: str, path: str, body: Any = None) -> httpx.Response:
-    try:
-        return client.request(method, path, json=body)
-    except httpx.TimeoutException:
-        raise LaunchError(
-            f"the proxy at {client.base_url} has not answered in time. It may still do what it was "
-            "asked for: look at its state before you ask again"
-        ) from None
-    except httpx.HTTPError as error:
-        raise LaunchError(
-            f"the proxy at {client.base_url} cannot be reached ({error}): start it, or give its "
-            "address with --url"
-        ) from None
+    def _refusal(self, status: int, content: Any, scope: str) -> LaunchError:
+        url = str(self._client.base_url)
+        error = content.get("error") if isinstance(content, Mapping) else None
+        if not isinstance(error, Mapping):
+            return LaunchError(
+                f"what answers at {url} (with status {status}) is no triton-openai proxy"
+            )
+        message = str(error.get("message"))[:LONGEST_MESSAGE]
+        if status in (401, 403):
+            return Refused(
+                f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
+            )
+        if error.get("code") == "unknown_url":
+            return Refused(f"the proxy at {url} cannot be operated: it is an older release")
+        return LaunchError(message)
 
 
 def _json(found: httpx.Response) -> Any:
@@ -102,25 +154,44 @@ def _json(found: httpx.Response) -> Any:
         return None
 
 
-def _refusal(status: int, content: Any, url: str, scope: str) -> LaunchError:
-    error = content.get("error") if isinstance(content, Mapping) else None
-    if not isinstance(error, Mapping):
-        return LaunchError(
-            f"what answers at {url} (with status {status}) is no triton-openai proxy"
-        )
-    message = str(error.get("message"))[:LONGEST_MESSAGE]
-    if status in (401, 403):
-        return Refused(
-            f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
-        )
-    if error.get("code") == "unknown_url":
-        return Refused(f"the proxy at {url} cannot be operated: it is an older release")
-    return LaunchError(message)
+def client(url: str | None, key_file: Path | None, ca_file: Path | None) -> AdminClient:
+    """Of the proxy that the options name. Raises LaunchError."""
+    from proxy.settings import Settings
+
+    return AdminClient(url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
 
 
-def remote(url: str | None, key_file: Path | None, ca_file: Path | None) -> Remote:
-    """The proxy that the options name. Raises LaunchError."""
-    return Remote(url=url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
+def calls_proxy(
+    show: Callable[[Any], None],
+) -> Callable[[Callable[Concatenate[AdminClient, P], Any]], Callable[..., None]]:
+    """Makes a command of a function that calls the proxy and returns its answer.
+
+    It also gets the options that name the proxy, and --json, which prints the answer as it is; else
+    `show` prints it for people. Exits with 1 where the answer says that it is not `ok`.
+    """
+
+    def command_of(work: Callable[Concatenate[AdminClient, P], Any]) -> Callable[..., None]:
+        @functools.wraps(work)
+        def command(**given: Any) -> None:
+            options = {name: given.pop(name, default) for name, (_, default) in OPTIONS.items()}
+            with client(options["url"], options["key_file"], options["ca_file"]) as proxy:
+                answer = work(proxy, **given)  # type: ignore[call-arg]
+            if options["as_json"]:
+                typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+            else:
+                show(answer)
+            if answer.get("ok") is False:
+                raise typer.Exit(1)
+
+        _, *own = inspect.signature(work, eval_str=True).parameters.values()
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=one)
+            for name, (one, default) in OPTIONS.items()
+        ]
+        command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        return command
+
+    return command_of
 
 
 def own_url(settings: Settings) -> str:
@@ -147,19 +218,16 @@ def given_key(
     if file is None:
         key, source = os.environ.get(variable, ""), variable
     else:
-        key, source = _read(file), f"--key-file {file}"
-    if not key and file is not None:
-        raise LaunchError(f"{source} is empty: it must have {what}")
+        source = f"--key-file {file}"
+        try:
+            key = file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"{source} cannot be read: {error}") from None
+        if not key:
+            raise LaunchError(f"{source} is empty: it must have {what}")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise LaunchError(f"{source} has no key: a key has printable ASCII characters, no spaces")
     return key or None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except (OSError, ValueError) as error:
-        raise LaunchError(f"--key-file {file} cannot be read: {error}") from None
 
 
 def segment(name: str) -> str:

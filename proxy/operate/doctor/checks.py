@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.operate.packages.on_demand import PackageSet
+from build_engines.errors import INSTALL_BUILD_TOOLS
 from proxy.operate.triton_server import ports
+from proxy.operate.triton_server.binaries import LibPython, Wheel
 from proxy.operate.triton_server.command import LOOPBACK
-from proxy.operate.triton_server.libpython import LibPython
-from proxy.operate.triton_server.wheel import Wheel
 from proxy.processes.errors import LaunchError
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
 DISK_BYTES = 1_000_000_000
+# It names torch and transformers as requirements, which the engine does not need: pip would bring
+# them (1 to 5 GB), so that the extra `embedded` cannot name it.
+XGRAMMAR = "xgrammar==0.2.8"
 SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
 
@@ -104,26 +106,29 @@ def installed(path: Path) -> Check:
 
 def packages(missing: Sequence[str]) -> Check:
     """The packages that the Python models inside the embedded tritonserver import."""
+    embedded = "pip install 'triton-openai[embedded]'"
+    remedies = [embedded] if set(missing) - {"xgrammar"} else []
+    if "xgrammar" in missing:
+        remedies.append(f"pip install --no-deps {XGRAMMAR}")
     return Check(
         name="packages",
         ok=not missing,
         detail=f"{', '.join(missing)} not installed in {sys.prefix}"
         if missing
         else f"all that the models inside Triton import, in {sys.prefix}",
-        remedy="pip install 'triton-openai[embedded]'",
+        remedy=" && ".join(remedies),
     )
 
 
-def on_demand(wanted: PackageSet, remedy: str, *, is_needed: bool, is_forbidden: bool) -> Check:
-    """Packages that are installed when first needed. `is_needed`: every start needs them."""
-    missing = "not installed, and INSTALL_PACKAGES is never"
-    if not is_forbidden:
-        missing = "not installed yet; installed when first needed"
+def build_tools(missing: Sequence[str]) -> Check:
+    """Only builds of other models than the demo need them, so that it never fails."""
     return Check(
-        name="guides" if is_needed else "build tools",
-        ok=wanted.is_installed or not (is_needed and is_forbidden),
-        detail=f"{wanted.name}: {'installed' if wanted.is_installed else missing}",
-        remedy=f"run {remedy}",
+        name="build tools",
+        ok=True,
+        detail=f"{', '.join(missing)} not installed; a build of another model than the demo needs "
+        f"them: {INSTALL_BUILD_TOOLS}"
+        if missing
+        else "all that a build of another model than the demo imports",
     )
 
 

@@ -5,59 +5,47 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib import metadata
 
 from build_engines.errors import MissingPackage, UnservableFolder
 from build_engines.models_file import ModelsFileError
 from build_engines.weights import LocalFolder
 from proxy.models import policy
-from proxy.operate.doctor import checks, own_server, proxy_only
+from proxy.operate.doctor import checks, proxy_only
 from proxy.operate.doctor.checks import Check
-from proxy.operate.packages import on_demand
-from proxy.operate.triton_server import (
-    container,
-    libpython,
-    own_artifacts,
-    shipped_demo,
-    shm,
-    wheel,
-)
+from proxy.operate.triton_server import binaries, folders, ports, shm
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 
-# Beside xgrammar, see on_demand.
-INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging")
+INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", "xgrammar")
+BUILD_TOOLS = (
+    *("torch", "transformers", "onnxruntime-genai", "onnx", "onnx-ir", "safetensors"),
+    *("huggingface-hub", "obstore", "xgrammar"),
+)
+MODULE, SCRIPT = "proxy.cli", "triton-openai"
 
 
 def runtime() -> list[Check]:
     """What the tritonserver that `installation` chooses needs."""
-    if (installed := container.tritonserver()) is not None:
+    if (installed := binaries.tritonserver()) is not None:
         return [checks.installed(installed), checks.bash(shutil.which("bash"))]
-    files = wheel.installed()
+    files = binaries.wheel()
     return [
         checks.python(sys.version_info[:2]),
         checks.platform(platform.system(), platform.machine()),
         checks.glibc(*platform.libc_ver()),
-        checks.libpython(
-            libpython.find(files.python, libpython.usual_folders()), version=files.python
-        ),
+        checks.libpython(binaries.libpython(files.python), version=files.python),
         checks.tritonserver(files),
         checks.numpy(_version("numpy")),
-        checks.packages([name for name in INSIDE_TRITON if _version(name) is None]),
+        checks.packages(missing(INSIDE_TRITON)),
         checks.bash(shutil.which("bash")),
     ]
 
 
-def late_packages(settings: Settings) -> list[Check]:
-    """The packages that are installed when first needed."""
-    is_forbidden = settings.install_packages == "never"
-    return [
-        checks.on_demand(
-            wanted, wanted.by_hand(settings), is_needed=is_needed, is_forbidden=is_forbidden
-        )
-        for wanted, is_needed in ((on_demand.GUIDES, True), (on_demand.build_tools(), False))
-    ]
+def missing(packages: Iterable[str]) -> list[str]:
+    return [name for name in packages if _version(name) is None]
 
 
 def room(settings: Settings) -> list[Check]:
@@ -100,14 +88,14 @@ def models(settings: Settings) -> list[Check]:
 
 def everything(settings: Settings) -> list[Check]:
     """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
-    if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
+    if proxy_only.is_all(binaries.tritonserver(), binaries.wheel(), _version):
         return [*_proxy_only(settings)]
-    settings = shipped_demo.settled(settings)
-    chosen = own_artifacts.place(settings)
+    settings = folders.with_shipped_demo(settings)
+    chosen = folders.place(settings)
     found = settings.model_copy(update={"artifacts_dir": chosen})
     other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
-    late = [] if container.tritonserver() else late_packages(settings)
-    return [*runtime(), *late, *other, *room(found), *_ports(settings), *models(settings)]
+    tools = [] if binaries.tritonserver() else [checks.build_tools(missing(BUILD_TOOLS))]
+    return [*runtime(), *tools, *other, *room(found), *_ports(settings), *models(settings)]
 
 
 def _ports(settings: Settings) -> list[Check]:
@@ -116,7 +104,7 @@ def _ports(settings: Settings) -> list[Check]:
     found = [proxy_port(settings), *triton_ports(settings)]
     if len(set(numbers.values())) < len(numbers):  # two settings name one port
         return found
-    return [own_server.recognised(check, numbers[check.name]) for check in found]
+    return [recognised(check, numbers[check.name]) for check in found]
 
 
 def _proxy_only(settings: Settings) -> Iterator[Check]:
@@ -124,7 +112,7 @@ def _proxy_only(settings: Settings) -> Iterator[Check]:
     yield proxy_only.python(sys.version_info[:2])
     yield proxy_only.packages(_version)
     port = checks.port("PORT", settings.host, settings.port, {})
-    yield own_server.recognised(port, settings.port)
+    yield recognised(port, settings.port)
     yield from proxy_only.triton(settings.triton_url, settings.triton_source)
     if policy.has_models(settings):
         yield models(settings)[0]  # the weights are where Triton is
@@ -145,3 +133,47 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def recognised(check: Check, port: int) -> Check:
+    """Passes the check of a port that our own running server holds."""
+    if check.ok or (server := running(port)) is None:
+        return check
+    return replace(check, ok=True, detail=f"{port} is held by your running {server}")
+
+
+def running(port: int) -> str | None:
+    """`triton-openai serve (pid 12)`, if this user may see the process.
+
+    The process that listens is the launcher, or its tritonserver.
+    """
+    import psutil
+
+    try:
+        listener = ports.listener(port)
+        for process in [] if listener is None else [listener, *listener.parents()]:
+            if (command := _command(process.cmdline())) is not None:
+                return f"{SCRIPT} {command} (pid {process.pid})"
+    except psutil.Error:
+        return None
+    return None
+
+
+def _command(words: list[str]) -> str | None:
+    """`serve`, from `python -m ….proxy.cli serve` or `.venv/bin/triton-openai serve`."""
+    for at, word in enumerate(words[:-1]):
+        if word == MODULE or word.rpartition("/")[2] == SCRIPT:
+            return words[at + 1]
+    return None
+
+
+def show(found: Iterable[Check]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True)
+    for check in found:
+        mark, style = ("ok  ", "green") if check.ok else ("FAIL", "bold red")
+        console.print(Text.assemble((mark, style), f"  {check.name}: {check.detail}"))
+        if not check.ok:
+            console.print(Text(f"      -> {check.remedy}", style="yellow"))

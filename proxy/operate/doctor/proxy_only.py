@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from proxy.operate.doctor.checks import PYTHONS, Check
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import Wheel
 from proxy.pools.discovery import source_url
 
 # pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from proxy.operate.administration.pool_tables import STYLES
+from proxy.operate.administration.pools import STYLES
 from proxy.operate.live.overview import EndpointRow, ModelRow, Overview, TenantRow
 
 MOST_ROWS = 15  # of one table

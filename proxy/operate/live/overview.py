@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.domain.output import FinishReason
-from proxy.operate.live.exposition import Groups, Page, summed
-from proxy.operate.live.window import Window
+from proxy.operate.live.window import Groups, Page, Window, summed
 
 REQUESTS, ACTIVE = "proxy_requests_total", "proxy_requests_active"
 TOKENS_IN, TOKENS_OUT = "proxy_prompt_tokens_total", "proxy_completion_tokens_total"

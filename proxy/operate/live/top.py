@@ -1,19 +1,80 @@
-"""The loop of `triton-openai top`: reads a proxy once an interval, and shows a frame each time."""
+"""The loop of `triton-openai top`: reads a proxy once an interval, and shows a frame each time.
+
+Frames are shown on the whole terminal, or as lines of a file.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 
+from rich.console import Console
+from rich.live import Live
+
+from proxy.operate.administration.pools import ENDPOINTS
+from proxy.operate.administration.remote import AdminClient, Refused
 from proxy.operate.live.frame import Frame, Order
-from proxy.operate.live.keyboard import QUIT, Wait
-from proxy.operate.live.overview import overview
-from proxy.operate.live.reading import Reading
-from proxy.operate.live.window import Window
+from proxy.operate.live.overview import Listing, overview
+from proxy.operate.live.window import Page, Window, parsed
 from proxy.processes.errors import LaunchError
 
 ORDERS = {order.value: order for order in Order}
+FILE_WIDTH, WHOLE_LINES = 100, 1000
+QUIT = "q"
+Wait = Callable[[float], str | None]
+"""Waits so many seconds at most; returns the key that ended it."""
+
+
+@contextmanager
+def keyboard() -> Iterator[Wait]:
+    """The terminal is as before when the `with` ends."""
+    import termios  # not on Windows, where the rest of the command line can be imported
+    import tty
+
+    stream = sys.stdin
+    before = termios.tcgetattr(stream)
+    try:
+        tty.setcbreak(stream)
+        yield _key
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)
+
+
+def without_keys(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _key(seconds: float) -> str | None:
+    """Reads the descriptor itself: sys.stdin could keep a key, which select would not see."""
+    descriptor = sys.stdin.fileno()
+    ready, _, _ = select.select([descriptor], [], [], seconds)
+    if not ready:
+        return None
+    return os.read(descriptor, 1).decode(errors="replace") or QUIT  # nothing: the terminal is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """listing: of the endpoints; None, with a note, where the key may not read it."""
+
+    page: Page
+    listing: Listing | None
+    notes: Sequence[str] = ()
+
+
+def read(proxy: AdminClient) -> Reading:
+    """Raises LaunchError: the proxy cannot be reached, or refuses /metrics."""
+    page = parsed(proxy.text("/metrics", scope="metrics"))
+    try:
+        return Reading(page=page, listing=proxy.call("GET", ENDPOINTS))
+    except Refused as error:
+        note = f"Without the state and load of endpoints: {error}"
+        return Reading(page=page, listing=None, notes=(note,))
 
 
 class Top:
@@ -83,3 +144,50 @@ class Top:
                 self._frame = replace(self._frame, order=ORDERS[key])
                 self._show(self._frame)
         return None
+
+
+def console(file_width: int = FILE_WIDTH) -> Console:
+    """A console as wide as the terminal; without a terminal, of a fixed width."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = file_width
+    return made
+
+
+def show_once(proxy: AdminClient, interval_s: float) -> None:
+    """Raises LaunchError."""
+    with _printing(proxy, interval_s) as top:
+        top.once()
+
+
+def show(proxy: AdminClient, interval_s: float) -> None:
+    """Until the key `q`, or Ctrl-C. Raises LaunchError: the proxy cannot be read at the start."""
+    where = _live if sys.stdout.isatty() else _printing
+    with suppress(KeyboardInterrupt), where(proxy, interval_s) as top:
+        top.run()
+
+
+@contextmanager
+def _printing(proxy: AdminClient, interval_s: float) -> Iterator[Top]:
+    out = console()
+
+    def put(frame: Frame) -> None:
+        out.print(frame.rendered(out.width), soft_wrap=False)
+
+    yield Top(lambda: read(proxy), without_keys, put, interval_s=interval_s, url=proxy.url)
+
+
+@contextmanager
+def _live(proxy: AdminClient, interval_s: float) -> Iterator[Top]:
+    live = Live(console=console(), screen=True, auto_refresh=False)
+
+    def put(frame: Frame) -> None:
+        live.update(frame.rendered(live.console.width), refresh=True)
+
+    has_keys = sys.stdin.isatty()
+    with keyboard() if has_keys else nullcontext(without_keys) as wait:
+        top = Top(
+            lambda: read(proxy), wait, put, interval_s=interval_s, url=proxy.url, has_keys=has_keys
+        )
+        with live:  # only now: a proxy that cannot be read is an error on the terminal as it was
+            yield top

@@ -1,11 +1,84 @@
-"""What the counters of a proxy did in the last few intervals."""
+"""A page of Prometheus' text format as numbers, and what its counters did in the last intervals."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Mapping
 
-from proxy.operate.live.exposition import Groups, Page, increments, summed
-from proxy.operate.live.quantile import quantile
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.processes.errors import LaunchError
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, by name."""
+Page = Mapping[str, Mapping[Labels, float]]
+"""The value of each series, by the name of its metric."""
+Groups = dict[tuple[str, ...], float]
+
+
+def parsed(text: str) -> Page:
+    """Raises LaunchError: the text is something else."""
+    page: dict[str, dict[Labels, float]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = tuple(sorted(sample.labels.items()))
+                page.setdefault(sample.name, {})[labels] = sample.value
+    except (ValueError, KeyError, IndexError) as error:
+        raise LaunchError(f"/metrics has no page of Prometheus' text format: {error}") from None
+    return page
+
+
+def increments(before: Page, after: Page) -> Page:
+    """By how much each counter has grown. One that went back was restarted, and has grown from 0;
+    so has one that is new.
+    """
+    return {
+        name: {
+            labels: _growth(before.get(name, {}).get(labels, 0.0), value)
+            for labels, value in series.items()
+        }
+        for name, series in after.items()
+    }
+
+
+def summed(page: Page, name: str, *by: str) -> Groups:
+    """The sum over a metric's series, for the values of these labels; a series that lacks one is
+    left out.
+    """
+    found: Groups = {}
+    for labels, value in page.get(name, {}).items():
+        given = dict(labels)
+        if all(label in given for label in by):
+            group = tuple(given[label] for label in by)
+            found[group] = found.get(group, 0.0) + value
+    return found
+
+
+def _growth(before: float, after: float) -> float:
+    return after - before if after >= before else after
+
+
+def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
+    """share: 0 to 1. buckets: how many observations are at most so large, by upper bound, with the
+    bound infinity. Linear within a bucket; what is in the last one counts as its lower bound.
+
+    None: there are no observations.
+    """
+    bounds = sorted(buckets)
+    if not bounds or not buckets[bounds[-1]] > 0:
+        return None
+    rank = share * buckets[bounds[-1]]
+    lower = below = 0.0
+    for bound in bounds:
+        if buckets[bound] >= rank and buckets[bound] > below:
+            if math.isinf(bound):
+                return lower
+            return lower + (bound - lower) * (rank - below) / (buckets[bound] - below)
+        lower, below = bound, buckets[bound]
+    return lower
+
 
 INTERVALS = 5  # tokens are counted when a request ends, so that one interval alone would jump
 Histograms = dict[tuple[str, ...], dict[float, float]]

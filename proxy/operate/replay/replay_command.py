@@ -46,7 +46,7 @@ def replay(
     from contextlib import ExitStack
 
     from proxy.operate.administration.remote import given_key
-    from proxy.operate.replay import report
+    from proxy.operate.replay.comparison import Report, show
     from proxy.operate.replay.recorded import Selection
     from proxy.operate.replay.sender import Target, send
     from proxy.processes.errors import LaunchError
@@ -59,9 +59,9 @@ def replay(
     target = Target(url=to, key=key, ca_file=ca_file, timeout_s=timeout_s)
     with ExitStack() as stack:
         lines = None if output is None else stack.enter_context(output.open("wb"))
-        found = report.Report(lines)
+        found = Report(lines)
         asyncio.run(send(chosen.of(folder), target, found.add, concurrency=concurrency))
-    report.show(found.by_model)
+    show(found.by_model)
     if left := chosen.passed_over + chosen.unreadable:
         typer.echo(
             f"{left} records were not sent: {chosen.passed_over} ended early, or by load or access;"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.operate.triton_server import ranks
+from proxy.operate.triton_server.binaries import Wheel
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.run_folder import RunFolder
-from proxy.operate.triton_server.wheel import Wheel
 from proxy.triton.target import RESTRICTED_KEY
 
 LOOPBACK = "127.0.0.1"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from build_engines.models_file import GpuEntry, ModelsFile
-from proxy.operate.triton_server import (
-    command,
-    container,
-    libpython,
-    run_folder,
-    secret,
-    shm,
-    wheel,
-)
+from proxy.operate.triton_server import binaries, command, run_folder, shm
 from proxy.operate.triton_server.command import Place, Ports
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.run_folder import RunFolder
@@ -23,6 +18,22 @@ from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonSer
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
+
+SECRET_BYTES = 32
+
+
+def with_secret(settings: Settings) -> Settings:
+    """Settings with the secret for the protocols that `command` restricts in Triton.
+
+    It is TRITON_SECRET, or else a new one, which lasts as long as the launcher, and is neither
+    printed nor logged. tritonserver gets it as an option, so other users of the machine can read it
+    in /proc: see docs/security.md.
+    """
+    return settings.model_copy(update={"triton_secret": SecretStr(_secret(settings))})
+
+
+def _secret(settings: Settings) -> str:
+    return settings.triton_secret_value or secrets.token_urlsafe(SECRET_BYTES)
 
 
 def server(settings: Settings, models: ModelsFile) -> TritonServer:
@@ -33,7 +44,7 @@ def server(settings: Settings, models: ModelsFile) -> TritonServer:
             has no shared library.
         OSError: the disk is full, or artifacts/ is not writable.
     """
-    if (tritonserver := container.tritonserver()) is not None:
+    if (tritonserver := binaries.tritonserver()) is not None:
         return _installed(tritonserver, settings, World.of(models))
     if on_gpus := [n for n, entry in models.models.items() if isinstance(entry, GpuEntry)]:
         raise LaunchError(
@@ -45,8 +56,8 @@ def server(settings: Settings, models: ModelsFile) -> TritonServer:
 
 def embedded(settings: Settings) -> TritonServer:
     """The wheel's server. Raises like `server`."""
-    files = wheel.installed()
-    library = libpython.find(files.python, libpython.usual_folders())
+    files = binaries.wheel()
+    library = binaries.libpython(files.python)
     if library is None:
         raise LaunchError(f"libpython{files.python}.so.1.0 not found: see triton-openai doctor")
     place, folder = _place(settings), run_folder.prepare(settings.artifacts_dir, files)
@@ -85,7 +96,7 @@ def _place(settings: Settings) -> Place:
         host=settings.triton_host,
         ports=ports,
         shm_prefix=shm.this_launcher().prefix(ports.grpc),
-        secret=secret.of(settings),
+        secret=_secret(settings),
         traces_url=None if traces is None else traces.endpoint,
     )
 

@@ -6,7 +6,6 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from proxy.pools.discovery import source_url
 from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -65,14 +64,3 @@ def listener(port: int) -> psutil.Process | None:
         if connection.laddr and connection.laddr[1] == port:
             return psutil.Process(connection.pid)
     return None
-
-
-def check_source(source: str) -> None:
-    """
-    Raises:
-        LaunchError: it does not say where endpoints of Triton are found.
-    """
-    try:
-        source_url.parse(source)
-    except source_url.InvalidSource as error:
-        raise LaunchError(f"TRITON_URL: {error}") from None

@@ -1,8 +1,20 @@
-"""One HTTP GET to loopback, to learn whether a server of ours is ready."""
+"""One HTTP GET to a server of this machine, to learn whether it is ready."""
 
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address
+
+
+def own_address(host: str) -> str:
+    """Where a server that listens on this host can be reached from the same machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 async def get(

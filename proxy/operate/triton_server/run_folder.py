@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import Wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import time
 from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from proxy.operate.triton_server import lifeline, probe, run_folder, server_log, shm, stubs
+from proxy.operate.triton_server import lifeline, probe, run_folder, shm, stubs
 from proxy.operate.triton_server.command import LOOPBACK, Ports
 from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.processes.errors import (
@@ -29,14 +31,28 @@ from proxy.processes.errors import (
 POLL_S = 0.05
 # Of one core. Servers that wait use some: a start that uses less over its timeout stands still.
 LEAST_CPU_SHARE = 0.02
-MOST_TIMEOUTS = 5  # a start that makes progress may take so many times its timeout
+PROGRESS_S = 900.0  # a start that makes progress may take so much longer than its timeout
 # The proxy, or `drain`, has drained the streams before; those that still run are too late.
 EXIT_TIMEOUT_S = 5
+# Triton's Python backend, now and then, while the processes of several models start at once (2.51).
+CRASH = "boost::interprocess::lock_exception"
+MOST_LINES = 3
+TAIL_BYTES = 100_000
+
+_ERROR = re.compile(r'^E\d{4} [^\]]*\] "?(?:ERROR: )?(.*?)"?$')
+_FAILED_LOAD = re.compile(r"failed to load '([^']+)' version \d+: (.*)")
+_OTHERS = ("[libprotobuf ERROR", "bash: ", "error: ", "terminate called after")
+# printed on every machine without a GPU
+_NOISE = ("CudaDriverHelper", "failed to load all models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a start needs. start_timeout_s: the longest time without progress."""
+    """What a start needs.
+
+    start_timeout_s: the longest time without progress. progress_s: how much longer the whole start
+    may take.
+    """
 
     arguments: list[str]
     environment: dict[str, str]
@@ -44,6 +60,11 @@ class Launch:
     ports: Ports
     shm_prefix: str
     start_timeout_s: float
+    progress_s: float = PROGRESS_S
+
+    @property
+    def longest_start_s(self) -> float:
+        return self.start_timeout_s + self.progress_s
 
 
 class TritonServer:
@@ -127,8 +148,9 @@ class TritonServer:
             now = time.monotonic()
             if now - progress.seen_at >= timeout_s:
                 within = f"{timeout_s:g} s after it last made progress (TRITON_START_TIMEOUT_S)"
-            elif now - began >= MOST_TIMEOUTS * timeout_s:
-                within = f"{now - began:.0f} s ({MOST_TIMEOUTS} times TRITON_START_TIMEOUT_S)"
+            elif now - began >= self._launch.longest_start_s:
+                more_s = f"{self._launch.progress_s:g} s"
+                within = f"{now - began:.0f} s (TRITON_START_TIMEOUT_S and {more_s} for progress)"
             else:
                 await asyncio.sleep(POLL_S)
                 continue
@@ -147,11 +169,11 @@ class TritonServer:
 
     def _failure(self, what: str) -> LaunchError:
         log = self._launch.folder.log
-        if failed := server_log.failed_load(log):
+        if failed := log_failed_load(log):
             model, reason = failed
             return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
-        reasons = "; ".join(server_log.reasons(log)) or "the log gives no reason"
-        kind = StartCrashed if server_log.CRASH in reasons else LaunchError
+        reasons = "; ".join(log_reasons(log)) or "the log gives no reason"
+        kind = StartCrashed if CRASH in reasons else LaunchError
         return kind(f"tritonserver {what}: {reasons} (log: {log})")
 
 
@@ -227,3 +249,39 @@ def _send(process: Process, number: signal.Signals) -> None:
     """`Process.send_signal` may reap the child before asyncio's watcher sees its end."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
+
+
+def log_reasons(path: Path) -> list[str]:
+    """The last distinct errors, one line each; failures to load models only, if there are any."""
+    found = list(dict.fromkeys(_errors(_tail(path))))
+    failed_loads = [line for line in found if line.startswith("failed to load")]
+    return (failed_loads or found)[-MOST_LINES:]
+
+
+def log_failed_load(path: Path) -> tuple[str, str] | None:
+    """The Triton model that failed to load, and the reason."""
+    for line in _errors(_tail(path)):
+        if failed := _FAILED_LOAD.match(line):
+            return failed[1], failed[2]
+    return None
+
+
+def _errors(text: str) -> list[str]:
+    return [
+        error_line
+        for line in text.splitlines()
+        if (error_line := _error(line)) and not any(noise in line for noise in _NOISE)
+    ]
+
+
+def _error(line: str) -> str | None:
+    if error := _ERROR.match(line):
+        return error[1].split("\\n")[0]  # the rest is a Python traceback, escaped
+    return line if line.startswith(_OTHERS) else None
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -15,8 +15,8 @@ import typer
 
 from proxy import __version__
 from proxy.app import compose
-from proxy.cli import app, main
-from proxy.operate import announcement
+from proxy.cli import app, main, misspelt
+from proxy.operate import run as running
 from proxy.processes.errors import explain
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
@@ -221,7 +221,7 @@ def test_a_bug_is_not_explained_away():
 
 
 def test_the_curl_line_names_the_model():
-    line = announcement.curl("http://127.0.0.1:9000/v1", "demo")
+    line = running.curl("http://127.0.0.1:9000/v1", "demo")
     assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
     assert '"model": "demo"' in line
     assert "\n" not in line
@@ -238,7 +238,7 @@ def test_the_start_says_how_to_get_an_admin_key(given, is_said):
     proxy.app = compose(Settings(), *ports)
     with proxy:
         settings = Settings(port=int(proxy.url.rpartition(":")[2]), **given)
-        asyncio.run(announcement._announce(settings, None, said.append))
+        asyncio.run(running.announce(settings, None, said.append))
     assert said[0].startswith("ready: ")
     assert any("KEY_PEPPER" in line and "ADMIN=on" in line for line in said) is is_said
 
@@ -274,3 +274,58 @@ def test_a_build_is_by_the_installed_version(capfd):
 def test_a_version_that_is_none_is_refused(capfd, folder):
     given = ["build", "--models-file", folder / "models.yaml", "--dry-run"]
     assert "'x.y' is not a version" in refused(capfd, *given, "--tensorrt-llm", "x.y")
+
+
+SETTINGS = [name.upper() for name in Settings.model_fields]
+
+
+def found(**variables: str) -> dict[str, str]:
+    return dict(misspelt(variables, SETTINGS))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("MAX_CHOICE", "MAX_CHOICES"),
+        ("TRITON_GPRC_PORT", "TRITON_GRPC_PORT"),
+        ("REQUEST_TIMEOUT", "REQUEST_TIMEOUT_S"),
+        ("model_file", "MODELS_FILE"),
+        ("LOG_LEVL", "LOG_LEVEL"),
+        ("CORS_ORIGIN", "CORS_ORIGINS"),
+    ],
+)
+def test_a_variable_that_is_nearly_a_setting_is_named(name, meant):
+    assert found(**{name: "1"}) == {name: meant}
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *(setting.lower() for setting in SETTINGS)])
+def test_a_setting_is_not_misspelt(name):
+    assert found(**{name: "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HOME", "PATH", "HOSTNAME", "PORTS", "SHOST", "LOGNAME", "HF_HOME", "LOGLEVEL"),
+        *("TRITON_SERVER_VERSION", "TRITON_SERVER_GPU_ENABLED", "NVIDIA_TRITON_SERVER_VERSION"),
+        *("TRITON_CACHE_DIR", "TRITON_HOME", "MAX_JOBS", "OMP_NUM_THREADS", "TORCH_INDEX_URL"),
+        *("GPUS_PER_NODE", "GRAFANA_PASSWORD", "HTTP_PROXY"),
+    ],
+)
+def test_a_variable_of_another_program_is_not(name):
+    assert found(**{name: "1"}) == {}
+
+
+def test_what_kubernetes_sets_for_services_is_not():
+    """The manifests' own services are called `triton` and `proxy`."""
+    links = {
+        "TRITON_PORT": "tcp://10.0.0.1:8001",
+        "TRITON_SERVICE_HOST": "10.0.0.1",
+        "TRITON_SERVICE_PORT": "8001",
+        "TRITON_SERVICE_PORT_GRPC": "8001",
+        "TRITON_PORT_8001_TCP": "tcp://10.0.0.1:8001",
+        "TRITON_PORT_8001_TCP_ADDR": "10.0.0.1",
+        "TRITON_HTTP_PORTS": "tcp://10.0.0.1:8000",
+        "MAX_CHOICE_SERVICE_HOST": "10.0.0.1",
+    }
+    assert found(**links) == {}

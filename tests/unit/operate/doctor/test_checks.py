@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from proxy.operate.doctor import checks, machine
-from proxy.operate.triton_server.libpython import LibPython
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import LibPython, Wheel
 from proxy.processes.errors import LaunchError
+from tests.fixtures.stack import ROOT
 
 LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
 
@@ -56,6 +56,38 @@ def test_what_is_enough_passes(check):
 def test_what_is_not_enough_fails_with_a_remedy(check):
     assert not check.ok
     assert check.remedy
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        (["xgrammar"], f"pip install --no-deps {checks.XGRAMMAR}"),
+        (["onnxruntime"], "pip install 'triton-openai[embedded]'"),
+        (
+            ["onnxruntime", "xgrammar"],
+            f"pip install 'triton-openai[embedded]' && pip install --no-deps {checks.XGRAMMAR}",
+        ),
+    ],
+)
+def test_missing_packages_are_named_with_the_commands_that_install_them(missing, remedy):
+    check = checks.packages(missing)
+    assert (check.ok, check.remedy) == (False, remedy)
+    assert check.detail.startswith(", ".join(missing))
+
+
+def test_the_packages_are_those_of_the_locks():
+    assert f"\n{checks.XGRAMMAR} \\\n" in (ROOT / "requirements.lock").read_text()
+    assert checks.XGRAMMAR in (ROOT / "pyproject.toml").read_text()
+    lock = (ROOT / "build_engines/requirements-build.lock").read_text()
+    apart = {"torch", "xgrammar"}
+    assert all(f"\n{name}==" in lock for name in set(machine.BUILD_TOOLS) - apart)
+
+
+def test_missing_build_tools_fail_no_check_and_are_named_with_the_command():
+    check = checks.build_tools(["torch"])
+    assert check.ok
+    assert check.detail.startswith("torch not installed; ")
+    assert "pip install 'triton-openai[build]', or in a clone make build-tools" in check.detail
 
 
 def test_the_disk_is_that_of_the_first_folder_that_exists(tmp_path):

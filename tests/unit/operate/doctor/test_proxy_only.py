@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.operate.doctor import proxy_only
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import Wheel
 from tests.fixtures.proxy_image import LOCK, normal
 from tests.fixtures.stack import ROOT, free_port
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.operate.live.exposition import parsed
 from proxy.operate.live.overview import Overview, overview
-from proxy.operate.live.window import Window
+from proxy.operate.live.window import Window, parsed
 from tests.unit.operate.live.samples import LISTING
 
 BEFORE = """\

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.operate.live.exposition import parsed
 from proxy.operate.live.frame import Frame, Order
-from proxy.operate.live.reading import Reading
-from proxy.operate.live.top import Top
+from proxy.operate.live.top import Reading, Top
+from proxy.operate.live.window import parsed
 from proxy.processes.errors import LaunchError
 
 

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from proxy.operate.replay.answer_facts import facts_of
-from proxy.operate.replay.comparison import Replayed, compare
+from proxy.operate.replay.comparison import Replayed, compare, facts_of
 from proxy.operate.replay.recorded import Recorded
 
 SEEDED, GREEDY, RANDOM = '{"seed":1}', '{"temperature":0}', '{"temperature":1}'

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from proxy.operate.triton_server import command
+from proxy.operate.triton_server.binaries import Wheel
 from proxy.operate.triton_server.command import Place, Ports
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.run_folder import RunFolder
-from proxy.operate.triton_server.wheel import Wheel
 
 WHEEL = Wheel(site_packages=Path("/venv/lib"), python="3.11")
 

@@ -31,13 +31,3 @@ def test_an_unknown_host_is_refused():
 def test_a_foreign_address_is_refused():
     with pytest.raises(LaunchError, match="Cannot assign requested address"):
         ports.bind("192.0.2.1", 23999, "PORT")
-
-
-def test_a_target_is_host_and_port():
-    ports.check_source("grpc://triton.local:8001")
-
-
-@pytest.mark.parametrize("target", ["", "triton", "http://triton:8001", ":1", "a:0", "a:b"])
-def test_anything_else_is_refused(target):
-    with pytest.raises(LaunchError, match="TRITON_URL: "):
-        ports.check_source(f"grpc://{target}")

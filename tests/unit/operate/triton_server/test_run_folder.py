@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.operate.triton_server import run_folder
-from proxy.operate.triton_server.wheel import Wheel
+from proxy.operate.triton_server.binaries import Wheel
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from proxy.operate.triton_server import server as tritonserver
 from proxy.operate.triton_server import shm, stubs
 from proxy.operate.triton_server.server import TritonServer
 from proxy.processes.errors import LaunchError, StartCrashed
@@ -106,10 +108,15 @@ def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
 
 
 def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
-    launch = program(tmp_path, "endless", port, start_timeout_s=1.5)
-    with pytest.raises(LaunchError, match=r"not ready within \d+ s \(5 times TRITON_START"):
+    launch = replace(program(tmp_path, "endless", port, start_timeout_s=1.5), progress_s=3.0)
+    with pytest.raises(LaunchError, match=r"\d+ s \(TRITON_START_TIMEOUT_S and 3 s for progress\)"):
         asyncio.run(TritonServer(launch).start())
     assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_start_takes_a_quarter_of_an_hour_more_than_its_timeout_at_most(tmp_path, port):
+    launch = program(tmp_path, "serves", port, start_timeout_s=7200.0)
+    assert launch.longest_start_s == 7200 + 15 * 60
 
 
 def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
@@ -230,3 +237,61 @@ def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
         assert len(below) == 4
         os.kill(launcher.pid, signal.SIGKILL)
     assert all(is_gone(process.pid) for process in below)
+
+
+NOISE = """\
+W1121 01:30:31.044508 29688 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"
+E1121 01:30:31.044727 29688 server.cc:241] "CudaDriverHelper has not been initialized."
+"""
+END = "error: creating server: Internal - failed to load all models\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "reasons"),
+    [
+        (
+            'E1121 01:30:31.4 9 backend_model.cc:692] "ERROR: Failed to create instance: '
+            'ValueError: no file\\n\\nAt:\\n  /x/model.py(4): initialize\\n"\n'
+            "E1121 01:30:31.4 9 model_lifecycle.cc:642] \"failed to load 'echo' version 1: "
+            'Internal: ValueError: no file\\n\\nAt:\\n  /x/model.py(4): initialize\\n"\n',
+            ["failed to load 'echo' version 1: Internal: ValueError: no file"],
+        ),
+        (
+            "[libprotobuf ERROR text_format.cc:337] Error parsing: 5:46: Unknown value\n"
+            'E1121 01:30:31.8 9 model_repository_manager.cc:1460] "Poll failed for model '
+            "directory 'echo'\"\n",
+            [
+                "[libprotobuf ERROR text_format.cc:337] Error parsing: 5:46: Unknown value",
+                "Poll failed for model directory 'echo'",
+            ],
+        ),
+        ("bash: line 1: /a: No such file\n", ["bash: line 1: /a: No such file"]),
+        (
+            "terminate called after throwing an instance of 'lock_exception'\n  what():  a lock\n",
+            ["terminate called after throwing an instance of 'lock_exception'"],
+        ),
+        ("", []),
+    ],
+)
+def test_the_telling_lines_are_found(tmp_path, output, reasons):
+    log = tmp_path / "log"
+    log.write_text(NOISE + output + END)
+    assert tritonserver.log_reasons(log) == reasons
+
+
+def test_a_model_that_did_not_load_is_named_with_its_reason(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        NOISE + "E1121 01:30:31.4 9 model_lifecycle.cc:642] \"failed to load 'phi-3.5-mini_engine' "
+        'version 1: Internal: Fail: no op Unheard\\n\\nAt:\\n"\n' + END
+    )
+    assert tritonserver.log_failed_load(log) == (
+        "phi-3.5-mini_engine",
+        "Internal: Fail: no op Unheard",
+    )
+    log.write_text(NOISE + END)
+    assert tritonserver.log_failed_load(log) is None
+
+
+def test_no_log_gives_no_reason(tmp_path):
+    assert tritonserver.log_reasons(tmp_path / "none") == []

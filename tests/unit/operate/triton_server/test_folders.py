@@ -1,4 +1,4 @@
-"""own_artifacts: a clone that another user has built is served from a folder of one's own."""
+"""folders: the demo in a folder without models.yaml, and a build folder of one's own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,50 @@ import yaml
 
 from build_engines.build import build_all
 from build_engines.models_file import load
-from proxy.operate.triton_server import own_artifacts
+from proxy.operate.triton_server import folders
 from proxy.settings import Settings
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> Path:
+    """An empty working directory; the user's data folder is data/."""
+    for name in ("ARTIFACTS_DIR", "MODELS_FILE", "MODEL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_empty_folder_serves_the_demo_from_the_users_data_folder(elsewhere):
+    found = folders.with_shipped_demo(Settings())
+    (demo,) = load(found.models_file).models.values()
+    assert demo.weights.path == ROOT / "demo_model" / "shipped"
+    assert found.artifacts_dir == elsewhere / "data" / "triton-openai" / "artifacts"
+    assert "artifacts_dir" in found.model_fields_set, "the store is there, too"
+
+
+def test_a_models_file_of_the_folder_is_built_there(elsewhere):
+    (elsewhere / "models.yaml").touch()
+    assert folders.with_shipped_demo(Settings()) == Settings()
+
+
+def test_one_model_folder_is_built_in_the_users_data_folder(elsewhere):
+    found = folders.with_shipped_demo(Settings(model_path=elsewhere))
+    assert "models_file" not in found.model_fields_set
+    assert found.artifacts_dir == elsewhere / "data" / "triton-openai" / "artifacts"
+
+
+def test_an_artifacts_folder_that_is_there_is_kept(elsewhere):
+    (elsewhere / "artifacts").mkdir()
+    assert folders.with_shipped_demo(Settings()).artifacts_dir == Path("artifacts")
+
+
+def test_what_is_named_is_never_replaced(elsewhere):
+    named = Settings(models_file=Path("no.yaml"), artifacts_dir=Path("there"))
+    assert folders.with_shipped_demo(named) == named
+
 
 NOBODY = 65534
 WRITE = 0o222
@@ -113,5 +153,5 @@ def test_ones_own_folder_is_used_as_ever(clone, monkeypatch):
     settings = Settings()
     said: list[str] = []
     models = load(clone / "models.yaml")
-    assert own_artifacts.settled(settings, models, said.append) == settings
+    assert folders.with_own_artifacts(settings, models, said.append) == settings
     assert said == []

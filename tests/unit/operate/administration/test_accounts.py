@@ -16,7 +16,7 @@ import pytest
 from proxy.access.store.open_store import open_store
 from proxy.cli import main
 from proxy.domain.identity import Limits
-from proxy.operate import key_store
+from proxy.operate import store as key_store
 from proxy.settings import Settings
 from tests.unit.access.store.samples import used
 

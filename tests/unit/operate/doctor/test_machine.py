@@ -1,4 +1,4 @@
-"""own_server: a port that a server of this project holds is told from one that another holds."""
+"""machine: a port that a server of this project holds is told from one that another holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from proxy.operate.doctor import checks, own_server
+from proxy.operate.doctor import checks, machine
 
 LISTENER = """
 import socket, sys
@@ -43,7 +43,7 @@ def test_the_process_or_one_above_it_is_a_command_of_ours(words, command):
     with started(*words) as process:
         port = int(process.stdout.readline())
         check = checks.port("PORT", "127.0.0.1", port, {})
-        found = own_server.recognised(check, port)
+        found = machine.recognised(check, port)
         process.stdin.close()
     assert not check.ok
     if command is None:
@@ -58,4 +58,4 @@ def test_a_free_port_stays_free():
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     check = checks.port("PORT", "127.0.0.1", port, {})
-    assert own_server.recognised(check, port) == check
+    assert machine.recognised(check, port) == check

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from proxy.cli import main
 from proxy.domain.log_level import LogLevel
-from proxy.operate.administration.remote import Remote, own_url
+from proxy.operate.administration.remote import AdminClient, own_url
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from tests.doubles.pools import endpoint
@@ -146,7 +146,7 @@ def test_the_key_may_be_in_a_file_and_is_never_shown(run, proxy, monkeypatch, tm
     for wrong, said in (("", "is empty"), ("two words", "has no key")):
         file.write_text(wrong)
         assert said in run("endpoints", "list", "--key-file", str(file), status=1)[1]
-    assert proxy.admin not in repr(Remote(url="http://a", key=proxy.admin))
+    assert proxy.admin not in repr(AdminClient("http://a", key=proxy.admin))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_default_address_is_where_the_settings_listen(settings, url):
 def test_another_server_is_named_as_such(content):
     status = 200 if content != b"{}" else 500
     respond = httpx.MockTransport(lambda _: httpx.Response(status, content=content))
-    remote = Remote(url="http://other", transport=respond)
+    remote = AdminClient("http://other", transport=respond)
     if content == b'{"error": "no"}':
         assert remote.call("GET", "/x") == {"error": "no"}
         return

@@ -1,6 +1,6 @@
 """Checks whether this Python can run the embedded tritonserver.
 
-usage: python3.11 -m proxy.operate.suitable
+usage: python3.11 -m proxy.operate.doctor.suitable
 
 `make` runs it with each candidate before anything is installed. It uses the standard library only,
 and must run on older Pythons than those that it accepts. Prints the reason for a refusal.
@@ -29,9 +29,9 @@ def unsuitable() -> str:
         return f"{platform.system()} {platform.machine()}: x86-64 Linux is needed"
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         return f"Python {version} has no venv module: apt install python{version}-venv"
-    from proxy.operate.triton_server import libpython
+    from proxy.operate.triton_server import binaries
 
-    if libpython.find(version, libpython.usual_folders()) is None:
+    if binaries.libpython(version) is None:
         return f"libpython{version}.so.1.0 not found: apt install libpython{version}"
     return ""
 

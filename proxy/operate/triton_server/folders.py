@@ -1,6 +1,8 @@
-"""Chooses a build folder of the user's own if artifacts/ belongs to another user.
+"""Which models file and build folder a command uses, where the settings leave it open.
 
-Models that are built in artifacts/ are used through links. Called by `start` and `doctor`.
+In a folder without models.yaml, it is the shipped demo, so `triton-openai serve` works from any
+folder and leaves nothing there. If artifacts/ belongs to another user, a folder of the user's own
+takes its place; models that are built in artifacts/ are used through links.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from build_engines.errors import BuildError
 from build_engines.models_file import ModelsFile
@@ -19,7 +23,21 @@ WRITTEN = ("", "model_repository", "triton", "weights")  # in artifacts/, at eve
 Say = Callable[[str], None]
 
 
-def settled(settings: Settings, models: ModelsFile, say: Say) -> Settings:
+def with_shipped_demo(settings: Settings) -> Settings:
+    """Fills in the shipped models file and the user's data folder, where the settings name neither.
+
+    A models.yaml or an artifacts/ in the working directory is used instead.
+    """
+    given, update = settings.model_fields_set, dict[str, Any]()
+    has_file = settings.models_file.exists()
+    if not has_file and settings.model_path is None and "models_file" not in given:
+        update["models_file"] = Path(str(resources.files("demo_model") / "models.yaml"))
+    if not has_file and not settings.artifacts_dir.exists() and "artifacts_dir" not in given:
+        update["artifacts_dir"] = data_folder() / "artifacts"
+    return settings.model_copy(update=update)
+
+
+def with_own_artifacts(settings: Settings, models: ModelsFile, say: Say) -> Settings:
     """Returns settings with a writable build folder, after making the links in it.
 
     An explicit ARTIFACTS_DIR is not replaced: if it is not writable, the start fails.

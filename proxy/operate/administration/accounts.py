@@ -1,0 +1,440 @@
+"""`triton-openai tenants`, `keys`, `usage` and `audit`: what /admin/v1 does, without a server.
+
+They take the same words, and print the same JSON. Heavy imports stand inside the functions, so that
+`--help` is fast.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import orjson
+import typer
+from pydantic import BaseModel, ValidationError
+
+from proxy.processes.errors import LaunchError
+
+if TYPE_CHECKING:
+    from proxy.access.store.issued_key import IssuedKey
+    from proxy.access.store.store import Administration
+    from proxy.domain.key_records import KeyRecord, TenantRecord
+
+tenants = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
+keys = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on whose account.")
+audit = typer.Typer(no_args_is_help=True, help="The log of changes and of denied admin calls.")
+
+NONE, NEVER = "none", "never"
+OF_MODEL = re.compile(r"(?P<model>.+):(?P<limit>[a-z_]+=.*)")
+FROM_NOW = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[dh])")
+UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
+Body = TypeVar("Body", bound=BaseModel)
+
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="NAME=VALUE",
+        help="Such as requests_per_minute=60; `none` removes it. May be repeated: see "
+        "docs/access.md for the names.",
+    ),
+]
+ModelLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-limit",
+        metavar="MODEL:NAME=VALUE",
+        help="The same for the use of one model; MODEL:none removes all of its limits.",
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Of its share where tenants compete for a model, from 0.01 to 1000; `none` for 1.",
+    ),
+]
+MaxPriority = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="The highest priority that its requests get; higher numbers go first. `none` for no "
+        "ceiling of its own.",
+    ),
+]
+Records = Annotated[
+    bool | None,
+    typer.Option(
+        "--records/--no-records",
+        help="Whether requests and answers are recorded for replay, where RECORD_DIR is set.",
+    ),
+]
+TenantName = Annotated[str, typer.Argument(help="The tenant's name.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, from sk-<id>-….")]
+KeyName = Annotated[str | None, typer.Option(help="What people call the key.")]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        help="May be repeated: chat, completions, embeddings, tokens, models, metrics, kserve, "
+        "admin. Default: the first five.",
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="A model it may use, with * and ?; may be repeated."),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option(help="Such as 90d, 12h, 2027-01-31T12:00:00Z, or `never`."),
+]
+
+
+@tenants.command("create")
+def create_tenant(
+    name: TenantName,
+    limit: Limits = None,
+    model_limit: ModelLimits = None,
+    weight: Weight = None,
+    max_priority: MaxPriority = None,
+    records: Records = None,
+) -> None:
+    """Create a tenant. Its keys share its limits."""
+    from proxy.api.admin.admin_bodies import TenantBody
+    from proxy.operate import store
+
+    fields = {
+        "name": name,
+        "limits": _limits(limit or ()),
+        "of_models": _of_models(model_limit or ()),
+        **_priorities(weight=weight, max_priority=max_priority),
+        "records": bool(records),
+    }
+    body = _filled(TenantBody, fields)
+    _show_tenant(lambda admin: admin.tenants.create(store.actor(), body.name, **body.options))
+
+
+@tenants.command("list")
+def list_tenants() -> None:
+    """List all tenants."""
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.operate import store
+
+    found = store.use(lambda admin: admin.tenants.list(limit=None))
+    _show([tenant_view(tenant) for tenant in found])
+
+
+@tenants.command("show")
+def show_tenant(name: TenantName) -> None:
+    """Show one tenant."""
+    _show_tenant(lambda admin: admin.tenants.show(name))
+
+
+@tenants.command("update")
+def update_tenant(
+    name: TenantName,
+    limit: Limits = None,
+    model_limit: ModelLimits = None,
+    active: Annotated[
+        bool | None,
+        typer.Option("--active/--inactive", help="Whether the tenant's keys are accepted."),
+    ] = None,
+    weight: Weight = None,
+    max_priority: MaxPriority = None,
+    records: Records = None,
+) -> None:
+    """Change what is given, within a second in every proxy."""
+    from proxy.api.admin.admin_bodies import TenantChanges
+    from proxy.operate import store
+
+    changes = _given(
+        limits=None if limit is None else _limits(limit),
+        of_models=None if model_limit is None else _of_models(model_limit),
+        is_active=active,
+        records=records,
+    )
+    priorities = _priorities(weight=weight, max_priority=max_priority)
+    body = _filled(TenantChanges, {**changes, **priorities})
+    _show_tenant(lambda admin: admin.tenants.update(store.actor(), name, body.applied))
+
+
+@tenants.command("delete")
+def delete_tenant(name: TenantName) -> None:
+    """Delete a tenant whose keys are all revoked. Its usage is kept."""
+    from proxy.operate import store
+
+    _show_tenant(lambda admin: admin.tenants.delete(store.actor(), name))
+
+
+@keys.command("create")
+def create_key(
+    tenant: Annotated[str, typer.Option(help="The tenant that the key belongs to.")],
+    name: Annotated[str, typer.Option(help="What people call the key.")],
+    scope: Scopes = None,
+    model: Models = None,
+    limit: Limits = None,
+    max_priority: MaxPriority = None,
+    expires: Expires = None,
+) -> None:
+    """Create a key. The key itself is printed only this once."""
+    from proxy.api.admin.admin_bodies import KeyBody
+    from proxy.operate import store
+
+    fields = _given(
+        tenant=tenant, name=name, scopes=scope, models=model, limits=_limits(limit or ())
+    )
+    more = {**_expiry(expires), **_priorities(max_priority=max_priority)}
+    body = _filled(KeyBody, {**fields, **more})
+    _show_issued(lambda admin: admin.keys.create(store.actor(), body.to_domain()))
+
+
+@keys.command("list")
+def list_keys(
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
+) -> None:
+    """List keys, revoked and expired ones too."""
+    from proxy.access.store.record_rows import key_view
+    from proxy.operate import store
+
+    found = store.use(lambda admin: admin.keys.list(tenant=tenant, limit=None))
+    _show([key_view(key) for key in found])
+
+
+@keys.command("show")
+def show_key(key_id: KeyId) -> None:
+    """Show one key, without its secret."""
+    _show_key(lambda admin: admin.keys.show(key_id))
+
+
+@keys.command("update")
+def update_key(
+    key_id: KeyId,
+    name: KeyName = None,
+    scope: Scopes = None,
+    model: Models = None,
+    all_models: Annotated[
+        bool, typer.Option("--all-models", help="Let it use every model.")
+    ] = False,
+    limit: Limits = None,
+    max_priority: MaxPriority = None,
+    expires: Expires = None,
+) -> None:
+    """Change what is given, within a second in every proxy."""
+    from proxy.api.admin.admin_bodies import KeyChanges
+    from proxy.operate import store
+
+    if model and all_models:
+        raise LaunchError("--model and --all-models contradict each other: give one of them")
+    fields = _given(
+        name=name,
+        scopes=scope,
+        models=[] if all_models else model,
+        limits=None if limit is None else _limits(limit),
+    )
+    more = {**_expiry(expires), **_priorities(max_priority=max_priority)}
+    body = _filled(KeyChanges, {**fields, **more})
+    _show_key(lambda admin: admin.keys.update(store.actor(), key_id, body.applied))
+
+
+@keys.command("rotate")
+def rotate_key(
+    key_id: KeyId,
+    overlap_s: Annotated[
+        int, typer.Option(help="Seconds for which the key from before is accepted, too.")
+    ] = 86_400,
+) -> None:
+    """Make a new secret under the same id. The new key is printed only this once."""
+    from proxy.api.admin.admin_bodies import Rotation
+    from proxy.operate import store
+
+    body = _filled(Rotation, {"overlap_s": overlap_s})
+    _show_issued(lambda admin: admin.keys.rotate(store.actor(), key_id, body.overlap))
+
+
+@keys.command("revoke")
+def revoke_key(key_id: KeyId) -> None:
+    """End a key for good, within a second in every proxy."""
+    from proxy.operate import store
+
+    _show_key(lambda admin: admin.keys.revoke(store.actor(), key_id))
+
+
+def usage(
+    first: Annotated[
+        str | None, typer.Option("--from", help="First day, in UTC.", show_default="of the month")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", help="Last day, in UTC.", show_default="today")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's usage.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only the key with this id.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model, by public name.")] = None,
+    by: Annotated[str, typer.Option(help="What the rows are apart by.")] = "day,tenant,key,model",
+    format: Annotated[Literal["json", "csv"], typer.Option(help="How to print it.")] = "json",
+) -> None:
+    """Show requests, tokens, queue time and cost by day, tenant, key and model."""
+    from proxy.access.store.usage_reports import as_csv
+    from proxy.api.admin.admin_answers import usage_body
+    from proxy.api.admin.admin_routes import UsageQuery
+    from proxy.domain.errors import InvalidRequest
+    from proxy.operate import store
+
+    options = {"from": first, "to": last, "tenant": tenant, "key": key, "model": model, "by": by}
+    query = _filled(UsageQuery, _given(**options))
+    try:
+        period = query.period
+    except InvalidRequest as error:
+        raise LaunchError(error.message) from None
+    rows = store.use(lambda admin: admin.usage.report(period, query.groups))
+    if format == "csv":
+        typer.echo(as_csv(rows), nl=False)
+    else:
+        _show(usage_body(rows))
+
+
+@audit.command("list")
+def list_audit(
+    after: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
+) -> None:
+    """List entries, the oldest first."""
+    from proxy.api.admin.admin_answers import audit_body
+    from proxy.operate import store
+
+    found = store.use(lambda admin: admin.audit.list(after=after, limit=limit))
+    _show([audit_body(entry) for entry in found])
+
+
+@audit.command("verify")
+def verify_audit() -> None:
+    """Check that no entry was edited, deleted, moved or cut off; exit with 1 if one was."""
+    from proxy.api.admin.admin_answers import verification_body
+    from proxy.operate import store
+
+    found = store.use(lambda admin: admin.audit.verify())
+    _show(verification_body(found))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _show_tenant(work: Callable[[Administration], Awaitable[TenantRecord]]) -> None:
+    from proxy.access.store.record_rows import tenant_view
+    from proxy.operate import store
+
+    _show(tenant_view(store.use(work)))
+
+
+def _show_key(work: Callable[[Administration], Awaitable[KeyRecord]]) -> None:
+    from proxy.access.store.record_rows import key_view
+    from proxy.operate import store
+
+    _show(key_view(store.use(work)))
+
+
+def _show_issued(work: Callable[[Administration], Awaitable[IssuedKey]]) -> None:
+    from proxy.access.store.record_rows import key_view
+    from proxy.operate import store
+
+    made = store.use(work)
+    _show({**key_view(made.record), "key": made.key})
+
+
+def _show(answer: Any) -> None:
+    typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+
+
+def _filled(kind: type[Body], fields: Mapping[str, Any]) -> Body:
+    """A body of /admin/v1 with these fields. Raises LaunchError: one of them is wrong."""
+    from proxy.api.http.validation_errors import refusal
+
+    try:
+        return kind.model_validate_json(orjson.dumps(fields))
+    except ValidationError as error:
+        raise LaunchError(refusal(error).message) from None
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _limits(options: Iterable[str]) -> dict[str, Any]:
+    """The field `limits` of a body. Raises LaunchError: an option has another form."""
+    return dict(_limit(option) for option in options)
+
+
+def _of_models(options: Iterable[str]) -> dict[str, Any]:
+    """The field `of_models` of a body. Raises LaunchError: an option has another form."""
+    found: dict[str, Any] = {}
+    for option in options:
+        if option.endswith(f":{NONE}"):
+            found[option.removesuffix(f":{NONE}")] = None
+            continue
+        match = OF_MODEL.fullmatch(option)
+        if match is None:
+            raise LaunchError(f"--model-limit {option}: write MODEL:NAME=VALUE, or MODEL:none")
+        name, value = _limit(match["limit"])
+        found[match["model"]] = {**(found.get(match["model"]) or {}), name: value}
+    return found
+
+
+def _limit(option: str) -> tuple[str, Any]:
+    name, has_value, value = option.partition("=")
+    if not has_value:
+        raise LaunchError(f"--limit {option}: write NAME=VALUE, such as requests_per_minute=60")
+    if value == NONE:
+        return name, None
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise LaunchError(f"--limit {option}: {value!r} is no number, and not `none`") from None
+
+
+def _priorities(
+    *, weight: str | None = None, max_priority: str | None = None
+) -> dict[str, float | int | None]:
+    """The fields of a body for the options that were given; `none` is null.
+
+    Raises:
+        LaunchError: an option is not a number.
+    """
+    found: dict[str, float | int | None] = {}
+    if weight is not None:
+        found["weight"] = None if weight == NONE else _number(weight)
+    if max_priority is not None:
+        found["max_priority"] = None if max_priority == NONE else _integer(max_priority)
+    return found
+
+
+def _number(weight: str) -> float:
+    try:
+        number = float(weight)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise LaunchError(f"--weight {weight}: write a number, such as 3 or 0.5, or `none`")
+    return number
+
+
+def _integer(priority: str) -> int:
+    try:
+        return int(priority)
+    except ValueError:
+        raise LaunchError(
+            f"--max-priority {priority}: write an integer, such as 5 or -1, or `none`"
+        ) from None
+
+
+def _expiry(option: str | None) -> dict[str, str | None]:
+    """The field `expires_at`, if the option was given."""
+    if option is None:
+        return {}
+    if option == NEVER:
+        return {"expires_at": None}
+    if match := FROM_NOW.fullmatch(option):
+        at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
+        return {"expires_at": at.isoformat()}
+    return {"expires_at": option}
