@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from proxy.domain.endpoints import EngineLoad
-from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.candidate import FIRST_SHARE, Candidate, Candidates, slow_start_share
 from proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
 from proxy.pools.outstanding import Outstanding, Work
 from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
@@ -293,3 +294,18 @@ def test_a_choice_among_100_endpoints_costs_little():
             pool.chooser.choose(pool.candidates, system)
         best_s = min(best_s, (time.process_time() - began) / 20)
     assert best_s < 0.0002
+
+
+def test_the_share_grows_from_little_to_all_and_is_nearly_there_after_five_seconds():
+    shares = [slow_start_share(age / 10) for age in range(120)]
+    assert shares[0] == FIRST_SHARE
+    assert all(before <= after for before, after in pairwise(shares))
+    assert shares[10] < 0.5, "no herd in the first second"
+    assert shares[50] > 0.9, "its share within five seconds"
+    assert set(shares[100:]) == {1.0}
+
+
+@pytest.mark.parametrize("age_s", [-1.0, 0.0, 5.0])
+def test_without_a_window_everything_at_once(age_s):
+    assert slow_start_share(max(age_s, 0.0), 0.0) == 1.0
+    assert FIRST_SHARE <= slow_start_share(age_s, 10.0) <= 1.0

@@ -16,6 +16,7 @@ from proxy.pools import endpoint_watch, pool
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import ChoicePolicy, Chooser, RoutedRequest
 from proxy.pools.outstanding import Outstanding
+from proxy.pools.pool import may_eject
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
@@ -372,3 +373,28 @@ def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_t
         chooser.choose(Candidates.of([slow, fast, neither]), request).candidate for _ in range(9)
     }
     assert chosen == {fast}
+
+
+def ejected_of(endpoints: int, share: float) -> int:
+    """How many are ejected when every one fails, one after the other."""
+    ejected = 0
+    while may_eject(
+        endpoints=endpoints,
+        ejected=ejected,
+        healthy_others=endpoints - ejected - 1,
+        most_share=share,
+    ):
+        ejected += 1
+    return ejected
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "share", "ejected"),
+    [(1, 0.5, 0), (2, 0.5, 1), (3, 0.5, 1), (4, 0.5, 2), (10, 0.5, 5), (10, 0.0, 1), (10, 1.0, 9)],
+)
+def test_at_most_a_share_but_one_and_never_the_last_healthy_one(endpoints, share, ejected):
+    assert ejected_of(endpoints, share) == ejected
+
+
+def test_the_only_healthy_one_stays_though_nothing_is_ejected():
+    assert not may_eject(endpoints=10, ejected=0, healthy_others=0)
