@@ -47,7 +47,10 @@ class PromptWriter:
         """
         match request.prompt:
             case ChatPrompt():
-                return await self._chat(request, request.prompt, card)
+                rendered = await self._rendered(request, request.prompt, card)
+                if rendered.plain_spans and "plain_spans" not in card.capabilities:
+                    raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
+                return rendered
             case TextPrompt() if _begins_document(request, card):
                 return RenderedPrompt(card.facts.bos_token)
             case TextPrompt():
@@ -58,14 +61,6 @@ class PromptWriter:
                 raise TypeError("a batch is split before its prompts are written")
             case _:
                 assert_never(request.prompt)
-
-    async def _chat(
-        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard
-    ) -> RenderedPrompt:
-        rendered = await self._rendered(request, prompt, card)
-        if rendered.plain_spans and "plain_spans" not in card.capabilities:
-            raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
-        return rendered
 
     async def _rendered(
         self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard

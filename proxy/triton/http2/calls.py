@@ -43,30 +43,6 @@ class Changed(NamedTuple):
 Event = MessageArrived | CallEnded | CallRefused | Changed
 
 
-class StreamNumbers:
-    """Odd, ascending, each used once. next: the next one."""
-
-    __slots__ = ("next",)
-
-    def __init__(self, first: int) -> None:
-        self.next = first
-
-    @property
-    def are_used_up(self) -> bool:
-        return self.next > LAST_STREAM
-
-    def take(self) -> int:
-        taken, self.next = self.next, self.next + 2
-        return taken
-
-    def check(self, stream: int) -> None:
-        """Raises ConnectionFault if the stream was never opened."""
-        if stream % 2 == 0 or stream >= self.next:
-            raise ConnectionFault(
-                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
-            )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http2Limits:
     """In bytes. Windows: what the peer may send before we read it, on one stream and on all.
@@ -92,17 +68,23 @@ class Calls:
         self._peer = peer
         self._sending = sending
         self._calls: dict[int, Call] = {}
-        self.numbers = StreamNumbers(limits.first_stream)
+        # stream identifiers are odd, ascending, each used once (RFC 9113, section 5.1.1)
+        self._next_stream = limits.first_stream
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    @property
+    def are_used_up(self) -> bool:
+        """Whether the connection has no stream identifiers left."""
+        return self._next_stream > LAST_STREAM
 
     def take_events(self) -> list[Event]:
         events, self.events = self.events, []
         return events
 
     def open(self, block: bytes, message: bytes) -> int:
-        stream = self.numbers.take()
+        stream, self._next_stream = self._next_stream, self._next_stream + 2
         call = self._calls[stream] = Call(
             stream,
             framed(message),
@@ -211,8 +193,10 @@ class Calls:
     def _call(self, stream: int) -> Call | None:
         """None if it has ended. Raises ConnectionFault if it was never opened."""
         call = self._calls.get(stream)
-        if call is None:
-            self.numbers.check(stream)
+        if call is None and (stream % 2 == 0 or stream >= self._next_stream):
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
+            )
         return call
 
     def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:

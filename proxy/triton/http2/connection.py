@@ -59,8 +59,7 @@ class Connection:
     @property
     def is_leaving(self) -> bool:
         """Whether no more calls can be opened."""
-        is_used_up = self._calls.numbers.are_used_up
-        return self.is_closed or self._has_gone_away or is_used_up
+        return bool(self.why_closed) or self._has_gone_away or self._calls.are_used_up
 
     @property
     def is_closed(self) -> bool:
