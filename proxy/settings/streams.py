@@ -40,7 +40,7 @@ class Continuation(Group):
 
     max_continuations: Annotated[int, Field(ge=0, le=1000)] = 64
     """How often the answer of one stream is continued by another engine stream, after its endpoint
-    died, fell silent or was drained; 0: it ends with an error. See docs/continuation.md. Set 0
+    died, fell silent or was drained; 0: it ends with an error. See docs/pools.md. Set 0
     where an answer must come from one engine."""
     inexact_continuation: Literal["error", "continue"] = "error"
     """What becomes of an answer whose rest may differ from the one that would have come, because
