@@ -269,10 +269,8 @@ def compose(
     )
 
     # routes
-    stopping, in_flight = (
-        asyncio.Event(),
-        BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes)),
-    )
+    stopping = asyncio.Event()
+    in_flight = BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes))
     bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
     field_limits = FieldLimits(choices=settings.max_choices, tools=settings.max_tools)
     guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
