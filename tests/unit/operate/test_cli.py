@@ -8,6 +8,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.demo_folder import FOLDER, TRAINED
 from tests.fixtures.published import config
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import ROOT
@@ -149,6 +151,22 @@ def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
     )
     assert status == 1
     assert str(folder / "weights") in loading_failure(err)
+
+
+def test_a_build_without_its_tools_says_what_to_run(capfd, tmp_path, monkeypatch):
+    version = metadata.version
+
+    def without_torch(package: str) -> str:
+        if package == "torch":
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(metadata, "version", without_torch)
+    for name in TRAINED:
+        (tmp_path / name).symlink_to(FOLDER / name)
+    monkeypatch.setenv("MODEL_PATH", str(tmp_path))
+    err = refused(capfd, "build", "--artifacts-dir", tmp_path / "a")
+    assert "needs torch: run pip install 'triton-openai[build]', or in a clone make" in err
 
 
 def test_a_folder_that_holds_no_model_is_told_as_json(capfd, folder, monkeypatch):
