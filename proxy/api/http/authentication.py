@@ -1,6 +1,6 @@
 """ASGI middleware that finds out who calls, before anything of the body is read.
 
-Where there are no keys, `WithoutKeys` takes its place; `layers` decides that.
+Where there are no keys, `WithoutKeys` takes its place; `configured_routes` decides that.
 """
 
 from __future__ import annotations
