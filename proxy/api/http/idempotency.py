@@ -1,4 +1,4 @@
-"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `app`."""
+"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `layers`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Middleware that shows limited callers where they stand, on every response, and counts requests
-that generate nothing. Listed in `app`.
+that generate nothing. Listed in `layers`.
 
 Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLimit-Limit`, … .
 """

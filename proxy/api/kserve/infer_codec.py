@@ -1,4 +1,5 @@
-"""The body of an inference: JSON, and behind it the binary data of inputs -> KserveRequest.
+"""The body of an inference -> KserveRequest, and KserveResponse -> the answer. Both are JSON, and
+behind it the binary data of tensors.
 
 Pure, so that it may run in the sandbox.
 """

@@ -41,7 +41,7 @@ class ExtrasRenderer:
         self._has_timings = bool(body.include_timings)
         self._annotates_timing = ext is not None and "timing" in (ext.annotations or ())
         self._extra_fields = [] if ext is None else ext.extra_fields or []
-        self._worker = worker_number(card)
+        self._card = card
         self._received_ms = round(time.time() * 1000)
         self._unfinished = request.choices * len(request.prompts)
         self._usage = Usage()
@@ -92,9 +92,8 @@ class ExtrasRenderer:
         if "timing" in self._extra_fields:
             extra["timing"] = self._timing(timing, usage, times)
         if "worker_id" in self._extra_fields:
-            extra["worker_id"] = dict.fromkeys(
-                ("prefill_worker_id", "decode_worker_id"), self._worker
-            )
+            worker = worker_number(self._card)
+            extra["worker_id"] = {"prefill_worker_id": worker, "decode_worker_id": worker}
         return {"nvext": extra}
 
     def _timing(self, timing: Timing | None, usage: Usage, times: AnswerTimes) -> Payload:

@@ -1,4 +1,6 @@
-"""Renders token usage, in whole answers and in the chunks of a stream."""
+"""The fields that answers to chats and completions share: those that every object of one response
+begins with, and token usage.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from proxy.domain.tools import ToolCall
 
 
 class ChatRenderer:
-    """Implements answer.Renderer. `reasoning_fields`: the fields that carry the reasoning."""
+    """Implements exchange.Renderer. `reasoning_fields`: the fields that carry the reasoning."""
 
     def __init__(
         self,

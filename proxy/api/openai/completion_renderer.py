@@ -14,7 +14,7 @@ from proxy.domain.request import GenerationRequest
 
 
 class CompletionRenderer:
-    """Implements answer.Renderer. A chunk has the same shape as the whole answer."""
+    """Implements exchange.Renderer. A chunk has the same shape as the whole answer."""
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""The settings' limits on fields of one request: numbers of elements, choices."""
+"""The settings' limits on fields of one request, and how the OpenAPI document shows them, with the
+models' sizes.
+"""
 
 from __future__ import annotations
 

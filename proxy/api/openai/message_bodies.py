@@ -1,4 +1,6 @@
-"""The messages of a chat request, by role."""
+"""The messages of a chat request, by role, and the check that each tool call in them has its result
+and each result its call, as in OpenAI's API.
+"""
 
 from __future__ import annotations
 
