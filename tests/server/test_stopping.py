@@ -34,7 +34,8 @@ def is_refused(url: str) -> bool:
 def test_a_stop_lets_all_streams_end_and_refuses_new_callers_at_once(scripted_stack, start):
     """With a second proxy in front of the same Triton."""
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    proxy = start("proxy", "--triton", target, MAX_CONCURRENT_REQUESTS=3)
+    settings = {"MAX_CONCURRENT_REQUESTS": 3, "DRAIN_TIMEOUT_S": HANG_S}
+    proxy = start("proxy", "--triton", target, **settings)
     proxy.wait_ready()
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
