@@ -43,6 +43,8 @@ REMOVED = {
     "docs/deployment.md#several-proxies",
     "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
     "docs/deployment.md#several-proxies",
+    "INSTALL_PACKAGES": "nothing is installed at run time: make build-tools, or the extra `build`",
+    "METRICS_VLLM_NAMES": "docker/prometheus/vllm.yml has recording rules with vLLM's names",
     "CPU_SCHEDULING": "it is chosen by the number of cores",
     "DRAIN_MOVES_STREAMS": "streams of an endpoint that drains always move, if they can",
     "JWT_LEEWAY_S": "it is 30 s",
