@@ -37,7 +37,8 @@ class RecordReader(Protocol):
 class RequestLog:
     """Kept in the scope of each connection under REQUEST_LOG: a WebSocket has a record a message.
 
-    trace: the place in a trace of a request with these headers; None: nothing is traced."""
+    trace: the place in a trace of a request with these headers; None: nothing is traced.
+    """
 
     def __init__(
         self, *readers: RecordReader, trace: Callable[[Headers], Trace] | None = None
