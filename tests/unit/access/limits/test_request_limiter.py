@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from proxy.access.limits.request_limiter import under_ceiling
 from proxy.access.limits.standing import Standings
 from proxy.domain.errors import ErrorCode, RateLimited
-from proxy.domain.generation import Report
 from proxy.domain.identity import Limits
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, TextPrompt
 from tests.fixtures.limits import caller, unlimited
 
@@ -22,7 +22,7 @@ REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
 
 @given(st.none() | INT32, st.none() | INT32, INT32)
 def test_the_priority_is_the_lower_of_what_is_asked_and_what_is_allowed(asked, own, most):
-    report, who = Report(), replace(caller(), max_priority=own)
+    report, who = RequestRecord(), replace(caller(), max_priority=own)
     request = replace(REQUEST, priority=asked)
     got = under_ceiling(request, who, most, report)
     ceiling = most if own is None else own
