@@ -132,12 +132,6 @@ def test_another_model_says_what_it_needs_and_what_to_run(
     assert "run pip install 'triton-openai[build]', or in a clone make build-tools" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["proxy", "build_engines", "demo_model", "model_repository"])
-def test_there_is_no_other_import_name(environment: Path, elsewhere: Path, name: str) -> None:
-    done = run(environment, elsewhere, "python", "-c", f"import {name}")
-    assert f"No module named '{name}'" in done.stderr
-
-
 def test_the_training_is_not_installed(environment: Path, elsewhere: Path) -> None:
     done = run(environment, elsewhere, "python", "-c", "import demo_model.training")
     assert "No module named 'demo_model.training'" in done.stderr
