@@ -55,17 +55,12 @@ Look = Callable[[int], Standing]  # at the meter with this index; computed when 
 
 @dataclass(slots=True)
 class Grant:
-    """What a request holds. amounts: reserved, one for each meter. marks: where they were counted.
-
-    is_local: granted while the shared state could not be reached.
-    """
+    """What a request holds. amounts: one for each meter. marks: where they were counted."""
 
     meters: Sequence[Meter]
     amounts: Sequence[int]
     look: Look
     marks: Sequence[int] = ()
-    id: int = 0
-    is_local: bool = False
     is_settled: bool = False
 
 

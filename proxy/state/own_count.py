@@ -80,7 +80,7 @@ class OwnCount:
                     return taken
                 own = taken
         self.hold(meters, amounts)
-        grant = SharedGrant(meters, amounts, own.look, own.marks, is_local=True, own=own)
+        grant = SharedGrant(meters, amounts, own.look, own.marks, own=own)
         self.keep("reserve", zip(meters, own.marks, [0] * len(meters), amounts, strict=True))
         return grant
 

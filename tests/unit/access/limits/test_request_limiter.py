@@ -1,4 +1,4 @@
-"""priority_ceiling: no request gets more than its caller may have."""
+"""RequestLimiter: priorities under the ceiling, and requests that generate nothing."""
 
 from __future__ import annotations
 
