@@ -4,14 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import date
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.endpoints import DEFAULT_POOL
-from proxy.domain.lifecycle import NO_END, Lifecycle
-from proxy.domain.price import FREE, Price
 from proxy.domain.request import Sampling
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifecycle:
+    """Both dates begin at midnight in UTC. None: no date is set.
+
+    deprecated: callers should use another model from then on. sunset: the model may be gone then.
+    link: the URL of a page about both.
+    """
+
+    deprecated: date | None = None
+    sunset: date | None = None
+    link: str | None = None
+
+    def is_deprecated(self, today: date) -> bool:
+        """Whether callers should use another model already."""
+        first = self.deprecated or self.sunset
+        return first is not None and first <= today
+
+
+NO_END = Lifecycle()
+
+
+NANOS = 1_000_000_000  # in a unit of the currency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """In any currency, for a million tokens. cached_input: of the prompt, where the engine had them
+    computed already.
+    """
+
+    input: float = 0.0
+    cached_input: float = 0.0
+    output: float = 0.0
+
+    def nanos(self, *, prompt_tokens: int, cached_tokens: int, output_tokens: int) -> int:
+        """Billionths of the currency, rounded up. prompt_tokens includes cached_tokens."""
+        millionths = (
+            (prompt_tokens - cached_tokens) * self.input
+            + cached_tokens * self.cached_input
+            + output_tokens * self.output
+        )
+        return -int(-millionths * 1000 // 1)
+
+
+FREE = Price()
+
 
 USUAL_ROWS = 64  # of a model that does not say how many it has
 

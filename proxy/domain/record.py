@@ -20,7 +20,7 @@ from typing_extensions import Self
 from proxy.domain.errors import ErrorCode, ProxyError
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.interrupt import Cause
-from proxy.domain.lifecycle import NO_END, Lifecycle
+from proxy.domain.model import NO_END, Lifecycle
 from proxy.domain.output import EngineTimes, FinishReason, Timing, TokenDelta, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import Standing

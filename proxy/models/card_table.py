@@ -9,9 +9,7 @@ from build_engines.models_file import ModelEntry
 from build_engines.price_entry import PriceEntry
 from proxy.domain.endpoints import DEFAULT_POOL
 from proxy.domain.engine import NotReady
-from proxy.domain.lifecycle import NO_END, Lifecycle
-from proxy.domain.model import LoadedModel, ModelCard
-from proxy.domain.price import FREE, Price
+from proxy.domain.model import FREE, NO_END, Lifecycle, LoadedModel, ModelCard, Price
 from proxy.domain.request import Sampling
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTool, ServerTools

@@ -7,8 +7,7 @@ from datetime import date, datetime, timezone
 
 import structlog
 
-from proxy.domain.lifecycle import NO_END
-from proxy.domain.model import ModelCard
+from proxy.domain.model import NO_END, ModelCard
 
 MAX_PAIRS = 10_000  # of model and tenant, remembered for a day; further ones are not logged
 logger = structlog.get_logger()

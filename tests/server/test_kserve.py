@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.layers import application
+from proxy.api.http.middleware import RequestContext
 from proxy.api.kserve import kserve_routes
-from proxy.api.middleware import RequestContext
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import RequestLog
 from proxy.triton.client import TritonClient

@@ -11,7 +11,7 @@ from enum import IntEnum
 from urllib.parse import quote
 
 from proxy.domain.identity import NO_LIMITS, Caller, Limits
-from proxy.domain.price import NANOS
+from proxy.domain.model import NANOS
 from proxy.domain.usage import Spent, SpentSource
 from proxy.state.meters import Meter, MeterKind
 

@@ -20,9 +20,8 @@ from proxy.access.limits.token_bounds import output_bound, prompt_bounds
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, LimitsUnavailable, RateLimited, ServiceError
 from proxy.domain.identity import Caller
-from proxy.domain.model import ModelCard
+from proxy.domain.model import NANOS, ModelCard, Price
 from proxy.domain.output import TokenDelta, Usage
-from proxy.domain.price import NANOS, Price
 from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proxy.access.limits.caller_meters import CallerMeters
-from proxy.domain.price import NANOS
+from proxy.domain.model import NANOS
 from proxy.state.meters import Look
 
 

@@ -14,7 +14,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
-from proxy.domain.lifecycle import NO_END, Lifecycle
+from proxy.domain.model import NO_END, Lifecycle
 from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
 

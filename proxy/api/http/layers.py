@@ -20,17 +20,17 @@ from proxy.api import errors
 from proxy.api.http.authentication import Authentication, Denied, WithoutKeys
 from proxy.api.http.hosts import HostCheck, HostPolicy
 from proxy.api.http.idempotency import Idempotency, LayerParts
-from proxy.api.http.rate_limit_headers import RateLimitHeaders
-from proxy.api.http.route_scopes import RouteScopes
-from proxy.api.http.typed_route import FastPath
-from proxy.api.journaling import ContentLog, Journaling, TracesContent
-from proxy.api.middleware import (
+from proxy.api.http.journaling import ContentLog, Journaling, TracesContent
+from proxy.api.http.middleware import (
     BeginsInTurn,
     HeadAsGet,
     RequestContext,
     WithoutLastSlash,
     cross_origin_layers,
 )
+from proxy.api.http.rate_limit_headers import RateLimitHeaders
+from proxy.api.http.route_scopes import RouteScopes
+from proxy.api.http.typed_route import FastPath
 from proxy.api.openapi.document import NAME
 from proxy.journal.journal import Journal
 from proxy.settings import Settings

@@ -19,7 +19,7 @@ from proxy.api.http.authentication import authenticate_again, caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.exchange import Annotation, Part, Payload, ProtocolNames
 from proxy.api.http.hosts import HostPolicy
-from proxy.api.middleware import new_request_id
+from proxy.api.http.middleware import new_request_id
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.generation_body import RequestId

@@ -17,10 +17,10 @@ from proxy.access.authentication.composition import authenticator
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.layers import application
+from proxy.api.http.middleware import RequestContext, WithoutLastSlash
 from proxy.api.http.rate_limit_headers import RateLimitHeaders
 from proxy.api.http.route_scopes import RouteScopes, check
 from proxy.api.kserve import kserve_routes
-from proxy.api.middleware import RequestContext, WithoutLastSlash
 from proxy.domain.identity import Limits, Scope
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics

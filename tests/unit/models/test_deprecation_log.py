@@ -6,8 +6,7 @@ from datetime import date
 
 from structlog.testing import capture_logs
 
-from proxy.domain.lifecycle import Lifecycle
-from proxy.domain.model import ModelCard
+from proxy.domain.model import Lifecycle, ModelCard
 from proxy.models import deprecation_log
 from proxy.models.deprecation_log import DeprecationLog
 from tests.doubles.engine import FACTS
