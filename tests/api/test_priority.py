@@ -115,8 +115,8 @@ def test_a_request_gets_at_most_the_callers_ceiling(serve, own, fields, gets, he
     engine = ScriptedEngine(deltas("a"))
     app = serve(engine, max_priority=2).app
     as_caller = AsCaller(app, replace(caller(), max_priority=own))
-    with TestClient(as_caller) as client, capture_logs() as lines:
-        response = client.post(CHAT, json={**BODY, **fields, "stream": stream})
+    with capture_logs() as lines:
+        response = TestClient(as_caller).post(CHAT, json={**BODY, **fields, "stream": stream})
     assert response.status_code == 200
     (line,) = (one for one in lines if one["event"] == "request")
     assert line.get("capped_priority") == (None if header is None else gets)
