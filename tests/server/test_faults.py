@@ -92,13 +92,21 @@ def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_co
         pytest.fail(f"none of {TRIES} streams was continued")
 
 
-def test_a_second_start_builds_nothing_and_a_stop_ends_streams_and_leaves_nothing(start):
+def test_a_second_start_builds_nothing_and_a_stop_leaves_nothing(start):
     stack = start("serve")
     stack.wait_ready()
     said = [line for line in stack.log.read_text().splitlines() if line.startswith("[serve]")]
     assert not [line for line in said if "built" in line], "it builds nothing"
     assert regions(stack)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
+    assert stack.stop() == 0
+    assert not regions(stack)
+    assert not any(process.is_running() for process in processes)
+
+
+def test_a_stop_lets_running_streams_end(start):
+    stack = start("serve")
+    stack.wait_ready()
     with httpx.Client(timeout=HANG_S) as client:
         _, lines = begin_stream(client, stack)
         stack.process.send_signal(signal.SIGTERM)
@@ -106,8 +114,6 @@ def test_a_second_start_builds_nothing_and_a_stop_ends_streams_and_leaves_nothin
     assert events[-1] == "data: [DONE]"
     assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
     assert stack.stop() == 0
-    assert not regions(stack)
-    assert not any(process.is_running() for process in processes)
 
 
 def test_streams_that_outlast_the_drain_are_told(start):
