@@ -7,6 +7,7 @@ requests then have the same origin, but their Host header is the attacker's doma
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Awaitable
 from functools import lru_cache
 
 from starlette.requests import HTTPConnection
@@ -56,19 +57,16 @@ class HostCheck:
         self._app = app
         self._hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "lifespan" or self._hosts.allows_any:
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         for name, value in scope["headers"]:
             if name == b"host" and not self._hosts.allows(value.decode("latin-1")):
                 break
         else:
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
-            return
+            return send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
         raise _refusal(HTTPConnection(scope))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -80,15 +80,19 @@ class Idempotency:
         self._parts = parts
         self._scopes = scopes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         given = None
         if scope["type"] == "http" and scope["method"] == "POST":
             given = key_headers(scope["headers"])
         if given is None:
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         if scope["path"].startswith(RETURN_SECRETS):
             raise _returns_secrets()
+        return self._answered(given, scope, receive, send)
+
+    async def _answered(
+        self, given: KeyHeaders, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         async with self._parts.bodies.received(Request(scope, receive)) as body:
             request = await self._request(scope, given, body)
         generation = Generation(self._app, scope, body)

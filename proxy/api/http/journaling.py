@@ -5,7 +5,7 @@ as they pass through a Tap; for spans the bytes of the request alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from time import perf_counter
 
@@ -176,17 +176,16 @@ class Journaling:
         self._journal = journal
         self._has_warned = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         caller = current_caller.get()
         if not (caller.records and is_tapped(scope)):
-            await self._app(scope, receive, send)
-        elif self._journal is None:
+            return self._app(scope, receive, send)
+        if self._journal is None:
             self._warn(caller)
-            await self._app(scope, receive, send)
-        elif not self._journal.wants():
-            await self._app(scope, receive, send)
-        else:
-            await self._recorded(self._journal, caller, scope, receive, send)
+            return self._app(scope, receive, send)
+        if not self._journal.wants():
+            return self._app(scope, receive, send)
+        return self._recorded(self._journal, caller, scope, receive, send)
 
     async def _recorded(
         self, journal: Journal, caller: Caller, scope: Scope, receive: Receive, send: Send

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable
 from http import HTTPStatus
 from secrets import token_hex
 
@@ -31,6 +32,8 @@ UNKNOWN = "unknown"
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
+# Layers without work after the answer return the next one's coroutine in place of awaiting it, so
+# that no chunk of a stream passes them.
 class HeadAsGet:
     """Handles HEAD, which monitoring systems send, like GET.
 
@@ -40,10 +43,10 @@ class HeadAsGet:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 class WithoutLastSlash:
@@ -52,10 +55,10 @@ class WithoutLastSlash:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "lifespan" and scope["path"].endswith("/") and scope["path"] != "/":
             scope = {**scope, "path": scope["path"][:-1]}
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 class BeginsInTurn:

@@ -7,6 +7,7 @@ Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLi
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable
 from contextlib import nullcontext
 
 from starlette.requests import ClientDisconnect
@@ -42,12 +43,11 @@ class RateLimitHeaders:
         self._limiter = limiter
         self._scopes = scopes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or not has_limits(current_caller.get()):
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         running_record().standings = standings = Standings()
-        await self._answer(scope, receive, send, standings)
+        return self._answer(scope, receive, send, standings)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, standings: Standings
