@@ -36,7 +36,9 @@ ENDPOINTS = Row(
             queries=(
                 Query(
                     expr=rate(
-                        *("proxy_endpoint_streams_total", "endpoint", "outcome"),
+                        "proxy_endpoint_streams_total",
+                        "endpoint",
+                        "outcome",
                         where=f'outcome=~"lost|refused", {POOL}',
                     ),
                     legend="{{endpoint}} {{outcome}}",
@@ -60,7 +62,9 @@ ENDPOINTS = Row(
             queries=(
                 Query(
                     expr=quantile(
-                        *(0.95, "proxy_endpoint_time_to_first_token_seconds", "endpoint"),
+                        0.95,
+                        "proxy_endpoint_time_to_first_token_seconds",
+                        "endpoint",
                         where=POOL,
                     ),
                     legend="{{endpoint}}",
@@ -74,7 +78,8 @@ ENDPOINTS = Row(
             queries=(
                 Query(
                     expr=ratio(
-                        *("proxy_endpoint_prefix_hits_total", "proxy_endpoint_streams_total"),
+                        "proxy_endpoint_prefix_hits_total",
+                        "proxy_endpoint_streams_total",
                         "endpoint",
                         where=POOL,
                     ),

@@ -55,7 +55,9 @@ REQUESTS = Row(
             queries=(
                 Query(
                     expr=ratio(
-                        *("proxy_cached_prompt_tokens_total", "proxy_prompt_tokens_total", "model"),
+                        "proxy_cached_prompt_tokens_total",
+                        "proxy_prompt_tokens_total",
+                        "model",
                         where=MODEL,
                     ),
                     legend="{{model}}",
@@ -143,7 +145,7 @@ FAULTS = Row(
                 ),
                 Query(
                     expr=rate(
-                        *("proxy_streams_continued_total", "model", "cause", "result"), where=MODEL
+                        "proxy_streams_continued_total", "model", "cause", "result", where=MODEL
                     ),
                     legend="{{model}} {{cause}}: {{result}}",
                 ),
@@ -163,15 +165,11 @@ FAULTS = Row(
             title="Shadow traffic, a second",
             queries=(
                 Query(
-                    expr=rate(
-                        *("proxy_shadow_requests_total", "deployment", "outcome"), where=MODEL
-                    ),
+                    expr=rate("proxy_shadow_requests_total", "deployment", "outcome", where=MODEL),
                     legend="{{deployment}} {{outcome}}",
                 ),
                 Query(
-                    expr=rate(
-                        *("proxy_shadow_differences_total", "deployment", "field"), where=MODEL
-                    ),
+                    expr=rate("proxy_shadow_differences_total", "deployment", "field", where=MODEL),
                     legend="{{deployment}} differs in {{field}}",
                 ),
             ),

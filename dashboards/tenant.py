@@ -77,7 +77,7 @@ WAITS = Row(
             queries=(
                 Query(
                     expr=quantile(
-                        *(0.95, "proxy_tenant_time_to_first_token_seconds", "tenant"), where=TENANT
+                        0.95, "proxy_tenant_time_to_first_token_seconds", "tenant", where=TENANT
                     ),
                     legend="{{tenant}}",
                 ),

@@ -32,8 +32,24 @@ FIRST_FAULT_STATUS = 500
 ABANDONED = "abandoned"  # the outcome of a generation whose client disconnected
 # Upper bounds of histograms of durations, one ladder for all, so that their quantiles compare.
 DURATION_BUCKETS_S = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
 )
 
 Headers = Sequence[tuple[bytes, bytes]]

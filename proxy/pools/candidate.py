@@ -104,9 +104,21 @@ class Candidate:
     """
 
     __slots__ = (
-        *("_headroom", "_share", "_since_s", "_slow_until_s", "_window_s"),
-        *("address", "bit", "capacity", "extra_streams", "extra_tokens"),
-        *("outstanding", "penalty", "rows", "slowness", "speed"),
+        "_headroom",
+        "_share",
+        "_since_s",
+        "_slow_until_s",
+        "_window_s",
+        "address",
+        "bit",
+        "capacity",
+        "extra_streams",
+        "extra_tokens",
+        "outstanding",
+        "penalty",
+        "rows",
+        "slowness",
+        "speed",
     )
 
     def __init__(

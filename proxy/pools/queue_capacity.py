@@ -61,8 +61,14 @@ class EngineRoom:
     """
 
     __slots__ = (
-        *("_bounds", "_busy_reports", "_most", "_rows"),
-        *("in_engine", "is_stale", "spare", "streams"),
+        "_bounds",
+        "_busy_reports",
+        "_most",
+        "_rows",
+        "in_engine",
+        "is_stale",
+        "spare",
+        "streams",
     )
 
     def __init__(self, rows: int, spare: tuple[int, int]) -> None:

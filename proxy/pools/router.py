@@ -29,8 +29,20 @@ class Route:
     """
 
     __slots__ = (
-        *("_attempt", "_candidate", "_endpoint", "_estimates", "_has_plain_start", "_interrupt"),
-        *("_is_slow", "_peers", "_pool", "_prompt_tokens", "_work", "engine", "matched", "place"),
+        "_attempt",
+        "_candidate",
+        "_endpoint",
+        "_estimates",
+        "_has_plain_start",
+        "_interrupt",
+        "_is_slow",
+        "_peers",
+        "_pool",
+        "_prompt_tokens",
+        "_work",
+        "engine",
+        "matched",
+        "place",
     )
 
     def __init__(

@@ -33,8 +33,15 @@ class Share:
     """One tenant's share of a class."""
 
     __slots__ = (
-        *("came_at", "counter", "entry", "holding", "is_remembered"),
-        *("rate", "running", "waiting", "weight"),
+        "came_at",
+        "counter",
+        "entry",
+        "holding",
+        "is_remembered",
+        "rate",
+        "running",
+        "waiting",
+        "weight",
     )
 
     def __init__(self, counter: float, weight: float) -> None:

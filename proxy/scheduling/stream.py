@@ -21,8 +21,18 @@ class Stream:
     """The adapters implement its methods."""
 
     __slots__ = (
-        *("charged_at", "deadline", "entered_at", "is_yielding", "number", "position"),
-        *("prompt_charged", "start_tokens", "state", "ticket", "tokens", "took_over"),
+        "charged_at",
+        "deadline",
+        "entered_at",
+        "is_yielding",
+        "number",
+        "position",
+        "prompt_charged",
+        "start_tokens",
+        "state",
+        "ticket",
+        "tokens",
+        "took_over",
     )
 
     def __init__(self, ticket: Ticket) -> None:

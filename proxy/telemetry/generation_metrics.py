@@ -22,8 +22,25 @@ from proxy.telemetry.bounded_names import OTHER, BoundedNames
 # For metrics with one series for each endpoint or tenant.
 FEW_BUCKETS_S = (0.001, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
 TOKEN_BUCKETS = (
-    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
-    *(100_000, 200_000, 500_000, 1_000_000),
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
 )
 
 
@@ -106,7 +123,9 @@ class GenerationMetrics:
             "proxy_streams_continued",
             "Streams that lost their engine after their first token, by what ended it (`lost`, "
             "`stalled`, `drained`, `preempted`) and whether another engine stream `continued` them",
-            *("model", "cause", "result"),
+            "model",
+            "cause",
+            "result",
         )
 
     def _time_requests(self) -> None:
@@ -160,7 +179,8 @@ class GenerationMetrics:
             "proxy_tenant_requests",
             "Generation requests by how they ended: `completed`, `refused` (an error that is the "
             "caller's, or a limit), `failed` (an error of ours), `abandoned`",
-            *("tenant", "result"),
+            "tenant",
+            "result",
         )
         self.tenant_prompt_tokens = self._counter(
             "proxy_tenant_prompt_tokens", "Prompt tokens", "tenant"

@@ -41,7 +41,8 @@ class Metrics:
             "proxy_rejections",
             "HTTP requests that got an error instead of an answer, by its code, without health "
             "checks. `model` is empty where the request did not reach one",
-            *("model", "reason"),
+            "model",
+            "reason",
         )
         self.limit_refusals = self._counter(
             "proxy_limit_refusals", "Requests that a caller's limit refused", "limit"

@@ -207,8 +207,11 @@ _NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON, PREFILL_TIME, DECOD
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
 _PROMPT = (*_TEXT, "input_ids", "resume_from", "max_tokens", "bad_words")
 _LIMIT = (
-    *("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start"),
-    *("default_max_tokens", "max_prompt_tokens"),
+    "echo_prompt",
+    "truncate_prompt_tokens",
+    "truncate_keeps_start",
+    "default_max_tokens",
+    "max_prompt_tokens",
 )
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
 TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))

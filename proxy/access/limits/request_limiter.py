@@ -236,6 +236,9 @@ def _limits(caller: Caller, card: ModelCard) -> Iterator[Limits]:
 
 
 OUTPUT_LIMITS = (
-    *("output_tokens_per_minute", "tokens_per_minute", "output_tokens_per_day", "tokens_per_day"),
+    "output_tokens_per_minute",
+    "tokens_per_minute",
+    "output_tokens_per_day",
+    "tokens_per_day",
     "monthly_tokens",
 )

@@ -40,8 +40,14 @@ class AuditEntry:
         """All but the MAC, in one unambiguous form."""
         return orjson.dumps(
             [
-                *(self.number, self.at.isoformat(), self.actor, self.action, self.object),
-                *(self.before, self.after, self.chain_key),
+                self.number,
+                self.at.isoformat(),
+                self.actor,
+                self.action,
+                self.object,
+                self.before,
+                self.after,
+                self.chain_key,
             ]
         )
 

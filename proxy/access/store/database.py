@@ -150,7 +150,10 @@ def _begun(connection: Connection) -> None:
 def _unreachable(url: URL) -> tuple[type[Exception], ...]:
     """Errors that say that the database does not answer, besides OURS."""
     found: tuple[type[Exception], ...] = (
-        *(exc.DBAPIError, exc.TimeoutError, OSError, asyncio.TimeoutError),
+        exc.DBAPIError,
+        exc.TimeoutError,
+        OSError,
+        asyncio.TimeoutError,
     )
     if url.get_backend_name() == POSTGRESQL:
         import asyncpg

@@ -158,8 +158,15 @@ def new_request_id() -> str:
 
 EXPOSED_HEADERS = (
     *EXPOSED,
-    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
-    *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
+    "x-request-id",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-attempts",
+    "x-resends",
+    "x-continued",
+    "x-unenforced-keywords",
+    "x-fallback-from",
     *generation_headers.QUEUE,
     "x-priority-capped",
     *generation_headers.LIFECYCLE,

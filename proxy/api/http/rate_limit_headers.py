@@ -25,10 +25,18 @@ from proxy.domain.record import running_record
 COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS, identity.Scope.KSERVE})
 
 EXPOSED = (
-    *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    *("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "x-ratelimit-exceeded"),
-    *("x-ratelimit-remaining-budget", "x-ratelimit-remaining-monthly-tokens"),
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-exceeded",
+    "x-ratelimit-remaining-budget",
+    "x-ratelimit-remaining-monthly-tokens",
 )
 
 

@@ -184,8 +184,16 @@ class StructuredOutputs(RequestBody):
 # The fields that may set a format. Null counts as not given, so that it is not among those set.
 FORMATS = frozenset(
     {
-        *("response_format", "structured_outputs", "json_schema", "regex", "ebnf", "nvext"),
-        *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+        "response_format",
+        "structured_outputs",
+        "json_schema",
+        "regex",
+        "ebnf",
+        "nvext",
+        "guided_json",
+        "guided_regex",
+        "guided_choice",
+        "guided_grammar",
     }
 )
 

@@ -19,8 +19,11 @@ JSON, EVENTS, CSV = "application/json", "text/event-stream", "text/csv"
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
 GENERATION_HEADERS = (
-    *("x-resends", "x-continued", *generation_headers.QUEUE),
-    *("x-fallback-from", *generation_headers.LIFECYCLE),
+    "x-resends",
+    "x-continued",
+    *generation_headers.QUEUE,
+    "x-fallback-from",
+    *generation_headers.LIFECYCLE,
 )
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
 ERROR_HEADERS = {

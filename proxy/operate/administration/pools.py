@@ -40,8 +40,13 @@ def _show_endpoints(answer: Body) -> None:
     from rich.table import Column, Table
 
     table = Table(
-        *("pool", Column("address", no_wrap=True), "state", "streams", "tokens"),
-        *("waiting/running/KV", "models"),
+        "pool",
+        Column("address", no_wrap=True),
+        "state",
+        "streams",
+        "tokens",
+        "waiting/running/KV",
+        "models",
         box=None,
     )
     for each in answer["data"]:
@@ -71,7 +76,7 @@ def _show_deployments(answer: Body) -> None:
     from rich.table import Table
 
     table = Table(
-        *("model", "deployment", "share", "weight", "models.yaml", "pool", "Triton model"), box=None
+        "model", "deployment", "share", "weight", "models.yaml", "pool", "Triton model", box=None
     )
     for each in answer["data"]:
         version = "" if each["version"] is None else f" (version {each['version']})"
@@ -92,15 +97,19 @@ def _show_queues(answer: Body) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*("queue", "tenant", "weight", "running", "waiting", "share"), box=None)
+    table = Table("queue", "tenant", "weight", "running", "waiting", "share", box=None)
     for each in answer["data"]:
         bound = "" if each["capacity"] is None else f" of {each['capacity']}"
         running = f"{each['running']}{bound}"
         table.add_row(escape(each["queue"]), "", "", running, str(each["waiting"]), "")
         for one in each["tenants"]:
             table.add_row(
-                *("", escape(one["tenant"]), f"{one['weight']:g}"),
-                *(str(one["running"]), str(one["waiting"]), _share(one["share"])),
+                "",
+                escape(one["tenant"]),
+                f"{one['weight']:g}",
+                str(one["running"]),
+                str(one["waiting"]),
+                _share(one["share"]),
             )
         if (others := each["tenants_in_all"] - len(each["tenants"])) > 0:
             table.add_row("", f"and {others} more", "", "", "", "")

@@ -21,8 +21,15 @@ from proxy.settings import Settings
 
 INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", "xgrammar")
 BUILD_TOOLS = (
-    *("torch", "transformers", "onnxruntime-genai", "onnx", "onnx-ir", "safetensors"),
-    *("huggingface-hub", "obstore", "xgrammar"),
+    "torch",
+    "transformers",
+    "onnxruntime-genai",
+    "onnx",
+    "onnx-ir",
+    "safetensors",
+    "huggingface-hub",
+    "obstore",
+    "xgrammar",
 )
 MODULE, SCRIPT = "proxy.cli", "triton-openai"
 

@@ -16,11 +16,33 @@ from proxy.pools.discovery import source_url
 
 # pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.
 PACKAGES = (
-    *("fastapi", "uvicorn", "uvloop", "httptools", "websockets", "httpx", "pydantic"),
-    *("pydantic-settings", "pyyaml", "jinja2", "orjson", "jsonschema-rs", "structlog"),
-    *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil", "lark"),
-    *("cachetools", "pyjwt", "sqlalchemy", "alembic", "aiosqlite"),
-    *("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+    "fastapi",
+    "uvicorn",
+    "uvloop",
+    "httptools",
+    "websockets",
+    "httpx",
+    "pydantic",
+    "pydantic-settings",
+    "pyyaml",
+    "jinja2",
+    "orjson",
+    "jsonschema-rs",
+    "structlog",
+    "prometheus-client",
+    "typer",
+    "tritonclient",
+    "grpcio",
+    "hpack",
+    "psutil",
+    "lark",
+    "cachetools",
+    "pyjwt",
+    "sqlalchemy",
+    "alembic",
+    "aiosqlite",
+    "opentelemetry-sdk",
+    "opentelemetry-exporter-otlp-proto-http",
 )
 EMBEDDED = ("nvidia-pytriton", "torch")
 CONNECT_TIMEOUT_S = 3.0

@@ -83,8 +83,11 @@ def _models(rows: Sequence[ModelRow], is_wide: bool) -> Table:
             escape(row.name),
             number(row.requests),
             *((_failures(row.failures), number(row.tokens_in)) if is_wide else ()),
-            *(number(row.running), number(row.waiting)),
-            *(seconds(row.ttft_p50), seconds(row.ttft_p99), number(row.tokens_out)),
+            number(row.running),
+            number(row.waiting),
+            seconds(row.ttft_p50),
+            seconds(row.ttft_p99),
+            number(row.tokens_out),
         )
     return table
 
@@ -97,7 +100,8 @@ def _endpoints(rows: Sequence[EndpointRow], is_wide: bool) -> Table:
             escape(row.address),
             *([escape(row.pool)] if is_wide else []),
             f"[{STYLES.get(state, 'red')}]{escape(state)}[/]" if row.state else state,
-            *(number(row.running), number(row.waiting)),
+            number(row.running),
+            number(row.waiting),
             "-" if row.kv_in_use is None else f"{row.kv_in_use:.0%}",
             number(row.tokens),
         )

@@ -68,16 +68,22 @@ def show_recent(answer: Record, console: Console) -> None:
         console.print("No request that has ended is known, or none that matches.")
         return
     table = Table(
-        *(Column("request", no_wrap=True), Column("began", no_wrap=True), "model", "tenant"),
-        *(Column("ended", no_wrap=True), *(_right(name) for name in ("in", "out", "TTFT", "ms"))),
+        Column("request", no_wrap=True),
+        Column("began", no_wrap=True),
+        "model",
+        "tenant",
+        Column("ended", no_wrap=True),
+        *(_right(name) for name in ("in", "out", "TTFT", "ms")),
         box=None,
         pad_edge=False,
         header_style="bold",
     )
     for each in answer["data"]:
         table.add_row(
-            *(escape(each["id"]), each["began_at"][11:19]),
-            *(escape(each.get("model", "-")), escape(each.get("tenant", "-"))),
+            escape(each["id"]),
+            each["began_at"][11:19],
+            escape(each.get("model", "-")),
+            escape(each.get("tenant", "-")),
             _ended(each),
             *(str(each.get(name, "-")) for name in ("prompt_tokens", "completion_tokens")),
             *(_ms(each.get(name)) for name in ("ttft_ms", "duration_ms")),

@@ -212,7 +212,7 @@ class Report:
 
 def show(by_model: Mapping[str, ModelTotals]) -> None:
     table = Table(
-        *("model", "requests", "same", *KINDS, "texts compared", "TTFT", "duration"), box=None
+        "model", "requests", "same", *KINDS, "texts compared", "TTFT", "duration", box=None
     )
     for model, totals in sorted(by_model.items()):
         table.add_row(

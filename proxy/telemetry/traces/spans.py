@@ -61,7 +61,11 @@ class RequestSpans:
         if trace.parent_id is not None:
             parent = SpanContext(trace.trace_id, trace.parent_id, is_remote=True)
         return self._span(
-            *(name, trace.span_id, parent, SpanKind.SERVER, found),
+            name,
+            trace.span_id,
+            parent,
+            SpanKind.SERVER,
+            found,
             FAILED if has_failed else UNSET,
             (record.began, record.ended or record.began),
         )

@@ -69,8 +69,12 @@ def _usage() -> None:
         *(
             sa.Column(name, sa.BigInteger, nullable=False)
             for name in (
-                *("requests", "errors", "prompt_tokens", "cached_tokens"),
-                *("output_tokens", "reasoning_tokens"),
+                "requests",
+                "errors",
+                "prompt_tokens",
+                "cached_tokens",
+                "output_tokens",
+                "reasoning_tokens",
             )
         ),
         sa.Column("queue_s", sa.Double, nullable=False),
