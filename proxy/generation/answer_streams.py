@@ -61,14 +61,14 @@ class AnswerStreams:
         self,
         plan: Plan,
         delivery: Delivery,
-        report: RequestRecord,
+        record: RequestRecord,
         held: LogProbShare | None,
         reservation: Reservation | None,
         means: Means,
     ) -> None:
         self._plan = plan
         self._delivery = delivery
-        self._report = report
+        self._record = record
         self._held = held
         self._reservation = reservation
         self._means = means
@@ -107,7 +107,7 @@ class AnswerStreams:
             checker=self._means.checker,
             caller=part.request.caller,
             at_most=card.max_retries + 1,
-            report=self._report,
+            record=self._record,
         )
         if self._delivery is Delivery.LIVE and card.streams_unchecked:
             return attempts.live(self._choice(part))
@@ -151,7 +151,7 @@ class AnswerStreams:
             parser=plan.new_parser(),
             specials=plan.special_tokens,
         )
-        self._report.counts.append(choice.usage_counter)
+        self._record.counts.append(choice.usage_counter)
         with MappedConstraintErrors(part.request.constraint):
             while not choice.is_finished:
                 if choice.has_thought_enough:
@@ -159,7 +159,7 @@ class AnswerStreams:
                     request = request.continued(text, choice.tokens, plan.format.guides.answer)
                     for event in events:
                         yield event
-                pace = self._report.pace(counts_gaps=not request.echoes_prompt)
+                pace = self._record.pace(counts_gaps=not request.echoes_prompt)
                 async with aclosing(self._deltas(part, request, choice)) as deltas:
                     async for delta in deltas:
                         pace.see(delta)
@@ -188,7 +188,7 @@ class AnswerStreams:
             part.request,
             request,
             self._means.streams,
-            self._report,
+            self._record,
             send=self._send,
             try_guide=self._try_guide,
             counter=choice.usage_counter,

@@ -34,7 +34,7 @@ class Attempts:
     checker: Checker
     caller: str
     at_most: int
-    report: RequestRecord
+    record: RequestRecord
 
     async def live(self, events: Events) -> Events:
         """One attempt, passed on as it comes.
@@ -112,7 +112,7 @@ class Attempts:
         )
 
     def _count(self, number: int) -> None:
-        self.report.attempts = max(self.report.attempts or 0, number)
+        self.record.attempts = max(self.record.attempts or 0, number)
 
     async def _violation(self, answer: Answer) -> str | None:
         return await self.checker.violation(self.check, answer, self.caller)

@@ -128,13 +128,13 @@ class Preparation:
         self,
         request: GenerationRequest,
         card: ModelCard,
-        report: RequestRecord | None = None,
+        record: RequestRecord | None = None,
         *,
         is_held: bool = False,
     ) -> Plan:
         """The plan of a caller's request, for the first build of the model that can take it:
 
-        1. the caller's ceilings on priority and output, which `report` names
+        1. the caller's ceilings on priority and output, which `record` names
         2. the deployment, and the build of the model there
         3. the tools that the server runs, and the ceilings of the model
         4. a bound on log-probabilities, where the answer is held until its end (`is_held`)
@@ -144,15 +144,15 @@ class Preparation:
         8. the capabilities of the model, and the size of all copies together
 
         Args:
-            report: None for a request that is only shown, to which no ceiling of a caller applies.
+            record: None for a request that is only shown, to which no ceiling of a caller applies.
 
         Raises:
             InvalidRequest, InvalidSchema: the model or the operator does not allow the request.
             RateLimited: as the sandbox.
             ModelUnavailable: no deployment can take it now.
         """
-        if report is not None:
-            request = self._limiter.capped(request, card, current_caller.get(), report)
+        if record is not None:
+            request = self._limiter.capped(request, card, current_caller.get(), record)
         refusal: InvalidRequest | None = None
         for build in self._deployments.cards(request, card):
             try:

@@ -61,11 +61,11 @@ class Service:
             ModelUnavailable: at once.
         """
         self._registry.check_available()
-        report = running_record()
-        report.unenforced = checks.unenforced_keywords(request.constraint, card)
-        report.lifecycle, report.fallback_from = card.lifecycle, request.fallback_from
+        record = running_record()
+        record.unenforced = checks.unenforced_keywords(request.constraint, card)
+        record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
         self._deprecations.note(card, current_caller.get().tenant)
-        return Generation(events=self._events(request, card, delivery, report), record=report)
+        return Generation(events=self._events(request, card, delivery, record), record=record)
 
     async def engine_requests(
         self, request: GenerationRequest, card: ModelCard
@@ -75,20 +75,20 @@ class Service:
         return (await self._means.preparation.prepare(request, card)).engine_requests
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: RequestRecord
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, record: RequestRecord
     ) -> Events:
         caller = current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
-        with self._metrics.counted(report, request, card):
+        with self._metrics.counted(record, request, card):
             with stage(StageName.PLAN):
-                plan = await self._means.preparation.prepare(request, card, report, is_held=is_held)
+                plan = await self._means.preparation.prepare(request, card, record, is_held=is_held)
             card = plan.card
             reserving = self._limiter.reservation(
                 caller,
                 plan.request,
                 card,
                 plan.engine_requests,
-                report,
+                record,
                 is_stream=delivery is Delivery.LIVE,
             )
             admitted = self._concurrency.permits(card, permits_needed(plan.request))
@@ -96,16 +96,16 @@ class Service:
             async with reserving as reservation:
                 with admitted, self._holding(is_held) as held:
                     limits.end()
-                    await self._try_guide(plan, report)
-                    streams = AnswerStreams(plan, delivery, report, held, reservation, self._means)
+                    await self._try_guide(plan, record)
+                    streams = AnswerStreams(plan, delivery, record, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:
-                            yield report.timed(event)
+                            yield record.timed(event)
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
 
-    async def _try_guide(self, plan: Plan, report: RequestRecord) -> None:
+    async def _try_guide(self, plan: Plan, record: RequestRecord) -> None:
         """Raises as GuidePrecheck does, before anything else of the request is sent."""
         if not plan.is_guided:
             return
@@ -117,7 +117,7 @@ class Service:
         since = asyncio.get_running_loop().time()
         checking = stage(StageName.GUIDE_CHECK)
         with checking, MappedConstraintErrors(plan.request.constraint):
-            await self._means.streams.resending.retried(try_once, request, report, since=since)
+            await self._means.streams.resending.retried(try_once, request, record, since=since)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

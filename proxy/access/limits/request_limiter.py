@@ -33,9 +33,9 @@ FAILURE_S = 60.0
 
 
 def under_ceiling(
-    request: GenerationRequest, caller: Caller, most: int, report: RequestRecord
+    request: GenerationRequest, caller: Caller, most: int, record: RequestRecord
 ) -> GenerationRequest:
-    """The request with the caller's ceiling, where its priority is higher; notes it in the report.
+    """The request with the caller's ceiling, where its priority is higher; notes it in the record.
 
     A request without a priority has 0, so a ceiling below 0 is its priority.
 
@@ -47,7 +47,7 @@ def under_ceiling(
         return request
     if request.priority is None:
         return replace(request, priority=ceiling, has_assigned_priority=True)
-    report.capped_priority = ceiling
+    record.capped_priority = ceiling
     return replace(request, priority=ceiling)
 
 
@@ -150,12 +150,12 @@ class RequestLimiter:
         return self._means.ledger.outage is None and not self.concerns
 
     def capped(
-        self, request: GenerationRequest, card: ModelCard, caller: Caller, report: RequestRecord
+        self, request: GenerationRequest, card: ModelCard, caller: Caller, record: RequestRecord
     ) -> GenerationRequest:
         """With a priority that the caller may have, and with a bound on the output, where the
         request has none and the caller's is limited.
         """
-        request = under_ceiling(request, caller, self._max_priority, report)
+        request = under_ceiling(request, caller, self._max_priority, record)
         is_bounded = request.max_tokens is not None or not has_limits(caller)
         if is_bounded or "limits" not in card.capabilities:
             return request
@@ -174,14 +174,14 @@ class RequestLimiter:
         request: GenerationRequest,
         card: ModelCard,
         engine_requests: Sequence[EngineRequest],
-        report: RequestRecord,
+        record: RequestRecord,
         *,
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:
         """For as long as the request runs. engine_requests: one for each prompt."""
         if self._sink is None and not has_limits(caller):
             return NOTHING_RESERVED
-        usage = RequestUsage(caller, report, self._sink)
+        usage = RequestUsage(caller, record, self._sink)
         return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
 
     def counted(self, caller: Caller, standings: Standings) -> CountedRequest:

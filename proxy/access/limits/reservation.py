@@ -66,15 +66,15 @@ class Needs:
 
 
 class RequestUsage:
-    """report: the service's. sink: None to keep no usage. Cached tokens are counted here, since
+    """record: the service's. sink: None to keep no usage. Cached tokens are counted here, since
     callers may not be allowed to see them.
     """
 
-    __slots__ = ("_cached", "_queue_s", "_report", "_sink", "caller")
+    __slots__ = ("_cached", "_queue_s", "_record", "_sink", "caller")
 
-    def __init__(self, caller: Caller, report: RequestRecord, sink: UsageSink | None) -> None:
+    def __init__(self, caller: Caller, record: RequestRecord, sink: UsageSink | None) -> None:
         self.caller = caller
-        self._report = report
+        self._record = record
         self._sink = sink
         self._cached: dict[str, int] = {}
         self._queue_s = 0.0
@@ -94,7 +94,7 @@ class RequestUsage:
 
     def _usage(self) -> Usage:
         prompt = output = reasoning = 0
-        for count in self._report.counts:
+        for count in self._record.counts:
             usage = count.usage
             prompt += usage.prompt_tokens
             output += usage.completion_tokens

@@ -108,7 +108,7 @@ class EngineStream:
         asked: GenerationRequest,
         request: EngineRequest,
         means: StreamMeans,
-        report: RequestRecord,
+        record: RequestRecord,
         *,
         send: Send,
         try_guide: TryGuide,
@@ -118,7 +118,7 @@ class EngineStream:
     ) -> None:
         self._state = State.QUEUED
         self._means = means
-        self._report = report
+        self._record = record
         self._send = send
         self._try_guide = try_guide
         self._counter = counter
@@ -151,7 +151,7 @@ class EngineStream:
         self._row = RowPermit(
             means.scheduler,
             ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
-            report,
+            record,
             counter=counter,
             preempted=self._preempt,
         )
@@ -274,7 +274,7 @@ class EngineStream:
                 raise error
             self._avoid()
             attempt, request = self._attempt, self._request
-            await resending.resend(error, attempt, request, self._report, since=watch.began)
+            await resending.resend(error, attempt, request, self._record, since=watch.began)
             self._begin_part(request, f"resent{attempt.number}")
             return State.SENT
         self._check(error, cause)
@@ -323,11 +323,11 @@ class EngineStream:
 
     def _continue(self, lost: Loss) -> None:
         """LOST or QUEUED -> SENT: makes the part that continues the answer."""
-        ids, report, cause = self._answer_ids, self._report, cause_of(lost)
-        report.preempted += cause is Cause.PREEMPTED
+        ids, record, cause = self._answer_ids, self._record, cause_of(lost)
+        record.preempted += cause is Cause.PREEMPTED
         if self._has_deltas:
-            report.continued += 1
-            report.notes.append(f"continued {report.continued} ({WORDS[cause]})")
+            record.continued += 1
+            record.notes.append(f"continued {record.continued} ({WORDS[cause]})")
         logger.info(
             "stream continues",
             request_id=self._request.id,
@@ -355,12 +355,12 @@ class EngineStream:
         """The first delta of the part came."""
         if self._pause is not None:
             cause, since = self._pause
-            self._report.pauses.append((cause, asyncio.get_running_loop().time() - since))
+            self._record.pauses.append((cause, asyncio.get_running_loop().time() - since))
             self._pause = None
 
     def _count_failure(self, lost: Loss) -> None:
         if self._has_deltas and self._means.continuing.most:
-            self._report.uncontinued.append(cause_of(lost))
+            self._record.uncontinued.append(cause_of(lost))
 
     @property
     def _answer_ids(self) -> list[int]:

@@ -59,7 +59,7 @@ class Resending:
         self,
         begin: Callable[[], Awaitable[None]],
         request: EngineRequest,
-        report: RequestRecord,
+        record: RequestRecord,
         *,
         since: float,
     ) -> None:
@@ -81,14 +81,14 @@ class Resending:
                 raise
             except ModelUnavailable as error:
                 lost = error
-            await self.resend(lost, attempt, request, report, since=since)
+            await self.resend(lost, attempt, request, record, since=since)
 
     async def resend(
         self,
         lost: ModelUnavailable,
         attempt: Attempt,
         request: EngineRequest,
-        report: RequestRecord,
+        record: RequestRecord,
         *,
         since: float,
     ) -> None:
@@ -96,7 +96,7 @@ class Resending:
         self._check_tries(lost, attempt)
         await self.find_endpoint(lost, attempt, request, since=since, tried=attempt.number)
         attempt.number += 1
-        report.resends += 1
+        record.resends += 1
 
     async def find_endpoint(
         self,

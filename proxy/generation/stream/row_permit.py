@@ -25,7 +25,7 @@ class RowPermit:
         self,
         scheduler: Scheduler,
         ticket: Ticket,
-        report: RequestRecord,
+        record: RequestRecord,
         *,
         counter: UsageCounter,
         preempted: Callable[[], None],
@@ -33,7 +33,7 @@ class RowPermit:
         self.must_yield = False
         self._scheduler = scheduler
         self._ticket = ticket
-        self._report = report
+        self._record = record
         self._counter = counter
         self._preempted = preempted
         self._permit: Permit = FREE_PERMIT
@@ -45,7 +45,7 @@ class RowPermit:
 
         Raises as Scheduler.acquire.
         """
-        loop, report, ticket = asyncio.get_running_loop(), self._report, self._ticket
+        loop, record, ticket = asyncio.get_running_loop(), self._record, self._ticket
         if self.must_yield:
             self.must_yield = False
             ticket = replace(ticket, has_begun=True, prompt_tokens=0)
@@ -56,10 +56,10 @@ class RowPermit:
                     ticket, moved=self._moved, preempted=self._yield
                 )
         finally:
-            has_waited = report.waits.pop(self, None) is not None
+            has_waited = record.waits.pop(self, None) is not None
         if has_waited:
             self._waited_s += loop.time() - began
-            report.queue_s = max(report.queue_s or 0.0, self._waited_s)
+            record.queue_s = max(record.queue_s or 0.0, self._waited_s)
         self._has_row = False
         counter, before = self._counter, self._counter.tokens
         self._permit.meter(lambda: counter.tokens - before)
@@ -81,7 +81,7 @@ class RowPermit:
         self._permit.release()
 
     def _moved(self, standing: Standing) -> None:
-        waits, now = self._report.waits, asyncio.get_running_loop().time()
+        waits, now = self._record.waits, asyncio.get_running_loop().time()
         since = waits[self].since if self in waits else now
         waits[self] = Wait(standing, since, now)
 
