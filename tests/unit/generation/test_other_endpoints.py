@@ -126,7 +126,7 @@ def test_no_request_goes_to_another_build_than_it_was_prepared_for():
     async def body(pools: PoolStand, stand: PooledStand) -> None:
         cards = {card.facts.created: card for card in stand.registry.variants("demo")}
         assert len(cards) == 2
-        answers = [fold(await stand.answer(id=f"r{n}")).text for n in range(8)]
+        answers = [fold(await stand.answer(id=f"r{n}")).text for n in range(32)]
         assert set(answers) == {"ab"}
 
     tritons["a:1"].engine = ScriptedEngine(deltas("ab"), lost=2)
