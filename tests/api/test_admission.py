@@ -1,4 +1,4 @@
-"""What one request may take of the server: choices count, products are bounded, turns are told."""
+"""Limits on one request: choices count, products are bounded, and callers take turns."""
 
 from __future__ import annotations
 

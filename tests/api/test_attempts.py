@@ -1,4 +1,4 @@
-"""An answer that no grammar holds to its form: what is told of it, checks, attempts, headers."""
+"""Answers that no grammar constrains: instructions, checks, further attempts, headers."""
 
 from __future__ import annotations
 

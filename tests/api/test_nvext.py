@@ -1,4 +1,4 @@
-"""`nvext` on both endpoints: what reaches the engine, what is told beside the answer."""
+"""`nvext` on both endpoints: what reaches the engine, and the extra fields of the answer."""
 
 from __future__ import annotations
 

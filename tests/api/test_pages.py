@@ -1,4 +1,4 @@
-"""/docs and /redoc: everything comes from this server, and the browser is told so."""
+"""/docs and /redoc load everything from this server, and their headers allow nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits and rounds of tools that the server runs; and OpenAI's SDK, which waits as it is told."""
+"""Limits count each round of the server's tools; OpenAI's SDK waits for Retry-After."""
 
 from __future__ import annotations
 

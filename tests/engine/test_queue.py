@@ -1,4 +1,4 @@
-"""A long queue: what one step of the scheduler costs does not depend on who waits."""
+"""A long queue: the cost of one scheduler step is the same however many requests wait."""
 
 from __future__ import annotations
 

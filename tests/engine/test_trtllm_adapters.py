@@ -1,4 +1,4 @@
-"""The LoRA adapter that a request names, as TensorRT-LLM is told of it: on the stand-in."""
+"""The LoRA adapter of a request is passed to TensorRT-LLM; against the stand-in."""
 
 from __future__ import annotations
 

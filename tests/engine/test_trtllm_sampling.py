@@ -1,4 +1,4 @@
-"""What a request says, as TensorRT-LLM is told it, and what comes back: on the stand-in."""
+"""Requests as TensorRT-LLM's sampling parameters, and results as deltas; on the stand-in."""
 
 from __future__ import annotations
 

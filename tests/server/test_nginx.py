@@ -1,4 +1,4 @@
-"""Two proxies behind the nginx example, of which one stops; keys, limits and Redis behind it."""
+"""Two proxies behind the nginx example share keys, limits and Redis, also when one stops."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from proxy.domain.output import Alternative, TokenLogProb
 LOWEST_LOG_PROB = -9999.0  # OpenAI's value for a probability of 0: JSON has no infinity
 
 
-class LogProbRenderer:
+class LogProbRenderer(ABC):
     """`by_id`: writes a token as "token_id:N" instead of its text.
 
     Of an answer that is not streamed, it renders the tokens as they come, to JSON text: objects
@@ -25,8 +26,9 @@ class LogProbRenderer:
         self._by_id = by_id
         self._kept: dict[int, dict[str, Any]] = {}
 
+    @abstractmethod
     def rendered(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
-        raise NotImplementedError
+        """The tokens' log-probabilities in the form of one protocol."""
 
     def kept(self, event: OutputEvent) -> OutputEvent:
         """Takes the event's log-probabilities; returns the event without them."""

@@ -39,7 +39,7 @@ Limits = Annotated[
         "--limit",
         metavar="NAME=VALUE",
         help="Such as requests_per_minute=60; `none` removes it. May be repeated: see "
-        "docs/access.md for the names.",
+        "docs/limits.md for the names.",
     ),
 ]
 ModelLimits = Annotated[

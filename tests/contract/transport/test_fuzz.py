@@ -1,4 +1,4 @@
-"""A peer that says anything: every call ends, and the connection is given up or goes on."""
+"""With a peer that sends random bytes, every call ends; the connection closes or continues."""
 
 from __future__ import annotations
 

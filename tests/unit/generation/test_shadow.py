@@ -1,4 +1,4 @@
-"""shadow: copies are compared and counted, and the caller's stream knows nothing of them."""
+"""shadow: copies are compared and counted, and never change the caller's stream."""
 
 from __future__ import annotations
 

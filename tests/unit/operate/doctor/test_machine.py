@@ -1,4 +1,4 @@
-"""machine: a port that a server of this project holds is told from one that another holds."""
+"""machine: tells this project's own listening servers from other programs on a port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""command: what tritonserver is told."""
+"""command: tritonserver's command line and environment."""
 
 from __future__ import annotations
 
