@@ -1,4 +1,4 @@
-"""parent_watch: a stub ends with its server, also while one of its threads keeps the GIL."""
+"""parent_watch: stubs end with their server, also while one of their threads hangs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ watch = parent_watch.start()
 print("waits", flush=True)
 ctypes.PyDLL(None).sleep(3000)  # keeps the GIL
 """
+# Another model's stub has no watch of its own. The server's pid is where Triton writes it.
+NEIGHBOR = "import time; print(1, flush=True); time.sleep(3000)"
 # As in Triton, a thread that ends starts the stub: PR_SET_PDEATHSIG would end the stub with it.
 SERVER = """
-import subprocess, sys, threading
+import os, subprocess, sys, threading
 def start():
     stub = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
     stub.stdout.readline()
-    print(stub.pid, flush=True)
+    command = [sys.executable, "-c", sys.argv[2], "region", "size", str(os.getpid())]
+    neighbor = subprocess.Popen(command, stdout=subprocess.PIPE)
+    neighbor.stdout.readline()
+    print(stub.pid, neighbor.pid, flush=True)
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
@@ -34,18 +39,25 @@ sys.stdin.read()
 """
 
 
-def test_a_stub_that_waits_ends_when_its_server_is_killed_and_not_before():
+def test_hanging_stubs_end_when_their_server_is_killed_and_not_before():
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, STUB], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", SERVER, STUB, NEIGHBOR],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     with server:
-        stub = psutil.Process(int(server.stdout.readline()))
-        assert stub.is_running()
+        stubs = [psutil.Process(int(pid)) for pid in server.stdout.readline().split()]
+        assert len(stubs) == 2
+        assert all(stub.is_running() for stub in stubs)
         server.kill()
 
-    def has_ended() -> bool:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return stub.status() == psutil.STATUS_ZOMBIE
-        return True
+    def have_ended() -> bool:
+        return all(map(has_ended, stubs))
 
-    eventually(has_ended, 5, "the stub has ended")
+    eventually(have_ended, 5, "the stubs have ended")
+
+
+def has_ended(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True

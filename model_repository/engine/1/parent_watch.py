@@ -1,7 +1,8 @@
-"""Ends this model's process, a stub of Triton's, when its tritonserver has died.
+"""Ends a tritonserver's stubs, this model's and its neighbors', when that server has died.
 
-The stub looks for its parent, too, but needs the GIL to end. A thread that sends a response to the
-dead server keeps it forever (seen with 2.51, while streams ran). So another process watches:
+A stub looks for its parent, too, but may hang: a thread that sends a response to the dead server
+keeps the GIL forever, and a mutex in shared memory stays locked if the server died with it (both
+seen with 2.51, while streams ran). So another process watches:
 
 usage: python parent_watch.py STUB'S_PID SERVER'S_PID
 """
@@ -14,9 +15,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 POLL_S = 1.0
+SERVERS_PID = 5  # the argument of a stub's command line: StubLauncher::Launch of python_backend
 
 
 def start() -> subprocess.Popen[bytes]:
@@ -27,10 +30,27 @@ def start() -> subprocess.Popen[bytes]:
 
 
 def main(stub: int, server: int) -> None:
+    binary = os.readlink(f"/proc/{stub}/exe")
     while (parent := _parent(stub)) == server:
         time.sleep(POLL_S)
     if parent is not None:
         os.kill(stub, signal.SIGKILL)
+    for orphan in _orphans(binary, server):
+        os.kill(orphan, signal.SIGKILL)
+
+
+def _orphans(binary: str, server: int) -> Iterator[int]:
+    """Stubs that the server started, and whose parent it is no more."""
+    for process in Path("/proc").glob("[0-9]*"):
+        pid = int(process.name)
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            is_stub = arguments[SERVERS_PID : SERVERS_PID + 1] == [b"%d" % server]
+            is_stub = is_stub and os.readlink(process / "exe") == binary and pid != os.getpid()
+        except OSError:  # it has ended, or belongs to another user
+            continue
+        if is_stub and _parent(pid) not in {server, None}:
+            yield pid
 
 
 def _parent(pid: int) -> int | None:
