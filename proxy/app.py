@@ -79,7 +79,6 @@ from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual
 from proxy.pools.router import Router
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
@@ -442,10 +441,7 @@ def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
-    limits = QueueLimits.of(settings)
-    return ObservedScheduler(
-        InProcessScheduler(limits), metrics.queues, longest_wait_s=limits.longest_wait_s
-    )
+    return InProcessScheduler(QueueLimits.of(settings), metrics.queues)
 
 
 def _is_queued(settings: Settings, card: ModelCard) -> bool:

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from enum import Enum
 from itertools import islice
 
 from proxy.domain.errors import ErrorCode, RateLimited
@@ -25,6 +26,27 @@ LOOKED_AT = 16  # streams of a class, the newest first
 OUTPUT_COST = 2  # of one token, in tokens of a prompt (VTC)
 
 Clock = Callable[[], float]
+
+
+class Refusal(str, Enum):
+    """Why a stream got 429. FULL: no place. NO_WAIT: it does not wait. TIMEOUT: it waited as long
+    as it may. DISPLACED: it waited, and a tenant with fewer streams took its place.
+    """
+
+    FULL = "full"
+    NO_WAIT = "no_wait"
+    TIMEOUT = "timeout"
+    DISPLACED = "displaced"
+
+
+class RefusedByQueue(RateLimited):
+    def __init__(self, reason: Refusal, message: str, retry_after_s: float) -> None:
+        super().__init__(
+            f"{message} Try again in {max(retry_after_s, 1):.0f} s.",
+            retry_after_s=retry_after_s,
+            code=ErrorCode.QUEUE_FULL,
+        )
+        self.reason = reason
 
 
 class Running:
@@ -126,7 +148,7 @@ class FairQueue:
         """The stream runs at once, or waits.
 
         Raises:
-            RateLimited: it has no patience, or there is no place for it.
+            RefusedByQueue: it has no patience, or there is no place for it.
         """
         now = stream.entered_at = self._clock()
         self._entered += 1
@@ -380,34 +402,38 @@ class FairQueue:
             self._classes.take(stream, now)
             self._begin(stream, now, has_row=has_row)
 
-    def _no_place(self, ticket: Ticket, full: Full, now: float) -> RateLimited:
+    def _no_place(self, ticket: Ticket, full: Full, now: float) -> RefusedByQueue:
         """There is no place for it."""
         limits = self._limits
         if full is Full.TENANT:
             most = f"{limits.waiting_per_tenant} requests of your organization"
         else:
             most = f"{self._places.most} requests"
-        return _refusal(
+        return RefusedByQueue(
+            Refusal.FULL,
             f"The queue of this model has room for {most}, and all places are taken.",
             self._place_s(ticket, full, now),
         )
 
-    def _displaced(self, ticket: Ticket, full: Full, now: float) -> RateLimited:
+    def _displaced(self, ticket: Ticket, full: Full, now: float) -> RefusedByQueue:
         """It waited, and had to give its place to another one."""
-        return _refusal(
+        return RefusedByQueue(
+            Refusal.DISPLACED,
             "The queue of this model is full, and this request gave its place to one of a tenant "
             "with fewer requests in it, or of a higher priority.",
             self._place_s(ticket, full, now),
         )
 
-    def _impatient(self, ticket: Ticket, now: float) -> RateLimited:
+    def _impatient(self, ticket: Ticket, now: float) -> RefusedByQueue:
         """It could not run within the time that it may wait: it may run at once when those that
         wait now, and one more, have ended.
         """
         wait_s = self._rate.surely_s(self._classes.waiting + 1, self.capacity or 1, now)
         if ticket.patience_s is not None and ticket.patience_s <= 0:
-            return _refusal("No row of this model is free, and the request may not wait.", wait_s)
-        return _refusal("The request waited for a row of this model as long as it may.", wait_s)
+            message = "No row of this model is free, and the request may not wait."
+            return RefusedByQueue(Refusal.NO_WAIT, message, wait_s)
+        message = "The request waited for a row of this model as long as it may."
+        return RefusedByQueue(Refusal.TIMEOUT, message, wait_s)
 
     def _place_s(self, ticket: Ticket, full: Full, now: float) -> float:
         """Until there is a place for it, after those that were promised already.
@@ -418,11 +444,3 @@ class FairQueue:
         ended = self._classes.place_of(ticket, begun, others_return=True)
         wait_s = self._rate.surely_s(ended, self.capacity or 1, now)
         return self._places.promise(ticket.tenant, full, now + wait_s) - now
-
-
-def _refusal(message: str, retry_after_s: float) -> RateLimited:
-    return RateLimited(
-        f"{message} Try again in {max(retry_after_s, 1):.0f} s.",
-        retry_after_s=retry_after_s,
-        code=ErrorCode.QUEUE_FULL,
-    )

@@ -6,14 +6,16 @@ import asyncio
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
+from typing import Protocol
 
 from typing_extensions import Self
 
+from proxy import background
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import QueueState, Standing, Ticket
-from proxy.scheduling.fair_queue import Clock, FairQueue
+from proxy.scheduling.fair_queue import Clock, FairQueue, RefusedByQueue
 from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State, Stream
 
@@ -24,6 +26,7 @@ STANDINGS_AT_ONCE = 200  # of some 5 us each
 SOON_S = 0.001
 READ_S = 0.25
 READ_AT_ONCE = 500
+COUNT_EVERY_S = 1.0
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 
 
@@ -218,18 +221,45 @@ class Meters:
             self._timer = None
 
 
+class QueueCounter(Protocol):
+    """The port to telemetry."""
+
+    def waited(self, queue: str, seconds: float) -> None: ...
+
+    def refused(self, queue: str, reason: str, seconds: float) -> None:
+        """reason: the value of a Refusal."""
+        ...
+
+    def preempted(self, queue: str) -> None: ...
+
+    def counted(self, states: Iterable[QueueState]) -> None:
+        """All queues. Called about once a second."""
+        ...
+
+
 class InProcessScheduler:
     """limits: of each queue. clock: seconds that never go back."""
 
-    def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: QueueLimits,
+        counter: QueueCounter,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counter = counter
+        self._clock = clock
         self._queues = FairQueues(limits, clock)
         self._timekeeper = Timekeeper(self._queues, clock)
         self._meters = Meters(self._queues)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._keep_counting())]
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        await background.end(self._tasks)
         self._timekeeper.stop()
         self._meters.stop()
 
@@ -240,16 +270,25 @@ class InProcessScheduler:
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
     ) -> LocalPermit:
+        def count_and_stop() -> None:
+            self._counter.preempted(ticket.queue)
+            preempted()
+
         _check(ticket)
-        permit = LocalPermit(ticket, moved, preempted, self._meters)
-        queue = permit.queue = self._queues.enter(permit)
-        if permit.state is State.WAITING:
-            self._timekeeper.watch()
-            try:
+        permit = LocalPermit(ticket, moved, count_and_stop, self._meters)
+        began_s = self._clock()
+        try:
+            queue = permit.queue = self._queues.enter(permit)
+            if permit.state is State.WAITING:
+                self._timekeeper.watch()
                 await permit.turn()
-            except asyncio.CancelledError:
-                queue.leave(permit)
-                raise
+        except RefusedByQueue as error:
+            self._counter.refused(ticket.queue, error.reason.value, self._clock() - began_s)
+            raise
+        except asyncio.CancelledError:
+            queue.leave(permit)
+            raise
+        self._counter.waited(ticket.queue, self._clock() - began_s)
         return permit
 
     def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
@@ -257,6 +296,11 @@ class InProcessScheduler:
 
     def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return self._queues.states(tenants)
+
+    async def _keep_counting(self) -> None:
+        while True:
+            self._counter.counted(self.states())
+            await asyncio.sleep(COUNT_EVERY_S)
 
 
 class LocalPermit(Stream):

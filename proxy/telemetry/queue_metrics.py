@@ -1,4 +1,4 @@
-"""Metrics of the fair queues. Implements scheduling.observed's port."""
+"""Metrics of the fair queues. Implements scheduling.in_process' port."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QueueMetrics:
         self._waits.labels(queue).observe(seconds)
 
     def refused(self, queue: str, reason: str, seconds: float) -> None:
-        """reason: a value of scheduling.observed.Refusal. seconds: that it waited."""
+        """reason: a value of scheduling.fair_queue.Refusal. seconds: that it waited."""
         self._refusals.labels(queue, reason).inc()
         self._waits.labels(queue).observe(seconds)
 

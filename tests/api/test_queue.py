@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.app import compose
 from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.settings import Settings
+from proxy.telemetry.queue_metrics import QueueMetrics
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
@@ -71,7 +73,9 @@ class Stand:
     async def _serve(self, started: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self.scheduler = InProcessScheduler(
-            self._limits, clock=lambda: time.monotonic() + self.later_s
+            self._limits,
+            QueueMetrics(CollectorRegistry()),
+            clock=lambda: time.monotonic() + self.later_s,
         )
         self.scheduler.set_capacity(QUEUE, 1)
         settings = Settings(models_file=self._settings.pop("models_file"), **self._settings)

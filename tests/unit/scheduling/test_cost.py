@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.scheduling import in_process
 from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.in_process import FairQueues, InProcessScheduler
 from proxy.scheduling.places import QueueLimits
+from proxy.telemetry.queue_metrics import QueueMetrics
 from tests.doubles.clock import run as run_jumping
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket
@@ -120,7 +122,8 @@ def test_what_has_left_leaves_nothing_behind():
 def test_callers_that_come_and_go_do_not_fill_the_memory():
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with InProcessScheduler(QueueLimits(), clock=loop.time) as scheduler:
+        counter = QueueMetrics(CollectorRegistry())
+        async with InProcessScheduler(QueueLimits(), counter, clock=loop.time) as scheduler:
             scheduler.set_capacity(QUEUE, 1)
             first = Caller(scheduler, ticket("first"))
             keeps = Caller(scheduler, ticket("keeps"))

@@ -1,18 +1,18 @@
-"""The queue does what a plain list that is searched does, whatever happens in whatever order."""
+"""What holds of the queue whatever happens in whatever order."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Ticket
-from proxy.scheduling.fair_queue import FairQueue
+from proxy.scheduling.fair_queue import FairQueue, RefusedByQueue
 from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
-from tests.doubles.reference_queue import ReferenceQueue
 
 tickets = st.builds(
     Ticket,
@@ -29,7 +29,7 @@ tickets = st.builds(
 picks = st.integers(0, 1_000)
 
 
-class Queues(RuleBasedStateMachine):
+class Queue(RuleBasedStateMachine):
     @initialize(
         waiting=st.integers(0, 8),
         per_tenant=st.integers(0, 4),
@@ -38,24 +38,29 @@ class Queues(RuleBasedStateMachine):
         fair=st.booleans(),
     )
     def begin(self, waiting: int, per_tenant: int, rows: int, spare: int, fair: bool) -> None:
-        limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair)
+        self.limits = QueueLimits(
+            waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair
+        )
         self.clock = Clock()
-        self.log: list[tuple[str, QueuedStream]] = []
-        self.queue = FairQueue(limits, self.clock)
-        self.model = ReferenceQueue(limits)
-        self.set_capacity(rows, spare)
+        self.streams: list[QueuedStream] = []
+        self.queue = FairQueue(self.limits, self.clock)
+        self.queue.set_capacity(rows, spare)
+
+    def those(self, state: State) -> list[QueuedStream]:
+        return [each for each in self.streams if each.state is state]
 
     @rule(ticket=tickets)
     def enter(self, ticket: Ticket) -> None:
-        stream, before = QueuedStream(ticket, self.log), len(self.log)
+        stream = QueuedStream(ticket)
         try:
             self.queue.enter(stream)
-        except RateLimited as error:
+        except RefusedByQueue as error:
             stream.error = error
-        displaced = [each for event, each in self.log[before:] if event == "refused"]
-        is_in = self.model.enter(stream, displaced[0] if displaced else None)
-        assert is_in == (stream.error is None)
-        assert is_in or stream.error.retry_after_s > 0
+        if stream.error is None:
+            self.streams.append(stream)
+        else:
+            assert stream.error.retry_after_s > 0
+            assert not ticket.has_begun
 
     @rule(tenants=st.sampled_from(["ab", "ba", "aab", "bbbac"]), may_yield=st.booleans())
     def enter_several(self, tenants: str, may_yield: bool) -> None:
@@ -63,71 +68,73 @@ class Queues(RuleBasedStateMachine):
         for tenant in tenants:
             self.enter(Ticket(queue="q", tenant=tenant, may_yield=may_yield))
 
-    @precondition(lambda self: self.model.waiting)
     @rule(pick=picks)
     def leave(self, pick: int) -> None:
-        stream = self.model.waiting[pick % len(self.model.waiting)]
-        self.queue.leave(stream)
-        self.model.leave(stream)
+        for stream in self.streams[pick % (len(self.streams) + 1) :][:1]:
+            self.queue.leave(stream)
 
-    @precondition(lambda self: self.model.running)
+    @precondition(lambda self: self.those(State.RUNNING))
     @rule(pick=picks)
     def release(self, pick: int) -> None:
-        stream = self.model.running[pick % len(self.model.running)]
-        self.queue.release(stream)
-        self.model.release(stream)
+        running, waited = self.those(State.RUNNING), self.those(State.WAITING)
+        self.queue.release(running[pick % len(running)])
+        begun = [each.ticket.priority for each in waited if each.state is State.RUNNING]
+        left = [each.ticket.priority for each in waited if each.state is State.WAITING]
+        assert not begun or not left or min(begun) >= max(left)
 
-    @precondition(lambda self: self.model.running)
+    @precondition(lambda self: self.those(State.RUNNING))
     @rule(pick=picks, tokens=st.integers(1, 30))
     def generate(self, pick: int, tokens: int) -> None:
-        stream = self.model.running[pick % len(self.model.running)]
-        if self.model._waits_in(stream.ticket.priority):
-            self.model.charge(stream, 2 * tokens)
-        else:
-            self.clock.now += 1  # nobody has waited since, and the tokens are free
-            self.queue.charge(stream, stream.tokens)
-            self.clock.now += 1
+        running = self.those(State.RUNNING)
+        stream = running[pick % len(running)]
+        self.clock.now += 1
         self.queue.charge(stream, stream.tokens + tokens)
 
-    @precondition(lambda self: self.model.running)
-    @rule(pick=picks, more=st.integers(0, 10))
-    def see_prompt(self, pick: int, more: int) -> None:
-        stream = self.model.running[pick % len(self.model.running)]
-        charged = stream.prompt_charged
-        self.queue.see_prompt(stream, (charged or 0) + more)
-        self.model.see_prompt(stream)
-        if charged:
-            self.model.charge(stream, more)
+    @precondition(lambda self: self.those(State.RUNNING))
+    @rule(pick=picks, uncached_tokens=st.integers(0, 50))
+    def see_prompt(self, pick: int, uncached_tokens: int) -> None:
+        running = self.those(State.RUNNING)
+        self.queue.see_prompt(running[pick % len(running)], uncached_tokens)
 
     @rule()
     def rearrange(self) -> None:
         self.queue.rearrange()
-        self.model.rearrange()
 
     @rule(rows=st.one_of(st.none(), st.integers(0, 6)), spare=st.integers(0, 2))
     def set_capacity(self, rows: int | None, spare: int) -> None:
         self.queue.set_capacity(rows, spare)
-        self.model.set_capacity(rows, spare)
 
     @invariant()
-    def the_same_streams_run_and_wait(self) -> None:
-        granted = [each for event, each in self.log if event == "granted"]
-        assert granted == self.model.granted
-        assert [each for event, each in self.log if event == "preempted"] == self.model.preempted
-        assert all(each.state is State.WAITING for each in self.model.waiting)
-        assert all(each.state is State.RUNNING for each in self.model.running)
-        assert self.queue.waiting == len(self.model.waiting)
-        assert self.queue.running == len(self.model.running)
+    def nobody_waits_where_a_place_is_free(self) -> None:
+        running, waiting = self.those(State.RUNNING), self.those(State.WAITING)
+        assert (self.queue.running, self.queue.waiting) == (len(running), len(waiting))
+        kept = [each for each in running if not each.was_preempted]
+        if waiting:
+            assert self.queue.capacity is not None
+            assert len(kept) >= self.queue.capacity
+        assert all(each.ticket.may_yield for each in running if each.was_preempted)
+
+    @invariant()
+    def no_more_wait_than_have_places(self) -> None:
+        tickets = [each.ticket for each in self.those(State.WAITING) if not each.ticket.has_begun]
+        assert len(tickets) <= self.limits.waiting
+        of_tenants = Counter(ticket.tenant for ticket in tickets)
+        assert all(count <= self.limits.waiting_per_tenant for count in of_tenants.values())
 
     @invariant()
     def positions_are_the_order_of_service(self) -> None:
         for _ in self.queue.standings():
             pass
-        positions = sorted(each.position for each in self.model.waiting)
-        assert positions == list(range(1, len(positions) + 1))
-        if self.model.waiting:
-            assert self.model.next().position == 1
+        waiting = sorted(self.those(State.WAITING), key=lambda each: each.position)
+        assert [each.position for each in waiting] == list(range(1, len(waiting) + 1))
+        priorities = [each.ticket.priority for each in waiting]
+        assert priorities == sorted(priorities, reverse=True)
+
+    def teardown(self) -> None:
+        for stream in self.streams:
+            self.queue.leave(stream)
+        assert (self.queue.running, self.queue.waiting) == (0, 0)
 
 
-Queues.TestCase.settings = settings(stateful_step_count=60, deadline=None)
-test_queues = Queues.TestCase
+Queue.TestCase.settings = settings(stateful_step_count=60, deadline=None)
+test_queue = Queue.TestCase

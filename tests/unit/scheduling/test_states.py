@@ -6,10 +6,12 @@ import asyncio
 from itertools import count
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
+from proxy.telemetry.queue_metrics import QueueMetrics
 
 QUEUE, OTHER = "default/demo", "default/other"
 LIMITS = QueueLimits()
@@ -37,7 +39,7 @@ def numbers(scheduler: Scheduler) -> list[tuple[str, int, int]]:
 
 def test_queues_with_a_capacity_or_streams_are_listed_by_name():
     async def run() -> None:
-        async with InProcessScheduler(LIMITS) as scheduler:
+        async with InProcessScheduler(LIMITS, QueueMetrics(CollectorRegistry())) as scheduler:
             assert scheduler.states() == ()
             scheduler.set_capacity(OTHER, 3)
             permit = await acquire(scheduler, "acme")
@@ -53,7 +55,7 @@ def test_queues_with_a_capacity_or_streams_are_listed_by_name():
 
 def test_a_tenants_streams_of_all_classes_are_counted_together():
     async def run() -> None:
-        async with InProcessScheduler(LIMITS) as scheduler:
+        async with InProcessScheduler(LIMITS, QueueMetrics(CollectorRegistry())) as scheduler:
             scheduler.set_capacity(QUEUE, 2)
             kept = [await acquire(scheduler, "acme"), await acquire(scheduler, "acme", priority=1)]
             tasks = [await waiting(scheduler, "acme", priority=at % 2) for at in range(3)]

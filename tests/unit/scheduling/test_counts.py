@@ -10,7 +10,6 @@ import pytest
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Permit, QueueState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits
 from tests.doubles import clock
 
@@ -38,13 +37,11 @@ class Counts:
         self.states.append(tuple(states))
 
 
-def observed(counts: Counts) -> ObservedScheduler:
-    now = asyncio.get_running_loop().time
-    inner = InProcessScheduler(LIMITS, clock=now)
-    return ObservedScheduler(inner, counts, longest_wait_s=30.0, clock=now)
+def observed(counts: Counts) -> InProcessScheduler:
+    return InProcessScheduler(LIMITS, counts, clock=asyncio.get_running_loop().time)
 
 
-async def acquire(scheduler: ObservedScheduler, tenant: str = "acme", **fields: object) -> Permit:
+async def acquire(scheduler: InProcessScheduler, tenant: str = "acme", **fields: object) -> Permit:
     ticket = Ticket(**{"queue": QUEUE, "tenant": tenant, **fields})
     return await scheduler.acquire(ticket, moved=lambda _: None, preempted=lambda: None)
 
