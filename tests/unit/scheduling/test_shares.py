@@ -70,29 +70,29 @@ def test_tenants_that_always_wait_differ_by_what_the_rows_can_hold():
     assert min(service) > 10 * most
 
 
-def test_a_thousand_tenants_over_a_day():
+def test_a_thousand_tenants_over_six_hours():
     """Ten of them always want more, the others ask now and then: for four tenths of the rows."""
     heavy = [Callers(f"h{n}", streams=20, weight=1 + n % 3, output=(800, 1_600)) for n in range(10)]
     light = [Callers(f"l{n}", every_s=1_000, output=(500, 1_500)) for n in range(990)]
     simulation = SimulatedRows(64, MANY, charge_s=5.0)
     for each in (*heavy, *light):
         simulation.add(each)
-    simulation.run(24 * HOUR_S)
+    simulation.run(6 * HOUR_S)
     seen = simulation.seen
     assert sum(each.refused for each in seen.values()) == 0
     by_weight = [seen[each.tenant].service / each.weight for each in heavy]
     assert max(by_weight) / min(by_weight) < 1.05
     waits = [wait for each in light for wait in seen[each.tenant].waits_s]
-    assert len(waits) > 80_000
+    assert len(waits) > 20_000
     assert p99(waits) < 5  # of streams that take half a minute
     assert p99([wait for each in heavy for wait in seen[each.tenant].waits_s]) > 60
     tenants = simulation.queue._classes[0].shares
     assert len(tenants) < 200  # the others have been forgotten
 
 
-def test_a_thousand_tenants_that_always_wait_are_all_served():
-    callers = [Callers(f"t{number}", streams=2) for number in range(1_000)]
-    seen = simulated(64, *callers, until_s=2 * HOUR_S)
+def test_hundreds_of_tenants_that_always_wait_are_all_served():
+    callers = [Callers(f"t{number}", streams=2) for number in range(250)]
+    seen = simulated(64, *callers, until_s=HOUR_S / 2)
     served = [len(seen[each.tenant].waits_s) for each in callers]
     assert min(served) >= 0.5 * max(served)
     assert min(served) > 40
