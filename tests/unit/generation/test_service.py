@@ -31,8 +31,7 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from proxy.generation.composition import Access, composed
-from proxy.generation.service import Service
+from proxy.generation.service import Access, Service
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
@@ -65,7 +64,7 @@ def service(
         log_prob_budget=LogProbBudget(1_000_000),
     )
     registry = registry or ready()
-    return composed(
+    return Service(
         registry,
         engine,
         Metrics().generations,
