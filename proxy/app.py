@@ -55,7 +55,7 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
-from proxy.generation.composition import Access, composed
+from proxy.generation.service import Access, Service
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
@@ -242,7 +242,7 @@ def compose(
         hides_cached_tokens=not settings.report_cached_tokens,
         queues_by_priority=settings.scheduling == "fair",
     )
-    service = composed(
+    service = Service(
         registry,
         engine,
         metrics.generations,

@@ -97,7 +97,7 @@ def _with_id(message: str) -> str:
 
 
 def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see HeadAsGet."""
+    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see RequestContext."""
     headers = dict(headers or {})
     allowed = headers.get("Allow", "").split(", ")
     if "GET" in allowed and "HEAD" not in allowed:

@@ -209,22 +209,22 @@ class GenerationRequest:
     @property
     def generations(self) -> int:
         """Answers that are generated to all prompts together."""
-        return len(self.prompts) * self.candidates
+        prompts = len(self.prompt.prompts) if isinstance(self.prompt, PromptBatch) else 1
+        return prompts * max(self.choices, self.best_of or 1)
 
     def part(self, index: int) -> GenerationRequest:
         """The request for one of its generations; those of the first prompt come first.
 
         A given seed becomes seed, seed + 1, … so that candidates differ and can be reproduced.
         """
-        candidates, prompts = self.candidates, self.prompts
-        at, number = divmod(index, candidates)
-        prompt = prompts[at]
-        if len(prompts) * candidates == 1:
-            return self if prompt is self.prompt else replace(self, prompt=prompt)
+        if self.generations == 1:
+            is_batch = isinstance(self.prompt, PromptBatch)
+            return replace(self, prompt=self.prompts[0]) if is_batch else self
+        at, number = divmod(index, self.candidates)
         return replace(
             self,
             id=f"{self.id}-{index}",
-            prompt=prompt,
+            prompt=self.prompts[at],
             choices=1,
             best_of=None,
             sampling=self._sampling_of(number),

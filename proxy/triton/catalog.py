@@ -19,8 +19,7 @@ from proxy.triton.target import RESTRICTED_HEADER
 from proxy.triton.tensors import (
     LEASE_INPUTS,
     SUPPORTED_VERSIONS,
-    InputTensor,
-    OutputTensor,
+    Tensor,
 )
 
 CALL_TIMEOUT_S = 5.0
@@ -228,8 +227,8 @@ def version_differences(parameters: Mapping[str, str]) -> list[str]:
 
 def tensor_differences(
     metadata: service_pb2.ModelMetadataResponse,
-    inputs: Sequence[InputTensor],
-    outputs: Sequence[OutputTensor],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
 ) -> list[str]:
     """Empty if all required tensors are declared, and all optional ones have our datatype."""
     return [
@@ -240,7 +239,7 @@ def tensor_differences(
 
 def _differences(
     kind: str,
-    ours: Sequence[InputTensor | OutputTensor],
+    ours: Sequence[Tensor],
     theirs: Sequence[service_pb2.ModelMetadataResponse.TensorMetadata],
 ) -> list[str]:
     declared = {tensor.name: tensor.datatype for tensor in theirs}
@@ -260,12 +259,12 @@ def has_leases(engine: service_pb2.ModelMetadataResponse) -> bool:
 
 def capabilities(
     metadata: service_pb2.ModelMetadataResponse,
-    inputs: Sequence[InputTensor],
-    outputs: Sequence[OutputTensor],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
 ) -> frozenset[str]:
     """The capabilities for which the model declares every tensor."""
     declared = {row.name for row in (*metadata.inputs, *metadata.outputs)}
-    rows: list[InputTensor | OutputTensor] = [*inputs, *outputs]
+    rows = (*inputs, *outputs)
     missing = {row.capability for row in rows if row.name not in declared}
     return frozenset(
         row.capability

@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tritonclient.grpc import service_pb2
@@ -22,7 +23,7 @@ from proxy.domain.output import (
     TokenLogProb,
 )
 from proxy.triton import tensors
-from proxy.triton.tensors import Datatype, InputTensor, Value
+from proxy.triton.tensors import Datatype, Tensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"
@@ -48,35 +49,50 @@ class StreamMessage:
 
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The request to the ensemble: the inputs that have a value, and the outputs that we read."""
-    message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
-    if request.model.version is not None:
-        message.model_version = str(request.model.version)
+    model = request.model
+    head = _head(model.triton_model, model.version, tensors.wanted_outputs(request))
+    message = service_pb2.ModelInferRequest.FromString(head)
+    message.id = request.id
+    _add_inputs(message, tensors.INPUTS, tensors.input_values(request))
     _guide_may_be_pending(message, request)
-    for output in tensors.outputs_of(request.model.facts):
-        if output.is_wanted(request):
-            message.outputs.add(name=output.name)
     return message
+
+
+@lru_cache(maxsize=256)
+def _head(model: str, version: int | None, outputs: tuple[str, ...]) -> bytes:
+    """What the requests to a model for the same outputs have in common, in its wire format."""
+    message = service_pb2.ModelInferRequest(model_name=model)
+    if version is not None:
+        message.model_version = str(version)
+    for name in outputs:
+        message.outputs.add(name=name)
+    return bytes(_streamed(message).SerializeToString())
 
 
 def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The message that stops `request` in its engine."""
     facts = request.model.facts
-    return _streamed(_message(facts.engine_model, request, tensors.stop_inputs_of(facts)))
+    message = service_pb2.ModelInferRequest(model_name=facts.engine_model, id=request.id)
+    _add_inputs(message, tensors.stop_inputs_of(facts), tensors.CONTROL_VALUES)
+    return _streamed(message)
 
 
 def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRequest:
     """The message that holds a lease at the engine of `request`, see streams.leases."""
-    message = _message(request.model.facts.engine_model, request, tensors.LEASE_INPUTS)
-    message.id = lease
+    facts = request.model.facts
+    message = service_pb2.ModelInferRequest(model_name=facts.engine_model, id=lease)
+    _add_inputs(message, tensors.LEASE_INPUTS, tensors.CONTROL_VALUES)
     return _streamed(message)
 
 
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """A request to the tokenizer model alone."""
-    message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)
+    model = request.model
+    message = service_pb2.ModelInferRequest(model_name=model.facts.tokenizer_model, id=request.id)
+    _add_inputs(message, tensors.TOKENIZER_INPUTS, tensors.input_values(request))
     _guide_may_be_pending(message, request)
     for output in tensors.TOKENIZER_OUTPUTS:
-        if output.is_wanted(request):
+        if output.capability is None or output.capability in model.capabilities:
             message.outputs.add(name=output.name)
     return message
 
@@ -89,9 +105,9 @@ def encode_detokenization(
     raw, elements = _raw("INT32", ids)
     message.inputs.add(name="output_ids", datatype="INT32", shape=(1, 1, elements))
     message.raw_input_contents.append(raw)
-    message.outputs.add(name=tensors.TEXT_OUTPUT.name)
+    message.outputs.add(name=tensors.TEXT_OUTPUT)
     if tensors.has_receipts(model):
-        message.outputs.add(name=tensors.RECEIPT.name)
+        message.outputs.add(name=tensors.RECEIPT)
     return message
 
 
@@ -122,28 +138,30 @@ def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferR
     return message
 
 
-def _message(
-    model: str, request: EngineRequest, inputs: Sequence[InputTensor]
-) -> service_pb2.ModelInferRequest:
-    message = service_pb2.ModelInferRequest(model_name=model, id=request.id)
-    for row in inputs:
-        value = row.value(request)
+def _add_inputs(
+    message: service_pb2.ModelInferRequest,
+    rows: Sequence[Tensor],
+    values: Mapping[str, Value | None],
+) -> None:
+    for row in rows:
+        value = values[row.name]
         if value is None or value == ():
             continue
         raw, elements = _raw(row.datatype, value)
         message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
         message.raw_input_contents.append(raw)
-    return message
 
 
 def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
     """The elements in little-endian order, and their number."""
     if isinstance(value, bytes):
         return value, len(value) // plain_spans.SIZE
-    elements = (value,) if isinstance(value, (str, int, float)) else value
+    if isinstance(value, str):
+        encoded = value.encode()
+        return struct.pack("<I", len(encoded)) + encoded, 1
+    elements = (value,) if isinstance(value, (int, float)) else value
     if datatype == "BYTES":
-        encoded = [str(element).encode() for element in elements]
-        return b"".join(struct.pack("<I", len(one)) + one for one in encoded), len(encoded)
+        return b"".join(_raw(datatype, str(one))[0] for one in elements), len(elements)
     if datatype == "UINT64":  # OpenAI's seed is signed
         elements = tuple(int(element) & UINT64_MASK for element in elements)
     return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)
@@ -171,10 +189,10 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
     if mark is not None:
         check_receipt(raw, mark)
         count -= 1
-    texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT.name, b""))
+    texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT, b""))
     if not raw:
         return StreamMessage(TokenDelta(texts), is_final)
-    ids = raw.get(tensors.OUTPUT_IDS.name)
+    ids = raw.get(tensors.OUTPUT_IDS)
     if count == 2 and ids is not None and len(ids) == 4 * len(texts):
         return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
     return StreamMessage(_delta(texts, raw), is_final)
@@ -182,24 +200,24 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
 
 def check_receipt(raw: dict[str, bytes], mark: bytes) -> None:
     """Takes the receipt out of a response's outputs. Raises ForeignReceipt."""
-    ids = raw.get(tensors.OUTPUT_IDS.name, b"") + raw.get(tensors.TOP_IDS.name, b"")
-    if raw.pop(tensors.RECEIPT.name, None) != ids + mark:
+    ids = raw.get(tensors.OUTPUT_IDS, b"") + raw.get(tensors.TOP_IDS, b"")
+    if raw.pop(tensors.RECEIPT, None) != ids + mark:
         raise ForeignReceipt("the detokenizer answered for other token ids, or another request")
 
 
 def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
     """A delta with more than text: what the request asked for, or the engine sends at times."""
-    ids = raw.get(tensors.OUTPUT_IDS.name)
-    finish = raw.get(tensors.FINISH_REASON.name)
+    ids = raw.get(tensors.OUTPUT_IDS)
+    finish = raw.get(tensors.FINISH_REASON)
     token_ids = () if ids is None else _numbers("i", ids)
-    queue_us = _first_int(raw.get(tensors.QUEUE_TIME.name))
+    queue_us = _first_int(raw.get(tensors.QUEUE_TIME))
     delta = TokenDelta(
         texts,
-        prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS.name)),
-        cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS.name)),
+        prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS)),
+        cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS)),
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
         token_ids=token_ids,
-        log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS.name in raw else (),
+        log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS in raw else (),
         queue_s=None if queue_us is None else queue_us / 1_000_000,
         times=None if finish is None else _times(raw),
     )
@@ -209,8 +227,8 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
 
 def _times(raw: Mapping[str, bytes]) -> EngineTimes | None:
     """Of a stream's last delta; None if the engine does not report them."""
-    prefill_us = _first_int(raw.get(tensors.PREFILL_TIME.name))
-    decode_us = _first_int(raw.get(tensors.DECODE_TIME.name))
+    prefill_us = _first_int(raw.get(tensors.PREFILL_TIME))
+    decode_us = _first_int(raw.get(tensors.DECODE_TIME))
     if prefill_us is None or decode_us is None:
         return None
     return EngineTimes(prefill_s=prefill_us / 1_000_000, decode_s=decode_us / 1_000_000)
@@ -218,14 +236,14 @@ def _times(raw: Mapping[str, bytes]) -> EngineTimes | None:
 
 def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLogProb, ...]:
     """Each token's log-probability and its alternatives; every token has equally many of these."""
-    own = _numbers("f", raw[tensors.LOG_PROBS.name])
-    values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS.name, b""))
-    texts = bytes_elements(raw.get(tensors.TOP_TEXT.name, b""))
+    own = _numbers("f", raw[tensors.LOG_PROBS])
+    values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS, b""))
+    texts = bytes_elements(raw.get(tensors.TOP_TEXT, b""))
     if len(values) != len(texts) or (values and (not own or len(values) % len(own))):
         raise MalformedResponse(
             f"{len(values)} values and {len(texts)} texts of alternatives to {len(own)} tokens"
         )
-    top_ids = _ids(raw.get(tensors.TOP_IDS.name), len(values))
+    top_ids = _ids(raw.get(tensors.TOP_IDS), len(values))
     top = tuple(map(Alternative, texts, values, top_ids))
     each = len(top) // len(own) if own else 0
     own_ids = ids if len(ids) == len(own) else [None] * len(own)

@@ -1,13 +1,14 @@
 """The proxy's half of the tensor contract, as rows. Read by `codec` and `catalog`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
-them. A new parameter is one row here and one entry there.
+them. A new parameter is a row here (one that is no field of Sampling also a line of
+`input_values`), and an entry there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
@@ -26,70 +27,15 @@ Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class InputTensor:
-    """An input and where its value comes from; None and () leave it out. Shape [1, elements].
-
-    `value`: an attrgetter where that is enough: it costs half of a lambda, for each request.
+class Tensor:
+    """An input or output. The shape of an input is [1, elements].
 
     capability: what a model that declares it can do (domain.model); None if it is required.
     """
 
     name: str
     datatype: Datatype
-    value: Callable[[EngineRequest], Value | None]
     capability: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutputTensor:
-    """An output, which is requested if `is_wanted`."""
-
-    name: str
-    datatype: Datatype
-    is_wanted: Callable[[EngineRequest], bool] = lambda _: True
-    capability: str | None = None
-
-
-def _sampling(name: str, datatype: Datatype) -> InputTensor:
-    """A field of Sampling under its own name."""
-    return InputTensor(name, datatype, attrgetter(f"sampling.{name}"), name)
-
-
-def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
-    pairs = request.sampling.logit_bias
-    return [pair[index] for pair in pairs] if pairs else None
-
-
-def _input_ids(request: EngineRequest) -> Sequence[int] | None:
-    """The prompt's ids, then those of the answer that were generated before."""
-    if not request.generated:
-        return request.token_ids
-    return (*(request.token_ids or ()), *request.generated)
-
-
-def _prompt_limit(request: EngineRequest) -> int | None:
-    limit = request.prompt_limit
-    return None if limit is None else limit.tokens or -1
-
-
-def _keeps_start(request: EngineRequest) -> bool | None:
-    return None if request.prompt_limit is None else request.prompt_limit.keeps_start
-
-
-def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
-    constraint = request.constraint
-    return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
-
-
-def _adapter(model: ModelCard) -> str | None:
-    return None if model.parent is None else model.name
-
-
-def _timeout_ms(request: EngineRequest) -> int | None:
-    """A second line of defence: the proxy's own deadline starts earlier and passes first."""
-    if "deadline" not in request.model.capabilities:
-        return None
-    return max(1, math.ceil(request.timeout_s * 1000))
 
 
 def is_cpp(facts: ModelFacts) -> bool:
@@ -102,105 +48,79 @@ def has_receipts(model: ModelCard) -> bool:
     return "receipt" in model.capabilities
 
 
-def _wants_ids(request: EngineRequest) -> bool:
-    """Also where the last id determines the finish reason, see finish_reason."""
-    if has_receipts(request.model):
-        return True
-    if request.keeps_ids and "token_ids" in request.model.capabilities:
-        return True
-    return request.wants_token_ids or is_cpp(request.model.facts)
+TEXT_OUTPUT = "text_output"
+NUM_INPUT_TOKENS = "num_input_tokens"
+NUM_CACHED_TOKENS = "num_cached_tokens"
+QUEUE_TIME = "queue_time_us"
+FINISH_REASON = "finish_reason"
+PREFILL_TIME = "prefill_time_us"
+DECODE_TIME = "decode_time_us"
+OUTPUT_IDS = "output_ids"
+LOG_PROBS = "output_log_probs"
+TOP_LOG_PROBS = "top_log_probs"
+TOP_IDS = "top_log_prob_ids"
+TOP_TEXT = "top_log_prob_text"
+RECEIPT = "receipt"
+TOKENIZED_FOR = "tokenized_for"
 
-
-def _reports_queue(request: EngineRequest) -> bool:
-    return "queue_time" in request.model.capabilities
-
-
-def _reports_times(request: EngineRequest) -> bool:
-    return "engine_times" in request.model.capabilities
-
-
-def _wants_log_probs(request: EngineRequest) -> bool:
-    return request.sampling.top_log_probs is not None
-
-
-def _wants_alternatives(request: EngineRequest) -> bool:
-    return bool(request.sampling.top_log_probs)
-
-
-TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
-NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
-NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
-QUEUE_TIME = OutputTensor("queue_time_us", "INT32", _reports_queue, "queue_time")
-FINISH_REASON = OutputTensor("finish_reason", "BYTES")
-PREFILL_TIME = OutputTensor("prefill_time_us", "INT32", _reports_times, "engine_times")
-DECODE_TIME = OutputTensor("decode_time_us", "INT32", _reports_times, "engine_times")
-OUTPUT_IDS = OutputTensor("output_ids", "INT32", _wants_ids, "token_ids")
-LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "log_probs")
-TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_log_probs")
-TOP_IDS = OutputTensor(
-    "top_log_prob_ids",
-    "INT32",
-    lambda r: _wants_alternatives(r) and (r.wants_log_prob_ids or has_receipts(r.model)),
-    "log_prob_ids",
+# Fields of Sampling under their own names, which are also the names of their capabilities.
+_SAMPLING = (
+    Tensor("temperature", "FP32", "temperature"),
+    Tensor("top_k", "INT32", "top_k"),
+    Tensor("top_p", "FP32", "top_p"),
+    Tensor("min_p", "FP32", "min_p"),
+    Tensor("seed", "UINT64", "seed"),
+    Tensor("repetition_penalty", "FP32", "repetition_penalty"),
+    Tensor("presence_penalty", "FP32", "presence_penalty"),
+    Tensor("frequency_penalty", "FP32", "frequency_penalty"),
+    Tensor("allowed_token_ids", "INT32", "allowed_token_ids"),
+    Tensor("bad_words", "BYTES", "bad_words"),
+    Tensor("min_tokens", "INT32", "min_tokens"),
+    Tensor("ignore_eos", "BOOL", "ignore_eos"),
+    Tensor("stop_token_ids", "INT32", "stop_token_ids"),
 )
-RECEIPT = OutputTensor("receipt", "INT32", lambda r: has_receipts(r.model), "receipt")
-TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
+_SAMPLING_NAMES = tuple(row.name for row in _SAMPLING)
+_sampling_values = attrgetter(*_SAMPLING_NAMES)
 
 INPUTS = (
-    InputTensor("text_input", "BYTES", attrgetter("text")),
-    InputTensor("plain_spans", "INT32", lambda r: r.plain_spans or None, "plain_spans"),
-    InputTensor("input_ids", "INT32", _input_ids),
-    InputTensor("resume_from", "INT32", lambda r: len(r.generated) or None, "resume"),
-    InputTensor("add_special_tokens", "BOOL", attrgetter("add_special_tokens")),
-    InputTensor("max_tokens", "INT32", attrgetter("max_tokens")),
-    InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
-    InputTensor("truncate_prompt_tokens", "INT32", _prompt_limit, "prompt_limit"),
-    InputTensor("truncate_keeps_start", "BOOL", _keeps_start, "prompt_limit"),
-    _sampling("temperature", "FP32"),
-    _sampling("top_k", "INT32"),
-    _sampling("top_p", "FP32"),
-    _sampling("min_p", "FP32"),
-    _sampling("seed", "UINT64"),
-    _sampling("repetition_penalty", "FP32"),
-    _sampling("presence_penalty", "FP32"),
-    _sampling("frequency_penalty", "FP32"),
-    InputTensor("logit_bias_ids", "INT32", lambda r: _bias(r, 0), "logit_bias"),
-    InputTensor("logit_bias_values", "FP32", lambda r: _bias(r, 1), "logit_bias"),
-    _sampling("allowed_token_ids", "INT32"),
-    _sampling("bad_words", "BYTES"),
-    _sampling("min_tokens", "INT32"),
-    _sampling("ignore_eos", "BOOL"),
-    _sampling("stop_token_ids", "INT32"),
-    InputTensor("return_log_probs", "BOOL", lambda r: _wants_log_probs(r) or None, "log_probs"),
-    InputTensor(
-        "num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs or None, "top_log_probs"
-    ),
-    InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0], "constraint"),
-    InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
-    InputTensor("priority", "INT32", attrgetter("priority"), "priority"),
-    InputTensor("cache_salt", "BYTES", attrgetter("cache_salt"), "cache_salt"),
-    InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
-    InputTensor("default_max_tokens", "INT32", attrgetter("token_cap"), "limits"),
-    InputTensor("max_prompt_tokens", "INT32", attrgetter("prompt_cap"), "limits"),
-    InputTensor("timeout_ms", "INT32", _timeout_ms, "deadline"),
+    Tensor("text_input", "BYTES"),
+    Tensor("plain_spans", "INT32", "plain_spans"),
+    Tensor("input_ids", "INT32"),
+    Tensor("resume_from", "INT32", "resume"),
+    Tensor("add_special_tokens", "BOOL"),
+    Tensor("max_tokens", "INT32"),
+    Tensor("echo_prompt", "BOOL", "echo_prompt"),
+    Tensor("truncate_prompt_tokens", "INT32", "prompt_limit"),
+    Tensor("truncate_keeps_start", "BOOL", "prompt_limit"),
+    *_SAMPLING,
+    Tensor("logit_bias_ids", "INT32", "logit_bias"),
+    Tensor("logit_bias_values", "FP32", "logit_bias"),
+    Tensor("return_log_probs", "BOOL", "log_probs"),
+    Tensor("num_top_log_probs", "INT32", "top_log_probs"),
+    Tensor("guided_decoding_guide_type", "BYTES", "constraint"),
+    Tensor("guided_decoding_guide", "BYTES", "constraint"),
+    Tensor("priority", "INT32", "priority"),
+    Tensor("cache_salt", "BYTES", "cache_salt"),
+    Tensor("lora_name", "BYTES", "lora"),
+    Tensor("default_max_tokens", "INT32", "limits"),
+    Tensor("max_prompt_tokens", "INT32", "limits"),
+    Tensor("timeout_ms", "INT32", "deadline"),
 )
 OUTPUTS = (
-    TEXT_OUTPUT,
-    NUM_INPUT_TOKENS,
-    NUM_CACHED_TOKENS,
-    QUEUE_TIME,
-    FINISH_REASON,
-    PREFILL_TIME,
-    DECODE_TIME,
-    OUTPUT_IDS,
-    LOG_PROBS,
-    TOP_LOG_PROBS,
-    TOP_IDS,
-    TOP_TEXT,
-    RECEIPT,
+    Tensor(TEXT_OUTPUT, "BYTES"),
+    Tensor(NUM_INPUT_TOKENS, "INT32"),
+    Tensor(NUM_CACHED_TOKENS, "INT32"),
+    Tensor(QUEUE_TIME, "INT32", "queue_time"),
+    Tensor(FINISH_REASON, "BYTES"),
+    Tensor(PREFILL_TIME, "INT32", "engine_times"),
+    Tensor(DECODE_TIME, "INT32", "engine_times"),
+    Tensor(OUTPUT_IDS, "INT32", "token_ids"),
+    Tensor(LOG_PROBS, "FP32", "log_probs"),
+    Tensor(TOP_LOG_PROBS, "FP32", "top_log_probs"),
+    Tensor(TOP_IDS, "INT32", "log_prob_ids"),
+    Tensor(TOP_TEXT, "BYTES", "top_log_probs"),
+    Tensor(RECEIPT, "INT32", "receipt"),
 )
-
-# Outputs that the C++ backend lacks.
 _NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON, PREFILL_TIME, DECODE_TIME)
 
 # The inputs of the tokenizer model, which is called directly when nothing is generated.
@@ -216,28 +136,99 @@ _LIMIT = (
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
 TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))
 TOKENIZER_OUTPUTS = (
-    OutputTensor("input_ids", "INT32"),
-    OutputTensor("request_output_len", "INT32"),
-    OutputTensor("tokenized_for", "BYTES", lambda r: has_receipts(r.model), "receipt"),
+    Tensor("input_ids", "INT32"),
+    Tensor("request_output_len", "INT32"),
+    Tensor(TOKENIZED_FOR, "BYTES", "receipt"),
 )
 
 # A stop goes directly to the engine model, under the request's id. All but `stop` are dummies.
 STOP_INPUTS = (
-    InputTensor("input_ids", "INT32", lambda _: (0,)),
-    InputTensor("request_output_len", "INT32", lambda _: 0),
-    InputTensor("stop", "BOOL", lambda _: True),
+    Tensor("input_ids", "INT32"),
+    Tensor("request_output_len", "INT32"),
+    Tensor("stop", "BOOL"),
 )
 # A call to the engine model that stays open, see streams.leases; only our engines take it.
-LEASE_INPUTS = (*STOP_INPUTS[:2], InputTensor("lease", "BOOL", lambda _: True))
+LEASE_INPUTS = (*STOP_INPUTS[:2], Tensor("lease", "BOOL"))
 # The C++ backend requires one more input.
-_CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
+_CPP_STOP_INPUTS = (*STOP_INPUTS, Tensor("input_lengths", "INT32"))
+CONTROL_VALUES: Mapping[str, Value] = {
+    "input_ids": (0,),
+    "request_output_len": 0,
+    "input_lengths": 0,
+    "stop": True,
+    "lease": True,
+}
 
 
-def outputs_of(facts: ModelFacts) -> tuple[OutputTensor, ...]:
+def outputs_of(facts: ModelFacts) -> tuple[Tensor, ...]:
     """The outputs of the model's ensemble."""
-    return tuple(row for row in OUTPUTS if row not in _NOT_IN_CPP) if is_cpp(facts) else OUTPUTS
+    if not is_cpp(facts):
+        return OUTPUTS
+    return tuple(row for row in OUTPUTS if row.name not in _NOT_IN_CPP)
 
 
-def stop_inputs_of(facts: ModelFacts) -> tuple[InputTensor, ...]:
+def stop_inputs_of(facts: ModelFacts) -> tuple[Tensor, ...]:
     """The inputs of a stop for its engine."""
     return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS
+
+
+# each is one function and no field of the rows: thirty small ones cost a twentieth of a request
+def input_values(request: EngineRequest) -> dict[str, Value | None]:
+    """The values of INPUTS, and so of TOKENIZER_INPUTS; None and () leave an input out."""
+    model, sampling, constraint = request.model, request.sampling, request.constraint
+    limit, generated, bias = request.prompt_limit, request.generated, sampling.logit_bias
+    values: dict[str, Value | None] = {
+        "text_input": request.text,
+        "plain_spans": request.plain_spans or None,
+        # the prompt's ids, then those of the answer that were generated before
+        "input_ids": (*(request.token_ids or ()), *generated) if generated else request.token_ids,
+        "resume_from": len(generated) or None,
+        "add_special_tokens": request.add_special_tokens,
+        "max_tokens": request.max_tokens,
+        "echo_prompt": request.echoes_prompt or None,
+        "truncate_prompt_tokens": None if limit is None else limit.tokens or -1,
+        "truncate_keeps_start": None if limit is None else limit.keeps_start,
+        "logit_bias_ids": [token for token, _ in bias] if bias else None,
+        "logit_bias_values": [value for _, value in bias] if bias else None,
+        "return_log_probs": None if sampling.top_log_probs is None else True,
+        "num_top_log_probs": sampling.top_log_probs or None,
+        "guided_decoding_guide_type": None if constraint is None else constraint.kind.value,
+        "guided_decoding_guide": None if constraint is None else constraint.text,
+        "priority": request.priority,
+        "cache_salt": request.cache_salt,
+        "lora_name": None if model.parent is None else model.name,
+        "default_max_tokens": request.token_cap,
+        "max_prompt_tokens": request.prompt_cap,
+        "timeout_ms": None,
+    }
+    if "deadline" in model.capabilities:
+        # a second line of defence: the proxy's own deadline starts earlier and passes first
+        values["timeout_ms"] = max(1, math.ceil(request.timeout_s * 1000))
+    values.update(zip(_SAMPLING_NAMES, _sampling_values(sampling), strict=True))
+    return values
+
+
+def wanted_outputs(request: EngineRequest) -> tuple[str, ...]:
+    """Those of OUTPUTS that are read from the answer to this request."""
+    capabilities, top_log_probs = request.model.capabilities, request.sampling.top_log_probs
+    has_receipt, on_cpp = "receipt" in capabilities, is_cpp(request.model.facts)
+    names = [TEXT_OUTPUT, NUM_INPUT_TOKENS]
+    if not on_cpp:
+        names += (NUM_CACHED_TOKENS, FINISH_REASON)
+        if "queue_time" in capabilities:
+            names.append(QUEUE_TIME)
+        if "engine_times" in capabilities:
+            names += (PREFILL_TIME, DECODE_TIME)
+    keeps_ids = request.keeps_ids and "token_ids" in capabilities
+    # the C++ backend's last id determines the finish reason, see MissingFinishReason
+    if has_receipt or keeps_ids or request.wants_token_ids or on_cpp:
+        names.append(OUTPUT_IDS)
+    if top_log_probs is not None:
+        names.append(LOG_PROBS)
+    if top_log_probs:
+        names += (TOP_LOG_PROBS, TOP_TEXT)
+        if request.wants_log_prob_ids or has_receipt:
+            names.append(TOP_IDS)
+    if has_receipt:
+        names.append(RECEIPT)
+    return tuple(names)

@@ -38,7 +38,7 @@ class TritonTokenizer:
             except GuidePending as error:
                 await retries.wait(error)
         if tensors.has_receipts(request.model):
-            answered = codec.bytes_elements(outputs.get("tokenized_for", b""))
+            answered = codec.bytes_elements(outputs.get(tensors.TOKENIZED_FOR, b""))
             if answered != (request.id.encode(),):
                 await self._client.end_detokenizer(request.model)
                 raise foreign_answer(f"the tokenizer answered for {answered}")
@@ -50,13 +50,13 @@ class TritonTokenizer:
         message = codec.encode_detokenization(model, request_id, ids)
         outputs = await self._infer(message, model, timeout_s=DETOKENIZE_TIMEOUT_S)
         if (mark := codec.receipt_mark(model, request_id)) is not None:
-            sent = {**outputs, "output_ids": message.raw_input_contents[0]}
+            sent = {**outputs, tensors.OUTPUT_IDS: message.raw_input_contents[0]}
             try:
                 codec.check_receipt(sent, mark)
             except codec.ForeignReceipt as error:
                 await self._client.end_detokenizer(model)
                 raise foreign_answer(str(error)) from error
-        return codec.bytes_elements(outputs["text_output"])
+        return codec.bytes_elements(outputs[tensors.TEXT_OUTPUT])
 
     async def _infer(
         self, message: service_pb2.ModelInferRequest, model: ModelCard, *, timeout_s: float

@@ -60,8 +60,8 @@ CATALOGUE = (
     Mutant(
         fault="texts of other token ids are taken for the stream's own",
         path="proxy/triton/codec.py",
-        before="if raw.pop(tensors.RECEIPT.name, None) != ids + mark:",
-        after="if raw.pop(tensors.RECEIPT.name, None) is None:",
+        before="if raw.pop(tensors.RECEIPT, None) != ids + mark:",
+        after="if raw.pop(tensors.RECEIPT, None) is None:",
         tests=("tests/unit/triton/test_decoding.py",),
     ),
     Mutant(
@@ -125,21 +125,21 @@ CATALOGUE = (
         path=f"{CHOICE}/choice_cost.py",
         before="        if self._counts_prompt:\n",
         after="        if self._counts_prompt or delta:\n",
-        tests=(*CHOICE_TESTS, "tests/unit/generation/test_service.py", *API_TESTS),
+        tests=(*CHOICE_TESTS, *API_TESTS),
     ),
     Mutant(
         fault="usage has no cached tokens",
         path=f"{CHOICE}/choice_cost.py",
         before="self._cached = delta.cached_tokens or 0",
         after="self._cached = 0",
-        tests=(*CHOICE_TESTS, "tests/unit/generation/test_service.py", *API_TESTS),
+        tests=(*CHOICE_TESTS, *API_TESTS),
     ),
     Mutant(
         fault="choices of one request have the same seed",
         path="proxy/domain/request.py",
         before="seed=sampling.seed + candidate",
         after="seed=sampling.seed",
-        tests=("tests/unit/generation/test_service.py", *API_TESTS),
+        tests=API_TESTS,
     ),
     Mutant(
         fault="a permit is lost with each request",
@@ -148,7 +148,6 @@ CATALOGUE = (
         after="pass",
         tests=(
             "tests/unit/access",
-            "tests/unit/generation/test_service.py",
             "tests/api/test_admission.py",
         ),
     ),

@@ -12,6 +12,7 @@ import pytest
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
+from proxy.access.start_gate import StartGate
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.layers import application
 from proxy.api.http.middleware import RequestContext
@@ -98,7 +99,9 @@ def client(triton: Stack) -> Iterator[TestClient]:
         async with engine:
             yield
 
-    app = application([Middleware(RequestContext, metrics=Metrics(), log=RequestLog())], running)
+    app = application(
+        [Middleware(RequestContext, gate=StartGate(), metrics=Metrics(), log=RequestLog())], running
+    )
     app.include_router(router)
     with TestClient(app) as client:
 

@@ -96,21 +96,21 @@ class StreamedAnswer(Response):
         out = StreamWriter(send, self._framing, record, keep_alive_s=self._keep_alive_s)
         try:
             with ProtocolNames(self._renderer.field_names):
-                async with out, CancelOnDisconnect(receive):
-                    await self._stream(out)
+                async with (
+                    out,
+                    CancelOnDisconnect(receive),
+                    aclosing(self._generation.events) as events,
+                ):
+                    async for event in events:
+                        parts = self._renderer.chunks(event)
+                        await out.send(b"".join(map(self._framing.encode, parts)))
+                    await out.send(self._framing.end, is_last=True)
         except Exception as error:
             if not out.has_started:
                 raise
             record.has_failed = True
             body = errors.body_of(error)  # the status is sent, so the error must be a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
-
-    async def _stream(self, out: StreamWriter) -> None:
-        async with aclosing(self._generation.events) as events:
-            async for event in events:
-                parts = self._renderer.chunks(event)
-                await out.send(b"".join(map(self._framing.encode, parts)))
-        await out.send(self._framing.end, is_last=True)
 
 
 QUEUE_EVERY_S = 1.0

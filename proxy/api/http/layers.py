@@ -21,13 +21,7 @@ from proxy.api.http.authentication import Authentication, Denied, WithoutKeys
 from proxy.api.http.hosts import HostCheck, HostPolicy
 from proxy.api.http.idempotency import Idempotency, LayerParts
 from proxy.api.http.journaling import ContentLog, Journaling, TracesContent
-from proxy.api.http.middleware import (
-    BeginsInTurn,
-    HeadAsGet,
-    RequestContext,
-    WithoutLastSlash,
-    cross_origin_layers,
-)
+from proxy.api.http.middleware import RequestContext, cross_origin_layers
 from proxy.api.http.rate_limit_headers import RateLimitHeaders
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.http.typed_route import FastPath
@@ -53,7 +47,11 @@ def layers(
     journal: Journal | None,
     content: HeldBytes | None,
 ) -> list[Middleware]:
-    """Outermost first. content: of spans; None where they have none."""
+    """Outermost first. content: of spans; None where they have none.
+
+    Layers without work after the answer return the next one's coroutine in place of awaiting it,
+    so that no chunk of a stream passes them.
+    """
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
     if callers is not None:
@@ -63,10 +61,7 @@ def layers(
         authentication = [] if settings.opens_administration else closed
     return [
         *cross_origin_layers(settings.cors_origins),
-        Middleware(BeginsInTurn, gate=gate),
-        Middleware(HeadAsGet),
-        Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics, log=log),
+        Middleware(RequestContext, gate=gate, metrics=metrics, log=log),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),

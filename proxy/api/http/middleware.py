@@ -1,12 +1,8 @@
-"""ASGI middleware around every request: HEAD, trailing slashes, start gate, RequestContext, CORS.
-
-`app` lists it in order.
-"""
+"""ASGI middleware around every request, listed in `layers`: RequestContext, and CORS outside it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
 from http import HTTPStatus
 from secrets import token_hex
 
@@ -32,99 +28,66 @@ UNKNOWN = "unknown"
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
-# Layers without work after the answer return the next one's coroutine in place of awaiting it, so
-# that no chunk of a stream passes them.
-class HeadAsGet:
-    """Handles HEAD, which monitoring systems send, like GET.
-
-    The server drops the body, because the scope that it made still says HEAD.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
-        return self._app(scope, receive, send)
-
-
-class WithoutLastSlash:
-    """Handles `/v1/models/` like `/v1/models`. A redirect would echo the caller's Host header."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "lifespan" and scope["path"].endswith("/") and scope["path"] != "/":
-            scope = {**scope, "path": scope["path"][:-1]}
-        return self._app(scope, receive, send)
-
-
-class BeginsInTurn:
-    """Lets POST requests start through the StartGate. GET requests cost too little to wait."""
-
-    def __init__(self, app: ASGIApp, *, gate: StartGate) -> None:
-        self._app = app
-        self._gate = gate
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
-            await self._gate.wait()
-        await self._app(scope, receive, send)
-
-
 class RequestContext:
-    """Gives each request an id, its record, a count in the metrics, and a last catch for errors.
+    """Every request passes it first. A POST starts in its turn, HEAD is handled like GET, and
+    `/v1/models/` like `/v1/models`. Gives each request an id, its record, a count in the metrics,
+    and a last catch for errors.
 
     The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it.
+    GET requests cost too little to wait for their turn. The server drops the body of an answer to
+    HEAD, because the scope that it made still says HEAD. A redirect to the path without a slash
+    would echo the caller's Host header.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, log: RequestLog) -> None:
+    def __init__(self, app: ASGIApp, *, gate: StartGate, metrics: Metrics, log: RequestLog) -> None:
         self._app = app
+        self._gate = gate
         self._metrics = metrics
         self._log = log
         self._counters: dict[tuple[str, int], Counter] = {}
         self._rejections: dict[tuple[str, str], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if (path := scope["path"]).endswith("/") and path != "/":
+            scope = {**scope, "path": path[:-1]}
         scope[REQUEST_LOG] = self._log
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "POST":
+            await self._gate.wait()
+        elif scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         headers, request_id = scope["headers"], _request_id(scope)
         method, path = in_short(scope["method"]), in_short(scope["path"])
         structlog.contextvars.bind_contextvars(request_id=request_id)
         name_task(request_id, path)
-        try:
-            with self._log.recorded(method, path, request_id=request_id, headers=headers) as record:
-                await self._answer(scope, receive, send, record)
-        finally:
-            structlog.contextvars.unbind_contextvars("request_id")
-
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord
-    ) -> None:
         has_started = False
 
         async def send_with_id(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
-                request_id = record.request_id.encode()
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
                 record.status = message["status"]
                 self._count(scope, record, message["status"])
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            return  # the client disconnected while its body was read
-        except Exception as error:
-            if has_started:
-                raise
-            await errors.response_of(error)(scope, receive, send_with_id)
+            with self._log.recorded(method, path, request_id=request_id, headers=headers) as record:
+                try:
+                    await self._app(scope, receive, send_with_id)
+                except ClientDisconnect:
+                    pass  # the client disconnected while its body was read
+                except Exception as error:
+                    if has_started:
+                        raise
+                    await errors.response_of(error)(scope, receive, send_with_id)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
 
     def _count(self, scope: Scope, record: RequestRecord, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")

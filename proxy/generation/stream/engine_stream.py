@@ -40,7 +40,7 @@ from proxy.domain.errors import (
 )
 from proxy.domain.interrupt import Cause, Interrupt
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.record import RequestRecord, Stage, StageName, stage
+from proxy.domain.record import RequestRecord, Stage, StageName
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
@@ -124,7 +124,7 @@ class EngineStream:
         self._counter = counter
         self._tokens_before = counter.tokens
         self._clock = clock
-        self._stages = EngineStages()
+        self._stages = EngineStages(record)
 
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
@@ -450,16 +450,17 @@ def _refused(lost: Loss, why: str) -> ModelUnavailable:
 class EngineStages:
     """The stages of one stream in its request's record, one for each part."""
 
-    __slots__ = ("_queue_s", "_stage")
+    __slots__ = ("_queue_s", "_record", "_stage")
 
-    def __init__(self) -> None:
+    def __init__(self, record: RequestRecord) -> None:
+        self._record = record
         self._stage: Stage | None = None
         self._queue_s = 0.0
 
     def begin(self, part: EngineRequest) -> EngineRequest:
         """The part as it is sent, with the stage that the endpoint's own stages are within."""
         self.end()
-        self._stage = begun = stage(StageName.TRITON)
+        self._stage = begun = self._record.stage(StageName.TRITON)
         begun.attributes["id"] = part.id
         return replace(part, stage=begun)
 

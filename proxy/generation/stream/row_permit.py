@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.identity import current_caller
-from proxy.domain.record import RequestRecord, StageName, Wait, stage
+from proxy.domain.record import RequestRecord, StageName, Wait
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
 from proxy.generation.choice.choice_cost import UsageCounter
@@ -51,7 +51,7 @@ class RowPermit:
             ticket = replace(ticket, has_begun=True, prompt_tokens=0)
         began = loop.time()
         try:
-            with stage(StageName.QUEUE):
+            with record.stage(StageName.QUEUE):
                 self._permit = await self._scheduler.acquire(
                     ticket, moved=self._moved, preempted=self._yield
                 )

@@ -147,8 +147,12 @@ class TimeWatch:
     def _next_look(self, now: float) -> float:
         """Also where a silence is no fault at present, and may be one soon."""
         since, limits = self._since if self.is_waiting else now, self._limits
-        dues = (since + limits.short_silence_s, since + limits.silence_s)
-        return min(self._deadline, *(due if due > now else due + now - since for due in dues))
+        short, long = since + limits.short_silence_s, since + limits.silence_s
+        if short <= now:
+            short += now - since
+        if long <= now:
+            long += now - since
+        return min(self._deadline, short, long)
 
     def _what_is_over(self, now: float) -> Exception | None:
         if now >= self._deadline:

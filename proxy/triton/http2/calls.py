@@ -79,10 +79,6 @@ class Calls:
         """Whether the connection has no stream identifiers left."""
         return self._next_stream > LAST_STREAM
 
-    def take_events(self) -> list[Event]:
-        events, self.events = self.events, []
-        return events
-
     def open(self, block: bytes, message: bytes) -> int:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         call = self._calls[stream] = Call(

@@ -102,13 +102,15 @@ class Connection:
             except ConnectionFault as fault:
                 reason = _explained(fault, data, is_http2=self._has_settings)
                 self._close(fault.code, StatusCode.INTERNAL, reason)
-        return self._calls.take_events()
+        events, self._calls.events = self._calls.events, []
+        return events
 
     def close(self, reason: str) -> list[Event]:
         """Ends all running calls, and sends a GOAWAY."""
         if not self.is_closed:
             self._close(ErrorCode.NO_ERROR, StatusCode.UNAVAILABLE, reason)
-        return self._calls.take_events()
+        events, self._calls.events = self._calls.events, []
+        return events
 
     def _close(self, code: ErrorCode, status: StatusCode, reason: str) -> None:
         self.why_closed = reason

@@ -48,11 +48,13 @@ class HeadEncoder:
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)
-        if all(
-            byte & _REFERENCE for byte in block
-        ):  # only references change no table, now or later
+        if _are_references(block):  # which change no table, now or later
             self._references = block
         return block
+
+
+def _are_references(block: bytes) -> bool:
+    return all(byte & _REFERENCE for byte in block)
 
 
 def _literal(name: str, value: str) -> bytes:
@@ -66,6 +68,7 @@ def _string(text: str) -> bytes:
 
 
 MAX_BLOCK = 64 * 1024  # bytes, encoded and decoded each
+MOST_KNOWN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class HeaderBlocks:
 
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
+        self._known: dict[bytes, dict[str, str]] = {}  # what blocks of mere references refer to
         self._block = bytearray()
         self.stream = 0
         self._ends_stream = False
@@ -124,12 +128,20 @@ class HeaderBlocks:
         return Headers(stream, self._decoded(block), self._ends_stream)
 
     def _decoded(self, block: bytes) -> dict[str, str]:
+        """A block of references changes no table, so it means the same until another one does."""
+        if (known := self._known.get(block)) is not None:
+            return known
         try:
             pairs = self._decoder.decode(block, raw=True)
         except HPACKError as error:
             raise ConnectionFault(
                 ErrorCode.COMPRESSION_ERROR, "headers that HPACK does not know"
             ) from error
-        return {
+        fields = {
             bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in pairs
         }
+        if not _are_references(block) or len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        elif block:
+            self._known[block] = fields
+        return fields

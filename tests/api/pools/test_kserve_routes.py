@@ -14,10 +14,11 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
 from proxy.access.authentication.composition import authenticator
+from proxy.access.start_gate import StartGate
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.layers import application
-from proxy.api.http.middleware import RequestContext, WithoutLastSlash
+from proxy.api.http.middleware import RequestContext
 from proxy.api.http.rate_limit_headers import RateLimitHeaders
 from proxy.api.http.route_scopes import RouteScopes, check
 from proxy.api.kserve import kserve_routes
@@ -61,8 +62,7 @@ class Front:
         options = {"authenticator": callers, "metrics": metrics, "scopes": RouteScopes()}
         self.app = application(
             [
-                Middleware(WithoutLastSlash),
-                Middleware(RequestContext, metrics=metrics, log=RequestLog()),
+                Middleware(RequestContext, gate=StartGate(), metrics=metrics, log=RequestLog()),
                 Middleware(Authentication, **options),
             ],
             running,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import pytest
-
 from proxy.access.start_gate import StartGate
 from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed
@@ -38,34 +36,6 @@ class Source:
 def end(choice: int, mean: float | None = None) -> Finished:
     usage = Usage(prompt_tokens=2, completion_tokens=1)
     return Finished(reason=FinishReason.STOP, usage=usage, choice=choice, mean_log_prob=mean)
-
-
-def test_events_come_interleaved_and_each_choice_is_whole():
-    async def run():
-        streams = [partial(Source().events, choice, 3) for choice in range(3)]
-        return [event async for event in interleaved(streams, StartGate())]
-
-    events = asyncio.run(run())
-    assert [event.choice for event in events] != sorted(event.choice for event in events)
-    assert [answer.text for answer in fold(events).choices] == [
-        f"{choice}0 {choice}1 {choice}2 " for choice in range(3)
-    ]
-
-
-def test_an_error_in_one_closes_all():
-    sources = [Source(), Source()]
-
-    async def run():
-        streams = [
-            partial(sources[0].events, 0, 2, hangs=True),
-            partial(sources[1].events, 1, 1, fails=True),
-        ]
-        async for _ in interleaved(streams, StartGate()):
-            pass
-
-    with pytest.raises(EngineFailed, match="it broke"):
-        asyncio.run(run())
-    assert all(source.is_closed for source in sources)
 
 
 def test_closing_early_closes_all():

@@ -31,7 +31,7 @@ def record() -> Iterator[RequestRecord]:
 
 def run(record: RequestRecord, last: TokenDelta | None, took_s: float = 1.0) -> dict[str, float]:
     """Seconds by stage of one part that took so long."""
-    stages = EngineStages()
+    stages = EngineStages(record)
     sent = stages.begin(PART)
     assert sent.stage is record.stages[0]
     sent.stage.began -= took_s
@@ -66,7 +66,7 @@ def test_an_engine_that_reports_no_times_has_no_stages_of_its_own(record, last):
 
 
 def test_each_part_of_a_stream_has_a_stage_of_its_own(record):
-    stages = EngineStages()
+    stages = EngineStages(record)
     stages.begin(PART)
     stages.lose(Cause.LOST)
     stages.begin(PART)

@@ -88,21 +88,6 @@ def test_it_is_sent_again_so_often_at_most_however_many_endpoints_there_are(most
     with_pool(tritons, body, most=most)
 
 
-def test_where_there_is_no_other_it_waits_until_one_is_back():
-    triton = ScriptedTriton()
-    triton.engine = ScriptedEngine(deltas("ab"), lost=1)
-
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
-        triton.reason = "it died"
-        answer = asyncio.create_task(stand.answer())
-        await asyncio.sleep(5)
-        assert not answer.done()
-        triton.reason = None
-        assert fold(await answer).text == "ab"
-
-    with_pool({"a:1": triton}, body)
-
-
 def test_it_does_not_go_back_to_the_one_that_lost_it_when_another_came_meanwhile():
     tritons = {"a:1": lossy(), "b:1": ScriptedTriton()}
 

@@ -31,7 +31,7 @@ from proxy.generation.prepare import Plan, Preparation
 from tests.doubles.engine import CARD, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import unlimited
-from tests.unit.generation.test_service import service
+from tests.fixtures.lost_triton import Stand
 
 TOOLS = (Tool(name="f", parameters={"type": "object"}), Tool(name="g", is_strict=True))
 LONG = "a" * 40_000  # rendered in the sandbox
@@ -118,7 +118,9 @@ CARDS = st.builds(
 async def answered(
     engine: ScriptedEngine, request: GenerationRequest, card: ModelCard, delivery: Delivery
 ) -> None:
-    async for _ in service(engine).generate(request, card, delivery).events:
+    stand = Stand(engine)
+    await stand.look()
+    async for _ in stand.service.generate(request, card, delivery).events:
         pass
 
 
@@ -216,17 +218,6 @@ def test_a_model_that_does_not_say_its_rows_has_no_queue_that_could_honor_a_prio
     card = replace(CARD, capabilities=CAPABILITIES - {"priority"})
     with pytest.raises(InvalidRequest):
         planned(chat(priority=-2), card, InProcess(), queues=True)
-
-
-def test_each_prompt_of_a_batch_has_its_own_engine_request():
-    prompts = (TextPrompt(text="a"), TextPrompt(text="b"))
-    request = chat(prompt=PromptBatch(prompts=prompts), choices=2)
-    plan = planned(request, CARD, InProcess())
-    parts = [plan.part(index) for index in range(4)]
-    assert [part.engine_request.text for part in parts] == ["a", "a", "b", "b"]
-    assert [part.engine_request.id for part in parts] == ["r-0", "r-1", "r-2", "r-3"]
-    assert [part.request.prompt for part in parts] == [*prompts[:1] * 2, *prompts[1:] * 2]
-    assert [part.counts_prompt for part in parts] == [True, False, True, False]
 
 
 def test_a_batch_of_one_prompt_is_this_prompt():

@@ -127,31 +127,6 @@ def test_a_stream_that_waits_again_has_waited_both_times():
     asyncio.run(run())
 
 
-def test_nothing_is_sent_before_the_permit_and_the_report_says_where_it_stands():
-    async def run() -> None:
-        stand, scheduler = await served(engine := DyingEngine(TEXT))
-        scheduler.is_open.clear()
-        generation = stand.service.generate(ASKED, stand.registry.card("demo"), Delivery.LIVE)
-        report = generation.record
-        first = asyncio.ensure_future(anext(generation.events))
-        await turns()
-        assert report.queued is None
-        scheduler.waiting[0](Standing(2, 1.5))
-        assert report.queued == Standing(2, 1.5)
-        assert report.queued_since is not None
-        assert report.expected_wait_s == pytest.approx(1.5, abs=0.01)
-        assert not engine.requests
-        await asyncio.sleep(0.01)
-        scheduler.is_open.set()
-        await first
-        assert report.queued is report.queued_since is None
-        assert 0.01 <= report.queue_s < 5
-        await generation.events.aclose()
-        assert scheduler.held == 0
-
-    asyncio.run(run())
-
-
 def test_of_several_choices_the_best_that_waits_says_where_the_request_stands():
     async def run() -> None:
         stand, scheduler = await served(DyingEngine(TEXT))
@@ -178,17 +153,6 @@ def test_of_several_choices_the_best_that_waits_says_where_the_request_stands():
         async for _ in generation.events:
             pass
         assert report.queued is report.queued_since is None
-
-    asyncio.run(run())
-
-
-def test_who_does_not_wait_has_no_time_in_the_queue():
-    async def run() -> None:
-        stand, _ = await served(DyingEngine(TEXT))
-        generation = stand.service.generate(ASKED, stand.registry.card("demo"))
-        async for _ in generation.events:
-            pass
-        assert generation.record.queue_s is None
 
     asyncio.run(run())
 

@@ -63,15 +63,6 @@ def cut(*tokens: bytes, finish=FinishReason.STOP, prompt_tokens=3) -> list[Token
     return [TokenDelta(tokens, prompt_tokens=prompt_tokens, finish=finish)]
 
 
-async def test_a_copy_goes_to_the_shadow_and_equal_answers_have_no_difference():
-    traffic = Traffic(ScriptedEngine(deltas("same")))
-    async with traffic.shadows:
-        assert await text(traffic.mirrored(deltas("same"))) == b"same"
-        found = await traffic.result()
-    assert (found.outcome, found.differences) == (ShadowOutcome.COMPARED, ())
-    assert (found.model, found.deployment, traffic.deployments) == ("m", "green", ["green"])
-
-
 @pytest.mark.parametrize(
     ("copied", "differences"),
     [

@@ -47,12 +47,6 @@ async def collected(
     return got
 
 
-def test_items_pass_untouched():
-    items = Items(0, 0.01, 0.01, 0)
-    assert asyncio.run(collected(items)) == [0, 0.01, 0.01, 0]
-    assert items.is_closed
-
-
 @pytest.mark.parametrize("pauses_s", [(), (0,), (0, 0.03, 0)])
 def test_silence_is_an_error_and_closes_the_items(pauses_s):
     items = Items(*pauses_s, hangs=True)

@@ -21,8 +21,7 @@ from proxy.domain.identity import Limits, current_caller
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.generation.composition import Access, composed
-from proxy.generation.service import Service
+from proxy.generation.service import Access, Service
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
@@ -87,7 +86,7 @@ def serving(engine: Engine, limiter: RequestLimiter) -> Service:
         guide_precheck=GuidePrecheck(ByteTokenizer()),
         log_prob_budget=LogProbBudget(1_000_000),
     )
-    service = composed(
+    service = Service(
         *(registry, engine, Metrics().generations, access, ScriptedTools(), InProcess(), gate),
         RecoveryQueue(gate),
         limits=TimeLimits(silence_s=9, whole_s=9),

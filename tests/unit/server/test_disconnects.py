@@ -76,12 +76,6 @@ def test_an_older_client_that_only_stops_sending_is_answered_without_interim_res
     assert raw.count(b"HTTP/1.1") == 1
 
 
-def test_an_older_client_that_leaves_is_noticed_before_the_answer():
-    app = App()
-    uvloop.run(asked(OLD, app, leaves=True))
-    assert app.has_lost_its_client
-
-
 @pytest.mark.parametrize("pause_s", [0, 0.01, 0.06, 0.25])
 def test_however_much_of_its_beginning_was_sent_an_answer_is_whole(pause_s):
     async def app(scope, receive, send) -> None:

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from build_engines.facts import INFILLING_PARAMETERS
 from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
-from proxy.triton import drain_mark, tensors
+from proxy.triton import catalog, drain_mark, tensors
 from proxy.triton.catalog import TritonCatalog
 from tests.doubles.engine import FACTS
 
@@ -91,10 +91,6 @@ def capabilities(*without: str) -> frozenset[str]:
     return model.capabilities
 
 
-def test_a_model_that_declares_all_tensors_can_do_all():
-    assert capabilities() == CAPABILITIES
-
-
 def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
     monkeypatch.setitem(PARAMETERS, "runtime", tensors.CPP_RUNTIME)
     with pytest.raises(NotReady, match=r"demo_engine: input input_lengths is not declared"):
@@ -105,7 +101,7 @@ def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
 
 
 def test_the_facts_are_the_ensembles_parameters():
-    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    (model,) = asyncio.run(TritonCatalog(Server()).load())
     assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
     assert model.facts.has_structural_tags
 
@@ -126,7 +122,29 @@ def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
     missing = capabilities("min_p", "guided_decoding_guide", "output_ids")
+    assert capabilities() == CAPABILITIES
     assert missing == CAPABILITIES - {"min_p", "constraint", "token_ids"}
+    assert capabilities("resume_from") == CAPABILITIES - {"resume"}  # as contract 2 has it
+
+
+def test_missing_and_wrong_tensors_are_all_named():
+    declared = service_pb2.ModelMetadataResponse(name="demo")
+    for row in tensors.INPUTS:
+        kind = "FP64" if row.name == "top_p" else row.datatype
+        if row.name not in ("seed", "text_input"):  # without the first it lacks a capability
+            declared.inputs.add(name=row.name, datatype=kind)
+    assert catalog.tensor_differences(declared, tensors.INPUTS, ()) == [
+        "demo: input text_input is not declared, must be BYTES",
+        "demo: input top_p is FP64, must be FP32",
+    ]
+
+
+def test_another_contract_version_is_named():
+    for supported in ("2", "3"):
+        assert catalog.version_differences({"contract_version": supported}) == []
+    for other in ("1", "4"):
+        (told,) = catalog.version_differences({"contract_version": other})
+        assert f"contract {other}, this proxy supports 2 and 3" in told
 
 
 @pytest.mark.parametrize("name", ["text_input", "max_tokens", "text_output", "finish_reason"])
@@ -135,49 +153,39 @@ def test_a_model_without_what_it_must_have_is_not_served(name):
         capabilities(name)
 
 
-def test_adapters_come_by_name(monkeypatch):
-    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
-    assert model.facts.adapters == ()
-    monkeypatch.setitem(PARAMETERS, "lora_adapters", '["sql", "poet"]')
-    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
-    assert model.facts.adapters == ("sql", "poet")
+@pytest.mark.parametrize(
+    ("written", "fact", "value", "otherwise"),
+    [
+        ({"lora_adapters": '["sql", "poet"]'}, "adapters", ("sql", "poet"), ()),
+        ({"chat_template": "a"}, "chat_template", "a", None),
+        ({"tool_template": "b"}, "tool_template", "b", None),
+        (
+            dict(zip(INFILLING_PARAMETERS, ("<p>", "<s>", "<m>"), strict=True)),
+            "infilling",
+            ("<p>", "<s>", "<m>"),
+            None,
+        ),
+    ],
+)
+def test_what_not_every_model_has_comes_as_build_wrote_it(
+    monkeypatch, written, fact, value, otherwise
+):
+    for expected in (otherwise, value):
+        (model,) = asyncio.run(TritonCatalog(Server()).load())
+        assert getattr(model.facts, fact) == expected
+        for name, text in written.items():
+            monkeypatch.setitem(PARAMETERS, name, text)
 
 
 def test_an_adapter_that_has_a_models_name_is_told_and_not_served(monkeypatch):
     monkeypatch.setitem(PARAMETERS, "lora_adapters", '["demo"]')
     with pytest.raises(NotReady, match="'demo' is a model or an adapter of 'demo' and of 'demo'"):
-        asyncio.run(TritonCatalog(Server(without=set())).load())
-
-
-def test_templates_come_as_build_wrote_them(monkeypatch):
-    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
-    assert (model.facts.chat_template, model.facts.tool_template) == (None, None)
-    monkeypatch.setitem(PARAMETERS, "chat_template", "a")
-    monkeypatch.setitem(PARAMETERS, "tool_template", "b")
-    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
-    assert (model.facts.chat_template, model.facts.tool_template) == ("a", "b")
-
-
-def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypatch):
-    async def load():
-        return await TritonCatalog(Server(without=set())).load()
-
-    (model,) = asyncio.run(load())
-    assert model.facts.infilling is None
-    tokens = ("<p>", "<s>", "<m>")
-    monkeypatch.setitem(globals(), "PARAMETERS", {**PARAMETERS, **zipped(tokens)})
-    (model,) = asyncio.run(load())
-    assert model.facts.infilling == tokens
-
-
-def zipped(tokens):
-    return dict(zip(INFILLING_PARAMETERS, tokens, strict=True))
+        asyncio.run(TritonCatalog(Server()).load())
 
 
 def test_a_triton_that_drains_is_not_ready_and_others_regions_say_nothing():
-    catalog = TritonCatalog(Server(regions={"another"}))
-    assert asyncio.run(catalog.load())
-    catalog = TritonCatalog(Server(regions={"another", drain_mark.NAME}))
+    assert asyncio.run(TritonCatalog(Server(regions={"another"})).load())
+    drains = TritonCatalog(Server(regions={"another", drain_mark.NAME}))
     with pytest.raises(NotReady, match="draining") as found:
-        asyncio.run(catalog.check_ready(()))
+        asyncio.run(drains.check_ready(()))
     assert found.value.category == "Triton is stopping"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tritonclient.grpc import InferInput, service_pb2
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
 from proxy.domain.constraint import Constraint, GuideKind
@@ -133,13 +133,6 @@ def test_lists_constraints_and_the_rest_arrive_too():
     }
 
 
-def test_text_is_encoded_as_tritonclient_encodes_it():
-    ours = codec.encode(request(text="naïve"))
-    theirs = InferInput("text_input", [1, 1], "BYTES")
-    theirs.set_data_from_numpy(np.array([["naïve".encode()]], dtype=np.object_))
-    assert ours.raw_input_contents[0] == theirs._get_content()
-
-
 def test_the_end_of_a_detokenizer_is_a_request_to_it_alone():
     message = codec.encode_end_of_detokenizer(CARD)
     assert message.model_name == "demo_detokenizer"
@@ -152,17 +145,18 @@ def test_a_stop_names_the_engine_and_the_same_request():
     assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "stop": [True]}
 
 
-def test_an_engine_that_does_not_report_its_queue_is_not_asked_for_it():
-    mute = replace(CARD, capabilities=CARD.capabilities - {"queue_time"})
-    asked = replace(request(text="x"), model=mute)
-    assert "queue_time_us" not in {output.name for output in codec.encode(asked).outputs}
-
-
-def test_an_engine_that_does_not_report_its_times_is_not_asked_for_them():
-    mute = replace(CARD, capabilities=CARD.capabilities - {"engine_times"})
-    asked = replace(request(text="x"), model=mute)
-    names = {output.name for output in codec.encode(asked).outputs}
-    assert not names & {"prefill_time_us", "decode_time_us"}
+@pytest.mark.parametrize(
+    ("lacks", "names"),
+    [
+        ("queue_time", {"queue_time_us"}),
+        ("engine_times", {"prefill_time_us", "decode_time_us"}),
+        ("receipt", {"receipt", "output_ids"}),
+    ],
+)
+def test_an_engine_is_not_asked_for_what_it_does_not_report(lacks, names):
+    older = replace(CARD, capabilities=CARD.capabilities - {lacks})
+    asked = replace(request(text="x"), model=older)
+    assert not names & {output.name for output in codec.encode(asked).outputs}
 
 
 @pytest.mark.parametrize(
@@ -254,9 +248,3 @@ def test_a_continued_answer_has_its_ids_behind_the_prompts(fields, ids):
         sent = tensors(message)
         assert (sent["input_ids"], sent["resume_from"], sent["max_tokens"]) == (ids, [2], [9])
         assert sent.get("text_input") == ([b"hi"] if "text" in fields else None)
-
-
-def test_an_answer_that_begins_here_has_no_resume_from():
-    sent = tensors(codec.encode(request(token_ids=(1, 2))))
-    assert sent["input_ids"] == [1, 2]
-    assert "resume_from" not in sent

@@ -56,16 +56,6 @@ def test_only_the_possible_start_of_a_stop_string_is_held_back(pieces, passed):
     assert [matcher.push(piece) for piece in pieces] == passed
 
 
-def test_after_the_stop_string_nothing_passes():
-    matcher = StopMatcher(["END"])
-    assert matcher.push("so END it") == "so "
-    assert matcher.push("more") == matcher.flush() == ""
-
-
-def test_without_stop_strings_text_is_not_touched():
-    assert matched(["a", "b"], []) == ("ab", False)
-
-
 @given(st.data(), LETTERS, STOPS)
 def test_an_included_stop_string_ends_the_text(data, text, stops):
     matcher = StopMatcher(stops, includes_stop=True)

@@ -36,9 +36,3 @@ def test_a_split_character_waits_for_its_last_byte():
     decoder = TextDecoder()
     one, two, three = (bytes([byte]) for byte in "€".encode())
     assert [decoder.push(one), decoder.push(two), decoder.push(three)] == ["", "", "€"]
-
-
-def test_an_unfinished_character_at_the_end_is_shown_as_replacement():
-    decoder = TextDecoder()
-    assert decoder.push("é".encode()[:1]) == ""
-    assert decoder.flush() == "�"

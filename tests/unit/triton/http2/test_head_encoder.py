@@ -1,11 +1,12 @@
-"""What a peer reads of the heads is what was meant, whatever its table is like."""
+"""What is read of a head is what was meant, whatever the table is like."""
 
 from __future__ import annotations
 
 import pytest
-from hpack import Decoder
+from hpack import Decoder, Encoder
 
-from proxy.triton.http2.headers import HeadEncoder
+from proxy.triton.http2.frames import END_HEADERS, Kind
+from proxy.triton.http2.headers import HeadEncoder, HeaderBlocks
 
 SHARED = (
     (":method", "POST"),
@@ -45,3 +46,14 @@ def test_a_peer_without_a_table_gets_all_of_it_each_time():
         block = heads.encode([])
         assert len(block) > 150
         assert reader.decode(block) == list(SHARED)
+
+
+def test_a_block_of_references_means_what_the_table_has_now():
+    def read(*fields: tuple[str, str]) -> dict[str, str]:
+        block = peers.encode(fields)
+        return blocks.push(Kind.HEADERS, END_HEADERS, 1, block).fields
+
+    peers, blocks = Encoder(), HeaderBlocks()
+    peers.header_table_size = blocks._decoder.max_allowed_table_size = 60  # room for one field
+    for value in ("a", "a", "a", "b", "b", "a", "b"):
+        assert read(("x-name", value)) == {"x-name": value}

@@ -61,8 +61,3 @@ def test_many_streams_are_left_alone_for_a_while_and_read_again(streams, pause_s
 def test_few_streams_are_read_as_they_come(streams):
     found = clock.run(after_a_read(streams))
     assert (found.paused_at, found.read_again_at) == (None, None)
-
-
-def test_what_was_closed_meanwhile_is_not_read_again():
-    found = clock.run(after_a_read(16, closes=True))
-    assert (found.paused_at, found.read_again_at) == (0, None)
