@@ -181,7 +181,7 @@ def compose(
 
     # who calls, and how much they may take
     if store is not None:
-        keys, usage = keys or store.keys, usage or store.usage_store
+        keys, usage = keys or store.keys, usage or store.usage
     callers = authenticator(settings, keys, metrics)
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
-    from proxy.access.store.issued_key import IssuedKey
+    from proxy.access.store.key_administration import IssuedKey
     from proxy.access.store.store import Administration
     from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -114,23 +114,23 @@ def create_tenant(
         "records": bool(records),
     }
     body = _filled(TenantBody, fields)
-    _show_tenant(lambda admin: admin.tenants.create(store.actor(), body.name, **body.options))
+    _show_record(lambda admin: admin.tenants.create(store.actor(), body.name, **body.options))
 
 
 @tenants.command("list")
 def list_tenants() -> None:
     """List all tenants."""
-    from proxy.access.store.record_rows import tenant_view
+    from proxy.access.store.record_rows import view
     from proxy.operate import store
 
     found = store.use(lambda admin: admin.tenants.list(limit=None))
-    _show([tenant_view(tenant) for tenant in found])
+    _show([view(tenant) for tenant in found])
 
 
 @tenants.command("show")
 def show_tenant(name: TenantName) -> None:
     """Show one tenant."""
-    _show_tenant(lambda admin: admin.tenants.show(name))
+    _show_record(lambda admin: admin.tenants.show(name))
 
 
 @tenants.command("update")
@@ -158,7 +158,7 @@ def update_tenant(
     )
     priorities = _priorities(weight=weight, max_priority=max_priority)
     body = _filled(TenantChanges, {**changes, **priorities})
-    _show_tenant(lambda admin: admin.tenants.update(store.actor(), name, body.applied))
+    _show_record(lambda admin: admin.tenants.update(store.actor(), name, body.applied))
 
 
 @tenants.command("delete")
@@ -166,7 +166,7 @@ def delete_tenant(name: TenantName) -> None:
     """Delete a tenant whose keys are all revoked. Its usage is kept."""
     from proxy.operate import store
 
-    _show_tenant(lambda admin: admin.tenants.delete(store.actor(), name))
+    _show_record(lambda admin: admin.tenants.delete(store.actor(), name))
 
 
 @keys.command("create")
@@ -196,17 +196,17 @@ def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
 ) -> None:
     """List keys, revoked and expired ones too."""
-    from proxy.access.store.record_rows import key_view
+    from proxy.access.store.record_rows import view
     from proxy.operate import store
 
     found = store.use(lambda admin: admin.keys.list(tenant=tenant, limit=None))
-    _show([key_view(key) for key in found])
+    _show([view(key) for key in found])
 
 
 @keys.command("show")
 def show_key(key_id: KeyId) -> None:
     """Show one key, without its secret."""
-    _show_key(lambda admin: admin.keys.show(key_id))
+    _show_record(lambda admin: admin.keys.show(key_id))
 
 
 @keys.command("update")
@@ -236,7 +236,7 @@ def update_key(
     )
     more = {**_expiry(expires), **_priorities(max_priority=max_priority)}
     body = _filled(KeyChanges, {**fields, **more})
-    _show_key(lambda admin: admin.keys.update(store.actor(), key_id, body.applied))
+    _show_record(lambda admin: admin.keys.update(store.actor(), key_id, body.applied))
 
 
 @keys.command("rotate")
@@ -259,7 +259,7 @@ def revoke_key(key_id: KeyId) -> None:
     """End a key for good, within a second in every proxy."""
     from proxy.operate import store
 
-    _show_key(lambda admin: admin.keys.revoke(store.actor(), key_id))
+    _show_record(lambda admin: admin.keys.revoke(store.actor(), key_id))
 
 
 def usage(
@@ -320,26 +320,17 @@ def verify_audit() -> None:
         raise typer.Exit(1)
 
 
-def _show_tenant(work: Callable[[Administration], Awaitable[TenantRecord]]) -> None:
-    from proxy.access.store.record_rows import tenant_view
+def _show_record(work: Callable[[Administration], Awaitable[KeyRecord | TenantRecord]]) -> None:
+    from proxy.access.store.record_rows import view
     from proxy.operate import store
 
-    _show(tenant_view(store.use(work)))
-
-
-def _show_key(work: Callable[[Administration], Awaitable[KeyRecord]]) -> None:
-    from proxy.access.store.record_rows import key_view
-    from proxy.operate import store
-
-    _show(key_view(store.use(work)))
+    _show(view(store.use(work)))
 
 
 def _show_issued(work: Callable[[Administration], Awaitable[IssuedKey]]) -> None:
-    from proxy.access.store.record_rows import key_view
     from proxy.operate import store
 
-    made = store.use(work)
-    _show({**key_view(made.record), "key": made.key})
+    _show(store.use(work).view)
 
 
 def _show(answer: Any) -> None:
