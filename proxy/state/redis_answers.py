@@ -20,6 +20,7 @@ import structlog
 from proxy import background
 from proxy.state import redis_scripts
 from proxy.state.answer import (
+    OVERHEAD_BYTES,
     AnswerLost,
     Head,
     JoinRefused,
@@ -39,7 +40,6 @@ from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConne
 logger = structlog.get_logger(__name__)
 
 LEASE_MS = 10_000
-OVERHEAD_BYTES = 1024  # of a record in Redis, beside its parts
 HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"
 READ_ENTRIES = 32
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
@@ -275,8 +275,8 @@ class Copy:
                 self._recording.count_in(self._reader, all(renewed))
 
 
-class CopiedAnswer:
-    """An answer.OpenAnswer that is read in Redis, while it is written or after that."""
+class CopiedAnswer(OpenAnswer):
+    """An answer that is read in Redis, while it is written or after that."""
 
     def __init__(
         self,
@@ -320,12 +320,6 @@ class CopiedAnswer:
                 yield after_event(data, self._after) if first < self._after else data
         if fields[b"k"] == LOST:
             raise AnswerLost
-
-    def shut_down(self) -> bool:
-        return False
-
-    async def aclose(self) -> None:
-        pass
 
     async def _known(self) -> int:
         """How many parts there are so far. Readers beside the owner have a part before it is here,
