@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any
 
 from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.credentials import TrustedFront
 from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.access.authentication.tokens import TokenRules, Tokens
-from proxy.access.authentication.trusted_front import TrustedFront
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain.identity import ALL_SCOPES, Caller

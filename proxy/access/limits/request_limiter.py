@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -200,22 +199,7 @@ class RequestLimiter:
         standings.set(meters, result.look)
 
 
-class _NothingReserved:
-    """Of a caller without limits."""
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-
-NOTHING_RESERVED = _NothingReserved()
+NOTHING_RESERVED = nullcontext()  # of a caller without limits
 
 
 def _output_limits(caller: Caller, card: ModelCard) -> Iterator[int]:

@@ -10,10 +10,10 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.credentials import TrustedFront
 from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.access.authentication.tokens import Tokens
-from proxy.access.authentication.trusted_front import TrustedFront
 from proxy.domain.identity import ALL_SCOPES, Caller
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.issuer import public_jwk, token

@@ -6,8 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.access.authentication.credentials import MOST_BYTES, credential
-from proxy.access.authentication.trusted_front import TrustedFront
+from proxy.access.authentication.credentials import MOST_BYTES, TrustedFront, credential
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
 
 BEARER, ANTHROPIC, AZURE = b"authorization", b"x-api-key", b"api-key"

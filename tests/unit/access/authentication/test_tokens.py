@@ -15,11 +15,11 @@ from proxy.access.authentication.signing_keys import (
     REFETCH_S,
     REFRESH_S,
     SigningKeys,
-    SigningKeysUnavailable,
 )
 from proxy.access.authentication.tokens import TokenRules, Tokens
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
 from proxy.domain.identity import Scope
+from proxy.domain.key_records import KeysUnavailable
 from tests.doubles import clock
 from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
 
@@ -288,7 +288,7 @@ def test_keys_stay_for_an_hour_of_an_outage():
         await asyncio.sleep(KEEP_S - 10)
         assert await tokens.claims(token().encode())
         await asyncio.sleep(20)
-        with pytest.raises(SigningKeysUnavailable):
+        with pytest.raises(KeysUnavailable):
             await tokens.claims(token(jti="another").encode())
         following.cancel()
 
