@@ -34,24 +34,6 @@ def test_the_key_of_a_request(headers, found):
 
 
 @pytest.mark.parametrize(
-    ("headers", "code"),
-    [
-        ([(BEARER, b"key")], ErrorCode.INVALID_API_KEY),
-        ([(BEARER, b"Basic key")], ErrorCode.INVALID_API_KEY),
-        ([(BEARER, b"Bearer " + b"k" * (MOST_BYTES + 1))], ErrorCode.INVALID_API_KEY),
-        ([(BEARER, b"Bearer a"), (AZURE, b"b")], ErrorCode.CONFLICTING_CREDENTIALS),
-        ([(BEARER, b"Bearer a"), (AZURE, b"")], ErrorCode.CONFLICTING_CREDENTIALS),
-        ([(AZURE, b"a"), (AZURE, b"a")], ErrorCode.CONFLICTING_CREDENTIALS),
-        ([(BEARER, b"Bearer "), (BEARER, b"Bearer a")], ErrorCode.CONFLICTING_CREDENTIALS),
-    ],
-)
-def test_what_is_no_single_key_is_refused(headers, code):
-    with pytest.raises(AuthenticationFailed) as refused:
-        credential(headers)
-    assert refused.value.code is code
-
-
-@pytest.mark.parametrize(
     ("given", "name"),
     [
         ("acme", "acme"),
