@@ -189,8 +189,7 @@ def compose(
     limiter = RequestLimiter(
         ledger,
         tokenizer,
-        sink=usage,
-        source=usage,
+        usage=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
