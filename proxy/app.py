@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.composition import authenticator
+from proxy.access.authentication.authenticator import authenticator
 from proxy.access.concurrency import BoundedTokenizer, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
@@ -180,7 +180,7 @@ def compose(
 
     # who calls, and how much they may take
     if store is not None:
-        keys, usage = keys or store.keys, usage or store.usage_store
+        keys, usage = keys or store.keys, usage or store.usage
     callers = authenticator(settings, keys, metrics)
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)
@@ -188,8 +188,7 @@ def compose(
     limiter = RequestLimiter(
         ledger,
         tokenizer,
-        sink=usage,
-        source=usage,
+        usage=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,

@@ -48,7 +48,7 @@ class ConcurrencyLimit:
             InvalidRequest: `count` is more than the limit, so waiting would not help.
             RateLimited: too few permits are free now.
         """
-        return Permits(self, count)
+        return Permits(count, self)
 
     def check_possible(self, count: int) -> None:
         """Raises InvalidRequest: `count` is more than the limit."""
@@ -81,19 +81,26 @@ class ConcurrencyLimit:
 
 
 class Permits:
-    """The permits that one `with` holds: see ConcurrencyLimit.permits."""
+    """Permits of each of some limits, for one `with`. One object: every request makes it."""
 
-    __slots__ = ("_count", "_owner")
+    __slots__ = ("_count", "_limits")
 
-    def __init__(self, owner: ConcurrencyLimit, count: int) -> None:
-        self._owner = owner
+    def __init__(self, count: int, *limits: ConcurrencyLimit) -> None:
         self._count = count
+        self._limits = limits
 
     def __enter__(self) -> None:
-        self._owner.take(self._count)
+        for place, limit in enumerate(self._limits):
+            try:
+                limit.take(self._count)
+            except BaseException:
+                for taken in self._limits[:place]:
+                    taken.give_back(self._count)
+                raise
 
     def __exit__(self, *_: object) -> None:
-        self._owner.give_back(self._count)
+        for limit in self._limits:
+            limit.give_back(self._count)
 
 
 class PermitRate:
@@ -150,7 +157,7 @@ class ModelConcurrency:
         """Generations now."""
         return self._all.running
 
-    def permits(self, card: ModelCard, count: int) -> BothPermits:
+    def permits(self, card: ModelCard, count: int) -> Permits:
         """Holds `count` permits of the model and of the total for the body of the `with`.
 
         Raises as ConcurrencyLimit.permits does.
@@ -158,8 +165,8 @@ class ModelConcurrency:
         limit = self._model_limit(card)
         if self._is_queued(card):
             limit.check_possible(count)
-            limit = UNLIMITED
-        return BothPermits(limit, self._all, count)
+            return Permits(count, self._all)
+        return Permits(count, limit, self._all)
 
     def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
@@ -169,32 +176,6 @@ class ModelConcurrency:
             of = f"The model {card.parent or card.name!r}"
             self._models[key] = ConcurrencyLimit(limit, of=of)
         return self._models[key]
-
-
-class BothPermits:
-    """Permits of a model and of all models together. One object, because every request makes it."""
-
-    __slots__ = ("_all", "_count", "_model")
-
-    def __init__(self, model: ConcurrencyLimit, all_models: ConcurrencyLimit, count: int) -> None:
-        self._model = model
-        self._all = all_models
-        self._count = count
-
-    def __enter__(self) -> None:
-        self._model.take(self._count)
-        try:
-            self._all.take(self._count)
-        except BaseException:
-            self._model.give_back(self._count)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._all.give_back(self._count)
-        self._model.give_back(self._count)
-
-
-UNLIMITED = ConcurrencyLimit(None)
 
 
 MOST_CALLS = 32  # at once, of /tokenize, /detokenize, /render and nvext's annotations

@@ -5,11 +5,11 @@ The store implements KeySource. The authentication reads it, and turns records i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from proxy.domain.identity import Limits, ModelPatterns, Scope
+from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class KeyRecord:
     limits: Limits
     max_priority: int | None = None
     created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    overlap_digest: bytes | None
-    overlap_until: datetime | None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    overlap_digest: bytes | None = None
+    overlap_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class TenantRecord:
     """
 
     name: str
-    limits: Limits
-    of_models: dict[str, Limits]
+    limits: Limits = NO_LIMITS
+    of_models: dict[str, Limits] = field(default_factory=dict)
     weight: float = 1.0
     max_priority: int | None = None
     records: bool = False
-    is_active: bool
+    is_active: bool = True
     created_at: datetime
 
 

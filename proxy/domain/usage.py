@@ -1,4 +1,4 @@
-"""What a request used, and the port that takes it: the store's, or one that drops it."""
+"""What a request used, and the port that keeps it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,6 @@ class UsageRow:
     cost: float
 
 
-class UsageSink(Protocol):
-    def add(self, row: UsageRow) -> None:
-        """Takes a row without waiting: it is called while a request ends."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """tokens: input and output. cost: in the currency of the prices."""
@@ -42,24 +37,16 @@ class Spent:
     cost: float = 0.0
 
 
-class SpentSource(Protocol):
-    """What was used before this process, or the shared state of the limits, began to count."""
-
-    async def spent(
-        self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
-    ) -> Spent:
-        """Of a tenant, or of one of its keys or models only. since: UTC, the first of a month."""
-        ...
-
-
-class UsageStore(UsageSink, SpentSource, Protocol):
+class UsageStore(Protocol):
     """Keeps the rows, and knows what they add up to."""
 
-
-class NothingSpent:
-    """The source where nobody keeps usage."""
+    def add(self, row: UsageRow) -> None:
+        """Takes a row without waiting: it is called while a request ends."""
 
     async def spent(
         self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
     ) -> Spent:
-        return Spent()
+        """What was used before this process, or the shared state of the limits, began to count: of
+        a tenant, or of one of its keys or models only. since: UTC, the first of a month.
+        """
+        ...

@@ -18,6 +18,7 @@ logger = structlog.get_logger(__name__)
 MB = 1_000_000
 KEPT_PART, HELD_PART = 0.2, 0.25  # the most of the container's memory, or of the machine's
 MOST_HELD = 256 * MB
+OVERHEAD_BYTES = 1024  # of a kept answer, besides its parts
 EVENT_STREAM = "text/event-stream"
 
 
@@ -108,8 +109,7 @@ class Outcome(str, Enum):
 class OpenAnswer(Protocol):
     """An answer that one request reads. `aclose` must be called, however reading ends."""
 
-    @property
-    def outcome(self) -> Outcome: ...
+    outcome: Outcome
 
     async def head(self) -> Head:
         """Waits until the answer begins.
@@ -129,9 +129,10 @@ class OpenAnswer(Protocol):
 
     def shut_down(self) -> bool:
         """Ends a generation of this process, which writes its error; False if there is none."""
-        ...
+        return False
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        return None
 
 
 class Reason(str, Enum):

@@ -9,11 +9,13 @@ import asyncio
 import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from sys import getsizeof
 
 from proxy.state.answer import (
+    OVERHEAD_BYTES,
     AnswerLost,
     Head,
     JoinRefused,
@@ -25,32 +27,20 @@ from proxy.state.answer import (
     Reason,
     check_resumption,
 )
-from proxy.state.event_numbering import after_event
-from proxy.state.recording import Recording
+from proxy.state.recording import JOINED_PARTS, Recording
 
-PAGE_BYTES = 65_536
-OVERHEAD_BYTES = 1024  # of an answer, besides its parts
 REMOVED_AT_ONCE = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Whole parts of an answer, joined. first: how many precede it. parts: how many it has."""
-
-    first: int
-    parts: int
-    data: bytes
+PART_BYTES = getsizeof(b"") + 8  # of a part, besides its data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer:
-    """size_bytes: of all pages, and OVERHEAD_BYTES. expires_s: by the clock."""
+    """size_bytes: of all parts, and OVERHEAD_BYTES. expires_s: by the clock."""
 
     tenant: bytes
     body: bytes
     head: Head
-    parts: int
-    pages: Sequence[Page]
+    parts: Sequence[bytes]
     size_bytes: int
     expires_s: float
 
@@ -87,7 +77,7 @@ class MemoryRecords:
             return None
         if kept.body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
-        check_resumption(request.after, kept.head, kept.parts)
+        check_resumption(request.after, kept.head, len(kept.parts))
         return ReplayedAnswer(kept, request.after, lambda: self._answers.get(request.id) is kept)
 
     def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
@@ -96,17 +86,13 @@ class MemoryRecords:
     async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         assert recording.head is not None
         head = replace(recording.head, own_headers=())
-        pages = []
-        for page in _pages(recording.kept()):
-            pages.append(page)
-            await asyncio.sleep(0)  # requests are served between two pages
-        size = OVERHEAD_BYTES + sum(len(page.data) for page in pages)
+        parts = recording.kept()
+        size = OVERHEAD_BYTES + recording.held_bytes + PART_BYTES * len(parts)
         kept = KeptAnswer(
             tenant=request.tenant,
             body=request.body,
             head=head,
-            parts=recording.count,
-            pages=pages,
+            parts=parts,
             size_bytes=size,
             expires_s=self._clock() + self._quotas.keep_s,
         )
@@ -176,8 +162,8 @@ class MemoryRecords:
             del self._tenants[tenant]
 
 
-class ReplayedAnswer:
-    """An answer.OpenAnswer that is kept. is_there: False once it had to make room."""
+class ReplayedAnswer(OpenAnswer):
+    """An answer that is kept. is_there: False once it had to make room."""
 
     outcome = Outcome.REPLAYED
 
@@ -191,29 +177,8 @@ class ReplayedAnswer:
 
     async def parts(self) -> AsyncGenerator[bytes | Notice, None]:
         """Raises AnswerLost: it was removed while it was read."""
-        after = self._after
-        for page in self._kept.pages:
+        parts = self._kept.parts
+        for first in range(self._after, len(parts), JOINED_PARTS):
             if not self._is_there():
                 raise AnswerLost
-            if page.first + page.parts > after:
-                yield after_event(page.data, after) if page.first < after else page.data
-
-    def shut_down(self) -> bool:
-        return False
-
-    async def aclose(self) -> None:
-        pass
-
-
-def _pages(parts: Sequence[bytes]) -> Iterator[Page]:
-    """Pieces of about PAGE_BYTES each."""
-    page: list[bytes] = []
-    first = size = 0
-    for at, part in enumerate(parts):
-        if page and size + len(part) > PAGE_BYTES:
-            yield Page(first=first, parts=len(page), data=b"".join(page))
-            page, first, size = [], at, 0
-        page.append(part)
-        size += len(part)
-    if page:
-        yield Page(first=first, parts=len(page), data=b"".join(page))
+            yield b"".join(parts[first : first + JOINED_PARTS])

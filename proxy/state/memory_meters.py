@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
 from typing_extensions import Self
 
@@ -27,30 +26,37 @@ from proxy.state.meters import (
 Charge = tuple[Meter, int, int]  # meter, mark, amount
 
 
-class MeterState(Protocol):
-    """`take` counts an amount and returns its mark, or returns the wait as a negative number and
-    counts nothing. `replace` changes a reserved amount to another, at its mark; `settle` to what
-    was used. `add` counts an amount beyond the limit, too.
+class MeterState:
+    """`wait_us` is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its
+    mark. `replace` changes a reserved amount to another, at its mark; `settle` to what was used.
     """
 
-    def take(self, now: int, amount: int, meter: Meter) -> int: ...
+    __slots__ = ()
 
-    def add(self, now: int, amount: int, meter: Meter) -> int: ...
+    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        raise NotImplementedError
 
-    def replace(self, mark: int, reserved: int, amount: int) -> None: ...
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        raise NotImplementedError
 
-    def settle(self, mark: int, reserved: int, amount: int) -> None: ...
+    def replace(self, mark: int, reserved: int, amount: int) -> None:
+        raise NotImplementedError
 
-    def standing(self, now: int, meter: Meter) -> Standing: ...
+    def settle(self, mark: int, reserved: int, amount: int) -> None:
+        self.replace(mark, reserved, amount)
 
-    def is_idle(self, now: int) -> bool: ...
+    def standing(self, now: int, meter: Meter) -> Standing:
+        raise NotImplementedError
+
+    def is_idle(self, now: int) -> bool:
+        raise NotImplementedError
 
     def charges(self) -> Iterable[Charge]:
         """What was counted here and is kept: for a shared state that was lost."""
-        ...
+        return ()
 
 
-class Rate:
+class Rate(MeterState):
     """GCRA: `_full_at` is when the burst is whole again (the theoretical arrival time), which is
     also the mark of the last request. Only the last can be given back: what was granted after it
     depends on it.
@@ -62,17 +68,15 @@ class Rate:
         self._full_at = 0
         self._interval_us = meter.span_us
 
-    def take(self, now: int, amount: int, meter: Meter) -> int:
-        interval = self._interval_us = meter.span_us
-        most, full_at = now + meter.limit * interval, self._full_at
-        full_at = (now if full_at < now else min(full_at, most)) + amount * interval
-        if full_at > most and amount:
-            return -NEVER_US if amount > meter.limit else most - full_at
-        if amount:
-            self._full_at = full_at
-        return full_at
+    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        if amount > meter.limit:
+            return NEVER_US
+        most = now + meter.limit * meter.span_us
+        full_at = min(max(self._full_at, now), most) + amount * meter.span_us
+        return max(full_at - most, 0)
 
     def add(self, now: int, amount: int, meter: Meter) -> int:
+        self._interval_us = meter.span_us
         most = now + meter.limit * meter.span_us
         full_at = min(max(self._full_at, now) + amount * meter.span_us, most)
         if amount:
@@ -83,8 +87,6 @@ class Rate:
         if self._full_at == mark:
             self._full_at += (amount - reserved) * self._interval_us
 
-    settle = replace
-
     def standing(self, now: int, meter: Meter) -> Standing:
         most = meter.limit * meter.span_us
         ahead = min(max(self._full_at - now, 0), most)
@@ -93,11 +95,8 @@ class Rate:
     def is_idle(self, now: int) -> bool:
         return self._full_at <= now
 
-    def charges(self) -> Iterable[Charge]:
-        return ()
 
-
-class Window:
+class Window(MeterState):
     """Amounts by the 128th of the window in which they were taken, which is their mark."""
 
     __slots__ = ("_amounts", "_leaves_at", "_meter", "_part_us", "_total")
@@ -109,25 +108,27 @@ class Window:
         self._total = 0
         self._leaves_at = 0  # when the oldest does
 
-    def take(self, now: int, amount: int, meter: Meter) -> int:
+    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
         if now >= self._leaves_at:
             self._forget(now)
-        if amount and self._total + amount > meter.limit:
-            return -self._wait_us(now, amount, meter)
-        part = now // self._part_us
-        if amount:
-            self._amounts[part] = self._amounts.get(part, 0) + amount
-            self._total += amount
-            if not self._leaves_at:
-                self._forget(now)
-        return part
+        surplus = self._total + amount - meter.limit
+        if not amount or surplus <= 0:
+            return 0
+        if amount > meter.limit:
+            return NEVER_US
+        for part, taken in self._amounts.items():
+            surplus -= taken
+            if surplus <= 0:
+                return (part + 1 + BUCKETS) * self._part_us - now
+        raise AssertionError("the parts of a window add up to its total")
 
     def add(self, now: int, amount: int, meter: Meter) -> int:
         part = now // self._part_us
         if amount:
             self._amounts[part] = self._amounts.get(part, 0) + amount
             self._total += amount
-            self._forget(now)
+            if now >= self._leaves_at:
+                self._forget(now)
         return part
 
     def replace(self, mark: int, reserved: int, amount: int) -> None:
@@ -135,8 +136,6 @@ class Window:
         if mark in self._amounts:
             self._amounts[mark] += amount - reserved
             self._total += amount - reserved
-
-    settle = replace
 
     def standing(self, now: int, meter: Meter) -> Standing:
         self._forget(now)
@@ -151,16 +150,6 @@ class Window:
     def charges(self) -> Iterable[Charge]:
         return ((self._meter, part, amount) for part, amount in self._amounts.items())
 
-    def _wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if amount > meter.limit:
-            return NEVER_US
-        surplus = self._total + amount - meter.limit
-        for part, taken in self._amounts.items():
-            surplus -= taken
-            if surplus <= 0:
-                return (part + 1 + BUCKETS) * self._part_us - now
-        raise AssertionError("the parts of a window add up to its total")
-
     def _forget(self, now: int) -> None:
         oldest, amounts = now // self._part_us - BUCKETS, self._amounts
         while amounts:
@@ -172,17 +161,16 @@ class Window:
         self._leaves_at = 0
 
 
-class Gauge:
+class Gauge(MeterState):
     __slots__ = ("_running",)
 
     def __init__(self, meter: Meter) -> None:
         self._running = 0
 
-    def take(self, now: int, amount: int, meter: Meter) -> int:
-        if amount and self._running + amount > meter.limit:
-            return -NEVER_US if amount > meter.limit else -GAUGE_WAIT_US
-        self._running += amount
-        return 0
+    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        if not amount or self._running + amount <= meter.limit:
+            return 0
+        return NEVER_US if amount > meter.limit else GAUGE_WAIT_US
 
     def add(self, now: int, amount: int, meter: Meter) -> int:
         self._running += amount
@@ -200,11 +188,8 @@ class Gauge:
     def is_idle(self, now: int) -> bool:
         return not self._running
 
-    def charges(self) -> Iterable[Charge]:
-        return ()
 
-
-class Period:
+class Period(MeterState):
     """Used is settled; held is reserved by running requests."""
 
     __slots__ = ("_held", "_meter", "_used")
@@ -214,11 +199,10 @@ class Period:
         self._used = meter.opening
         self._held = 0
 
-    def take(self, now: int, amount: int, meter: Meter) -> int:
-        if amount and self._used + self._held + amount > meter.limit:
-            return -NEVER_US if amount > meter.limit else -max(meter.span_us - now, 1)
-        self._held += amount
-        return 0
+    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        if not amount or self._used + self._held + amount <= meter.limit:
+            return 0
+        return NEVER_US if amount > meter.limit else max(meter.span_us - now, 1)
 
     def add(self, now: int, amount: int, meter: Meter) -> int:
         self._held += amount
@@ -294,19 +278,29 @@ class InProcessLedger:
 
     def take(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """As `reserve`, without waiting."""
-        now, marks = self._clock(), list[int]()
+        now = self._clock()
         states = self._found(meters, now)
-        for meter, amount, state in zip(meters, amounts, states, strict=True):
-            mark = state.take(now, amount, meter)
-            if mark < 0:
-                return self._refusal(meters, amounts, states, marks, now)
-            marks.append(mark)
-        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
+        longest, at = 0, 0
+        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
+            wait = state.wait_us(now, amount, meter)
+            if wait > longest:
+                longest, at = wait, index
+        if longest:
+            return Refusal(meters, at, longest, partial(_look, self._clock, meters, states))
+        return self._added(now, meters, amounts, states)
 
     def record(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
         """Counts amounts that another ledger has granted, even beyond the limits."""
         now = self._clock()
-        states = self._found(meters, now)
+        return self._added(now, meters, amounts, self._found(meters, now))
+
+    def _added(
+        self,
+        now: int,
+        meters: Sequence[Meter],
+        amounts: Sequence[int],
+        states: Sequence[MeterState],
+    ) -> Grant:
         marks = [
             state.add(now, amount, meter)
             for meter, amount, state in zip(meters, amounts, states, strict=True)
@@ -332,26 +326,6 @@ class InProcessLedger:
             is_same = amount == reserved and meter.kind < MeterKind.GAUGE
             if not is_same and (state := states.get(meter.key)) is not None:
                 state.settle(mark, reserved, amount)
-
-    def _refusal(
-        self,
-        meters: Sequence[Meter],
-        amounts: Sequence[int],
-        states: Sequence[MeterState],
-        marks: Sequence[int],
-        now: int,
-    ) -> Refusal:
-        """Of the meter with the longest wait. marks: of the first meters, which are given back."""
-        for state, mark, amount in zip(states, marks, amounts, strict=False):
-            state.replace(mark, amount, 0)
-        longest, at = 0, 0
-        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
-            mark = state.take(now, amount, meter)
-            if mark >= 0:
-                state.replace(mark, amount, 0)
-            elif -mark > longest:
-                longest, at = -mark, index
-        return Refusal(meters, at, longest, partial(_look, self._clock, meters, states))
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from itertools import islice
 
 from proxy.state.answer import (
@@ -25,55 +25,6 @@ class MemoryBudget:
     def __init__(self, most: int) -> None:
         self.bytes = 0
         self.most = most
-
-
-class PartWindow:
-    """Parts are numbered from 0. begin: of the first that is still there; end: after the last."""
-
-    def __init__(self, budget: MemoryBudget, most_bytes: int) -> None:
-        self.bytes = 0
-        self.begin = 0
-        self._budget = budget
-        self._most_bytes = most_bytes
-        self._parts: deque[bytes] = deque()
-
-    @property
-    def end(self) -> int:
-        return self.begin + len(self._parts)
-
-    def has_room(self, more: int) -> bool:
-        """One part always fits, whatever the other recordings hold."""
-        if not self.bytes:
-            return True
-        fits = self.bytes + more < self._most_bytes
-        return fits and self._budget.bytes + more < self._budget.most
-
-    def append(self, part: bytes) -> None:
-        self._parts.append(part)
-        self._count(len(part))
-
-    def drop_first(self) -> None:
-        self.begin += 1
-        self._count(-len(self._parts.popleft()))
-
-    def clear(self) -> None:
-        self.begin = self.end
-        self._parts.clear()
-        self._count(-self.bytes)
-
-    def after(self, number: int) -> Sequence[bytes]:
-        """Some parts from this one on."""
-        at = number - self.begin
-        if at == len(self._parts) - 1:
-            return (self._parts[-1],)
-        return list(islice(self._parts, at, at + JOINED_PARTS))
-
-    def all(self) -> list[bytes]:
-        return list(self._parts)
-
-    def _count(self, more: int) -> None:
-        self.bytes += more
-        self._budget.bytes += more
 
 
 class Reader:
@@ -106,8 +57,12 @@ class Recording:
     ) -> None:
         self.head: Head | None = None
         self.is_complete = self.is_lost = self.is_private = False
+        self.held_bytes = 0  # in memory
         self._is_full = False
-        self._window = PartWindow(budget, most_bytes)
+        self._budget = budget
+        self._most_bytes = most_bytes
+        self._parts: deque[bytes] = deque()
+        self._begin = 0  # number of the first part that is still there
         self._on_readers = on_readers
         self._notice = Notice(b"")
         self._readers: set[Reader] = set()
@@ -116,17 +71,12 @@ class Recording:
     @property
     def count(self) -> int:
         """How many parts there were so far."""
-        return self._window.end
-
-    @property
-    def held_bytes(self) -> int:
-        """In memory."""
-        return self._window.bytes
+        return self._begin + len(self._parts)
 
     @property
     def is_whole(self) -> bool:
         """Whether it still has its beginning."""
-        return not self._window.begin
+        return not self._begin
 
     @property
     def readers(self) -> int:
@@ -139,7 +89,7 @@ class Recording:
         """
         if self.head is not None:
             check_resumption(after, self.head, self.count)
-        if after < self._window.begin:
+        if after < self._begin:
             raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
         reader = Reader(after, is_counted=is_counted)
         self._readers.add(reader)
@@ -165,12 +115,13 @@ class Recording:
 
     async def append(self, part: bytes) -> None:
         """Waits while there is no room, and the fastest reader still needs what is there."""
-        while not self._window.has_room(len(part)):
+        while not self._has_room(len(part)):
             if not self._drop_oldest():
                 self._is_full = True
                 await self._changed.wait()
         self._is_full = False
-        self._window.append(part)
+        self._parts.append(part)
+        self._hold(len(part))
         self._change()
 
     def notice(self, data: bytes) -> None:
@@ -190,7 +141,9 @@ class Recording:
     def clear(self) -> None:
         """Gives its memory back, unless somebody still reads it."""
         if not self._readers:
-            self._window.clear()
+            self._begin = self.count
+            self._parts.clear()
+            self._hold(-self.held_bytes)
 
     async def began(self) -> Head:
         """Raises AnswerLost."""
@@ -204,10 +157,11 @@ class Recording:
         """Raises AnswerLost. A reader has taken a part when it asks for the next one."""
         notice = self._notice
         while True:
-            if reader.is_cut or reader.at < self._window.begin:
+            if reader.is_cut or reader.at < self._begin:
                 raise AnswerLost
             if reader.at < self.count:
-                taken = self._window.after(reader.at)
+                at = reader.at - self._begin
+                taken = list(islice(self._parts, at, at + JOINED_PARTS))
                 reader.taking = len(taken)
                 yield b"".join(taken) if len(taken) > 1 else taken[0]
                 reader.at += reader.taking
@@ -225,18 +179,30 @@ class Recording:
 
     def kept(self) -> list[bytes]:
         """All parts."""
-        return self._window.all()
+        return list(self._parts)
+
+    def _has_room(self, more: int) -> bool:
+        """One part always fits, whatever the other recordings hold."""
+        if not self.held_bytes:
+            return True
+        fits = self.held_bytes + more < self._most_bytes
+        return fits and self._budget.bytes + more < self._budget.most
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self._budget.bytes += more
 
     def _drop_oldest(self) -> bool:
         """Drops one part; False if that would cut the fastest reader, or nobody reads."""
         if not self._readers:
             return False
-        if min(reader.at for reader in self._readers) <= self._window.begin:
+        if min(reader.at for reader in self._readers) <= self._begin:
             if max(reader.at for reader in self._readers) < self.count:
                 return False
             for reader in self._readers:
-                reader.is_cut = reader.is_cut or reader.at <= self._window.begin
-        self._window.drop_first()
+                reader.is_cut = reader.is_cut or reader.at <= self._begin
+        self._begin += 1
+        self._hold(-len(self._parts.popleft()))
         return True
 
     def _change(self) -> None:

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from redis.commands.core import AsyncScript
 
 from proxy import background
 from proxy.state import redis_scripts
 from proxy.state.answer import (
+    OVERHEAD_BYTES,
     AnswerLost,
     Head,
     JoinRefused,
@@ -34,12 +36,11 @@ from proxy.state.answer import (
 )
 from proxy.state.event_numbering import after_event
 from proxy.state.recording import Recording
-from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConnection, Script
+from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConnection
 
 logger = structlog.get_logger(__name__)
 
 LEASE_MS = 10_000
-OVERHEAD_BYTES = 1024  # of a record in Redis, beside its parts
 HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"
 READ_ENTRIES = 32
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
@@ -69,17 +70,17 @@ class RedisRecords:
         self._answer_bytes = answer_bytes
         self._lease_ms = lease_ms
         self._copies: dict[str, Copy] = {}
-        self._claim = Script(redis_scripts.CLAIM)
-        self._renew = Script(redis_scripts.RENEW)
-        self._release = Script(redis_scripts.RELEASE)
-        self._keep = Script(redis_scripts.KEEP)
+        self._claim = self._client.register_script(redis_scripts.CLAIM)
+        self._renew = self._client.register_script(redis_scripts.RENEW)
+        self._release = self._client.register_script(redis_scripts.RELEASE)
+        self._keep = self._client.register_script(redis_scripts.KEEP)
 
     async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
         record = _keys(request, token).record
         args = (token, request.body, self._lease_ms)
         if self._redis.is_away:
             raise RecordsUnavailable("redis is away")
-        found = await self._call(self._claim(self._client, (record,), args))
+        found = await self._call(self._claim((record,), args))
         if found is None:
             return None
         other, body, state, head, parts = found
@@ -133,7 +134,7 @@ class RedisRecords:
             quotas.bytes,
         )
         try:
-            await self._call(self._keep(self._client, (keys.record, keys.parts), args))
+            await self._call(self._keep((keys.record, keys.parts), args))
         finally:
             await self._end_copy(token)
 
@@ -144,7 +145,7 @@ class RedisRecords:
         await self._end_copy(token)
         record = _keys(request, token).record
         with contextlib.suppress(RecordsUnavailable):
-            await self._call(self._release(self._client, (record,), (token,)))
+            await self._call(self._release((record,), (token,)))
 
     async def stored_bytes(self) -> int:
         """What expired since the last answer that was kept still counts."""
@@ -194,7 +195,7 @@ class Copy:
     def __init__(
         self,
         client: Any,
-        renew: Script,
+        renew: AsyncScript,
         keys: AnswerKeys,
         token: str,
         recording: Recording,
@@ -271,12 +272,12 @@ class Copy:
         while True:
             await asyncio.sleep(self._lease_ms / 4000)
             with contextlib.suppress(*FAILURES):
-                renewed = await self._renew(self._client, keys, (self._token, self._lease_ms))
+                renewed = await self._renew(keys, (self._token, self._lease_ms))
                 self._recording.count_in(self._reader, all(renewed))
 
 
-class CopiedAnswer:
-    """An answer.OpenAnswer that is read in Redis, while it is written or after that."""
+class CopiedAnswer(OpenAnswer):
+    """An answer that is read in Redis, while it is written or after that."""
 
     def __init__(
         self,
@@ -320,12 +321,6 @@ class CopiedAnswer:
                 yield after_event(data, self._after) if first < self._after else data
         if fields[b"k"] == LOST:
             raise AnswerLost
-
-    def shut_down(self) -> bool:
-        return False
-
-    async def aclose(self) -> None:
-        pass
 
     async def _known(self) -> int:
         """How many parts there are so far. Readers beside the owner have a part before it is here,

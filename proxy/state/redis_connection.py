@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from hashlib import sha1
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -18,7 +17,7 @@ from redis import asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
-from redis.exceptions import MaxConnectionsError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import MaxConnectionsError, RedisError, ResponseError
 from typing_extensions import Self
 
 from proxy import background
@@ -46,29 +45,6 @@ OF_ONE_COMMAND = (ResponseError, MaxConnectionsError)
 def tenant_tag(tenant: str) -> str:
     """How a tenant's keys begin. The braces make them all one slot of a cluster."""
     return f"{PREFIX}{{{tenant}}}:"
-
-
-class Script:
-    """Sent as its digest, and as text where Redis does not know it or a front between knows no
-    EVALSHA.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self._has_evalsha = True
-
-    async def __call__(self, client: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
-        if self._has_evalsha:
-            try:
-                return await client.evalsha(self._digest, len(keys), *keys, *args)
-            except NoScriptError:
-                pass
-            except ResponseError as error:
-                if "unknown" not in str(error).lower() and "not support" not in str(error).lower():
-                    raise
-                self._has_evalsha = False
-        return await client.eval(self._text, len(keys), *keys, *args)
 
 
 class RedisConnection:
@@ -108,7 +84,7 @@ class RedisConnection:
         self.proxies = 1
         self.catch_up: Callable[[bool], Awaitable[None]] = self._nothing_to_catch_up
         self._mark: bytes | None = None  # of the state that this proxy knows
-        self._beat_script = Script(redis_scripts.BEAT)
+        self._beat_script = self._beats.register_script(redis_scripts.BEAT)
         self._beating: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -164,7 +140,7 @@ class RedisConnection:
 
     async def _beat(self) -> None:
         args = (self.instance, self.lease_us, secrets.token_hex(8))
-        mark, alive = await self._beat_script(self._beats, (MARK, INSTANCES), args)
+        mark, alive = await self._beat_script((MARK, INSTANCES), args)
         is_lost, self._mark = self._mark not in (None, mark), bytes(mark)
         if is_lost:
             advice = "look why it was restarted, or evicted keys"

@@ -21,7 +21,7 @@ from proxy.state import redis_scripts
 from proxy.state.memory_meters import Clock, steady_us
 from proxy.state.meters import Grant, Meter, OutageMode, Refusal
 from proxy.state.own_count import Change, OwnCount, SharedGrant
-from proxy.state.redis_connection import FAILURES, RedisConnection, Script, tenant_tag
+from proxy.state.redis_connection import FAILURES, RedisConnection, tenant_tag
 
 logger = structlog.get_logger(__name__)
 
@@ -48,9 +48,9 @@ class RedisLedger:
         self._mode = mode
         self._clock = clock
         self._own = OwnCount(clock or steady_us)
-        self._reserve = Script(redis_scripts.RESERVE)
-        self._change = Script(redis_scripts.CHANGE)
-        self._hold = Script(redis_scripts.HOLD)
+        self._reserve = redis.meters.register_script(redis_scripts.RESERVE)
+        self._change = redis.meters.register_script(redis_scripts.CHANGE)
+        self._hold = redis.meters.register_script(redis_scripts.HOLD)
         self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
         self._unsent = 0
         self._sending: asyncio.Task[None] | None = None
@@ -139,7 +139,7 @@ class RedisLedger:
         args = [*self._head("reserve")]
         for meter, amount in zip(meters, amounts, strict=True):
             args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, amount)
-        longest, at, *rest = await self._reserve(self.redis.meters, _keys(meters), args)
+        longest, at, *rest = await self._reserve(_keys(meters), args)
         look = list(zip(rest[1::FIELDS], rest[2::FIELDS], strict=True)).__getitem__
         if longest:
             return Refusal(meters, at, longest, look)
@@ -243,12 +243,12 @@ class RedisLedger:
     async def _renew(self, held: Sequence[tuple[Meter, int]]) -> None:
         """Keeps what this proxy holds of one tenant for another lease."""
         leases = f"{tenant_tag(held[0][0].tenant)}leases"
-        await self._hold(self.redis.meters, [leases], self._head("hold"))
+        await self._hold([leases], self._head("hold"))
 
     async def _set_held(self, held: Sequence[tuple[Meter, int]]) -> None:
         """What this proxy holds of gauges and periods of one tenant, whatever Redis says."""
         args = (*self._head("hold"), *(amount for _, amount in held))
-        await self._hold(self.redis.meters, _keys([meter for meter, _ in held]), args)
+        await self._hold(_keys([meter for meter, _ in held]), args)
 
     def _send(self, operation: str, changes: list[Change]) -> None:
         self._unsent += 1
@@ -280,7 +280,7 @@ class RedisLedger:
         for meter, mark, reserved, amount in changes:
             args += (meter.kind.value, meter.span_us, meter.opening, mark, reserved, amount)
         keys = _keys([change[0] for change in changes])
-        return [changes[at] for at in await self._change(self.redis.meters, keys, args)]
+        return [changes[at] for at in await self._change(keys, args)]
 
     def _head(self, operation: str) -> tuple[object, ...]:
         now = 0 if self._clock is None else self._clock()

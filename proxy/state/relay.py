@@ -165,8 +165,8 @@ class RunningAnswer:
         return self._limits.resume_grace_s if is_resumable else self._limits.grace_s
 
 
-class LocalAnswer:
-    """An answer.OpenAnswer of this process."""
+class LocalAnswer(OpenAnswer):
+    """An answer of this process."""
 
     def __init__(self, running: RunningAnswer, outcome: Outcome, after: int) -> None:
         """Raises JoinRefused."""

@@ -144,8 +144,8 @@ CATALOGUE = (
     Mutant(
         fault="a permit is lost with each request",
         path="proxy/access/concurrency.py",
-        before="self._all.give_back(self._count)",
-        after="pass",
+        before="            limit.give_back(self._count)",
+        after="            pass",
         tests=(
             "tests/unit/access",
             "tests/api/test_admission.py",

@@ -10,11 +10,11 @@ import httpx
 
 from proxy.domain.identity import Limits
 from tests.fixtures import nginx
-from tests.fixtures.limit_load.tenants import PEPPER, Kind, stored
 from tests.fixtures.metric_samples import MetricSamples
 from tests.fixtures.redis_server import needs_redis
 from tests.fixtures.redis_server import running as redis_running
 from tests.fixtures.stack import HANG_S, Stack
+from tests.fixtures.stored_keys import PEPPER, stored
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 24  # twice as many stay within the burst that the example allows
@@ -26,8 +26,7 @@ ASKED = {
 
 def test_a_key_and_the_headers_of_its_limits_pass_through(start, scripted_stack, tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    kind = Kind(name="few", tenant=Limits(requests_per_day=2))
-    (tenant,) = asyncio.run(stored(url, [kind], tenants=1, keys=1))
+    (key,) = asyncio.run(stored(url, Limits(requests_per_day=2)))
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
     proxy = start("proxy", "--triton", target, KEY_PEPPER=PEPPER, STORE_URL=url)
     proxy.wait_ready(120)
@@ -37,7 +36,6 @@ def test_a_key_and_the_headers_of_its_limits_pass_through(start, scripted_stack,
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return httpx.post(url, json=ASKED, headers=sent, verify=front.trust, timeout=HANG_S)
 
-    key = tenant.keys[0].secret
     with nginx.running([proxy.port], tmp_path) as front:
         none, wrong = ask(), ask(authorization=f"Bearer {key}x")
         first, second = ask(authorization=f"Bearer {key}"), ask(x_api_key=key)
@@ -87,8 +85,7 @@ def test_two_proxies_with_redis_have_one_limit_and_one_answer_and_survive_kill_9
 ):
     """The other proxy replays the answer, also when the one that generated it is gone."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    kinds = [Kind(name="few", tenant=Limits(requests_per_day=10)), Kind(name="free")]
-    few, free = [each.keys[0].secret for each in asyncio.run(stored(url, kinds, 2, keys=1))]
+    few, free = asyncio.run(stored(url, Limits(requests_per_day=10), Limits()))
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
     given = {"KEY_PEPPER": PEPPER, "STORE_URL": url, "PUBLIC_METRICS": "true"}
 

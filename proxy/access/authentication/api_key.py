@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import hmac
 import re
+import secrets
 
+SECRET_BYTES = 32
 _FORM = re.compile(rb"sk-([A-Za-z0-9]{4,32})-[A-Za-z0-9_-]{43}")
+
+
+def made(key_id: str) -> str:
+    """A new key with 256 random bits, in base64url."""
+    return f"sk-{key_id}-{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 def id_of(key: bytes) -> str | None:

@@ -1,27 +1,31 @@
-"""Who sends a request: credentials in its headers -> Caller, or a refusal. Called by the API."""
+"""Who sends a request: credentials in its headers -> Caller, or a refusal. Called by the API.
+
+`app` makes the one that the settings ask for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from proxy import background
-from proxy.access.authentication.credentials import Headers, credential
-from proxy.access.authentication.known_keys import KnownKeys, unaccepted
-from proxy.access.authentication.trusted_front import TrustedFront
-from proxy.domain.errors import (
-    AuthenticationFailed,
-    AuthenticationUnavailable,
-    ErrorCode,
-)
+from proxy.access.authentication.credentials import Headers, TrustedFront, credential
+from proxy.access.authentication.known_keys import KnownKeys, of_tenant, unaccepted
+from proxy.domain.errors import AuthenticationFailed, AuthenticationUnavailable, ErrorCode
 from proxy.domain.health import Concern
-from proxy.domain.identity import Caller, Scope, lowest_ceiling
-from proxy.domain.key_records import KeysUnavailable
+from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
+from proxy.domain.key_records import KeySource, KeysUnavailable
+from proxy.processes.errors import LaunchError
+from proxy.settings import Settings
+from proxy.settings.group import secret_value
+from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:  # they need PyJWT and cryptography, which take a tenth of a second to import
     from proxy.access.authentication.signing_keys import SigningKeys
@@ -93,15 +97,16 @@ class Authenticator:
     async def running(self) -> AsyncIterator[None]:
         """Follows changes of keys, in tasks that end with the body. The first look comes first."""
         keys, signing_keys = self._sources.keys, self._sources.signing_keys
-        first, following = [], []
+        first: list[Awaitable[object]] = []
+        following: list[Coroutine[object, object, None]] = []
         if keys is not None:
             first.append(keys.watch.check())
-            following.append(keys.watch.run)
+            following.append(keys.watch.run())
         if signing_keys is not None:
-            first.append(_done(signing_keys))
-            following.append(signing_keys.run)
+            first.append(signing_keys.refresh())
+            following.append(signing_keys.run())
         await asyncio.gather(*first)
-        tasks = [asyncio.create_task(follow()) for follow in following]
+        tasks = [asyncio.create_task(each) for each in following]
         try:
             yield
         finally:
@@ -130,16 +135,72 @@ class Authenticator:
         """The caller, who has no key of ours, with what a store has of the tenant."""
         if self._sources.keys is None:
             return caller
-        record = await self._sources.keys.tenant(caller.tenant)
-        return replace(
-            caller,
-            tenant_limits=record.limits,
-            of_models=record.of_models,
-            weight=record.weight,
-            records=record.records,
-            max_priority=lowest_ceiling(caller.max_priority, record.max_priority),
+        return of_tenant(caller, await self._sources.keys.tenant(caller.tenant))
+
+
+def authenticator(
+    settings: Settings, source: KeySource | None, metrics: Metrics
+) -> Authenticator | None:
+    """None if every caller may do everything. source: the store of keys, if there is one.
+
+    Raises:
+        LaunchError: the settings have a pepper, and there is no store.
+    """
+    if not settings.is_authenticated:
+        return None
+    signing_keys, tokens, front = None, None, None
+    if settings.jwt_issuer is not None:
+        signing_keys, tokens = _tokens(settings, settings.jwt_issuer, metrics)
+    if settings.client_name_header is not None:
+        networks = tuple(map(ip_network, settings.trusted_fronts))
+        front = TrustedFront(networks, settings.client_name_header.lower())
+    return Authenticator(
+        Sources(
+            fixed=_fixed(settings),
+            keys=_keys(settings, source, metrics),
+            tokens=tokens,
+            signing_keys=signing_keys,
+            front=front,
+            front_scopes=frozenset(map(Scope, settings.client_name_scopes)),
         )
+    )
 
 
-async def _done(signing_keys: SigningKeys) -> None:
-    await signing_keys.refresh()
+def _fixed(settings: Settings) -> dict[bytes, Caller]:
+    found = {}
+    for secret, key_id, scopes in (
+        (settings.metrics_key, "METRICS_KEY", frozenset({Scope.METRICS})),
+        (settings.api_key, "API_KEY", ALL_SCOPES),
+    ):
+        if (value := secret_value(secret)) is not None:
+            caller = Caller(tenant=SHARED_TENANT, key_id=key_id, scopes=scopes, is_shared=True)
+            found[sha256(value.encode()).digest()] = caller
+    return found
+
+
+def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> KnownKeys | None:
+    pepper = secret_value(settings.key_pepper)
+    if pepper is None:
+        return None
+    if source is None:
+        raise LaunchError("KEY_PEPPER is set, and there is no store of keys")
+    up = metrics.authentication_source_up.labels("store")
+    return KnownKeys(source, pepper.encode(), report=up.set)
+
+
+def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
+    from proxy.access.authentication.signing_keys import KeySetSource, SigningKeys
+    from proxy.access.authentication.tokens import TokenRules, Tokens
+
+    key_set = KeySetSource(issuer, settings.jwt_jwks_url)
+    up = metrics.authentication_source_up.labels("issuer")
+    keys = SigningKeys(key_set.fetch, clock=time.monotonic, report=up.set)
+    rules = TokenRules(
+        issuer=issuer,
+        audiences=settings.jwt_audience,
+        algorithms=settings.jwt_algorithms,
+        tenant_claim=settings.jwt_tenant_claim,
+        scope_claim=settings.jwt_scope_claim,
+        priority_claim=settings.jwt_priority_claim,
+    )
+    return keys, Tokens(rules, keys)

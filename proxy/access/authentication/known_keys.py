@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hmac import compare_digest
 
@@ -87,27 +87,23 @@ class GenerationWatch:
         self._report(answers)
 
 
-NEVER = float("inf")
 OUTAGE_S = 60.0  # for which known keys keep working while the store cannot be reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
-    """A key and its tenant in the form that requests need. Times are seconds since the epoch."""
+    """A key, its tenant, and the caller that they make."""
 
+    record: KeyRecord
+    tenant: TenantRecord
     caller: Caller
-    is_active: bool  # the tenant
-    digest: bytes
-    expires_at: float
-    is_revoked: bool
-    overlap_digest: bytes
-    overlap_until: float
 
     def has(self, digest: bytes, now: float) -> bool:
         """Whether it is the digest of this key, or of the key before its rotation, at `now`."""
-        is_own = compare_digest(digest, self.digest)
-        is_former = compare_digest(digest, self.overlap_digest) and now < self.overlap_until
-        return is_own or is_former
+        record = self.record
+        is_own = compare_digest(digest, record.digest)
+        is_former = compare_digest(digest, record.overlap_digest or b"")
+        return is_own or (is_former and not _is_over(record.overlap_until, now))
 
 
 class KnownKeys:
@@ -168,47 +164,45 @@ class KnownKeys:
     async def _read_key(self, key_id: str) -> KnownKey | None:
         record = await self._source.key(key_id)
         tenant = None if record is None else await self._source.tenant(record.tenant)
-        return None if record is None or tenant is None else _known(record, tenant)
+        if record is None or tenant is None:
+            return None
+        caller = Caller(
+            tenant=record.tenant,
+            key_id=record.id,
+            scopes=record.scopes,
+            models=record.models,
+            key_limits=record.limits,
+            max_priority=record.max_priority,
+        )
+        return KnownKey(record=record, tenant=tenant, caller=of_tenant(caller, tenant))
 
 
-def _known(record: KeyRecord, tenant: TenantRecord) -> KnownKey:
-    caller = Caller(
-        tenant=record.tenant,
-        key_id=record.id,
-        scopes=record.scopes,
-        models=record.models,
+def of_tenant(caller: Caller, tenant: TenantRecord) -> Caller:
+    """The caller with what a store has of its tenant."""
+    return replace(
+        caller,
         tenant_limits=tenant.limits,
-        key_limits=record.limits,
         of_models=tenant.of_models,
         weight=tenant.weight,
         records=tenant.records,
-        max_priority=lowest_ceiling(record.max_priority, tenant.max_priority),
-    )
-    return KnownKey(
-        caller=caller,
-        is_active=tenant.is_active,
-        digest=record.digest,
-        expires_at=_seconds(record.expires_at, NEVER),
-        is_revoked=record.revoked_at is not None,
-        overlap_digest=record.overlap_digest or b"",
-        overlap_until=_seconds(record.overlap_until, 0.0),
+        max_priority=lowest_ceiling(caller.max_priority, tenant.max_priority),
     )
 
 
-def _seconds(at: datetime | None, default: float) -> float:
-    return default if at is None else at.timestamp()
+def _is_over(end: datetime | None, now: float) -> bool:
+    return end is not None and now >= end.timestamp()
 
 
 def _check(known: KnownKey, now: float) -> None:
-    if known.is_revoked:
+    if known.record.revoked_at is not None:
         raise AuthenticationFailed("The API key was revoked: use another one.")
-    if now >= known.expires_at:
+    if _is_over(known.record.expires_at, now):
         raise AuthenticationFailed(
             "The API key has expired: ask the operator of this server for a new one.",
             code=ErrorCode.EXPIRED_API_KEY,
         )
-    if not known.is_active:
-        raise _inactive(known.caller.tenant)
+    if not known.tenant.is_active:
+        raise _inactive(known.tenant.name)
 
 
 def unaccepted() -> AuthenticationFailed:

@@ -83,10 +83,6 @@ KeySet = Mapping[str, Any]  # a JWK set, RFC 7517
 Fetch = Callable[[], Awaitable[KeySet]]
 
 
-class SigningKeysUnavailable(KeysUnavailable):
-    """The keys of the issuer were never fetched, or too long ago."""
-
-
 class SigningKeys:
     """fetch: gets the key set; any exception counts as a failure. clock: monotonic, in seconds."""
 
@@ -122,7 +118,7 @@ class SigningKeys:
         must have a single key.
 
         Raises:
-            SigningKeysUnavailable: the issuer could not be reached for KEEP_S.
+            KeysUnavailable: the issuer could not be reached for KEEP_S.
         """
         found = self._held(key_id, algorithm)
         if found is None and self._may_fetch():
@@ -130,7 +126,7 @@ class SigningKeys:
             await self.refresh()
             found = self._held(key_id, algorithm)
         if self._clock() - self._fetched_at > KEEP_S:
-            raise SigningKeysUnavailable
+            raise KeysUnavailable("the issuer cannot be reached")
         return found
 
     def _may_fetch(self) -> bool:

@@ -77,7 +77,7 @@ class Tokens:
 
         Raises:
             AuthenticationFailed: it is too long, expired, or not valid here.
-            SigningKeysUnavailable: the issuer's keys are not known at present.
+            KeysUnavailable: the issuer's keys are not known at present.
         """
         if len(token) > self._rules.most_bytes:
             raise AuthenticationFailed(

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from proxy.domain.identity import NO_LIMITS, Caller, Limits
 from proxy.domain.model import NANOS
-from proxy.domain.usage import Spent, SpentSource
+from proxy.domain.usage import Spent, UsageStore
 from proxy.state.meters import Meter, MeterKind
 
 SECOND_US = 1_000_000
@@ -98,7 +98,7 @@ class _Scope:
 
 
 async def meters_of(
-    caller: Caller, model: str, source: SpentSource, *, now_s: float
+    caller: Caller, model: str, usage: UsageStore | None, *, now_s: float
 ) -> CallerMeters:
     """model: its public name. now_s: since 1970."""
     since, until = _month(now_s)
@@ -109,9 +109,11 @@ async def meters_of(
             units.append(unit)
         if scope.limits.monthly_tokens is None and scope.limits.monthly_budget is None:
             continue
-        spent = await source.spent(
-            tenant=caller.tenant, key_id=scope.key_id, model=scope.model, since=since
-        )
+        spent = Spent()
+        if usage is not None:
+            spent = await usage.spent(
+                tenant=caller.tenant, key_id=scope.key_id, model=scope.model, since=since
+            )
         for meter, unit in _monthly(scope, caller.tenant, spent, since, until):
             meters.append(meter)
             units.append(unit)
@@ -196,10 +198,10 @@ def _month(now_s: float) -> tuple[datetime, datetime]:
 
 
 class MeteredCallers:
-    """clock: seconds since 1970."""
+    """usage: knows what was spent before; None where nobody keeps it. clock: seconds since 1970."""
 
-    def __init__(self, source: SpentSource, clock: Callable[[], float] = time.time) -> None:
-        self._source = source
+    def __init__(self, usage: UsageStore | None, clock: Callable[[], float] = time.time) -> None:
+        self._usage = usage
         self._clock = clock
         self._known: dict[tuple[str, str, str], CallerMeters] = {}
 
@@ -209,7 +211,7 @@ class MeteredCallers:
         known = self._known.get(name)
         now_s = self._clock()
         if known is None or now_s >= known.ends_at_s or not known.is_of(caller):
-            known = await meters_of(caller, model, self._source, now_s=now_s)
+            known = await meters_of(caller, model, self._usage, now_s=now_s)
             if len(self._known) >= MOST:
                 del self._known[next(iter(self._known))]
             self._known[name] = known

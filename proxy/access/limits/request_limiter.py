@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -22,7 +21,7 @@ from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
-from proxy.domain.usage import NothingSpent, SpentSource, UsageSink
+from proxy.domain.usage import UsageStore
 from proxy.state.meters import Grant, Ledger, Refusal
 
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -112,7 +111,8 @@ class RequestLimiter:
             limited: so much must be reserved.
         cached_weight: what a cached prompt token counts in limits on tokens, from 0 to 1.
         max_priority: of a caller without a ceiling of its own; higher numbers go first.
-        source: what was used before the ledger began to count.
+        usage: gets what each request used, and knows what was used before the ledger began to
+            count.
         on_refusal: called with the name of the limit that refuses a request.
     """
 
@@ -121,19 +121,18 @@ class RequestLimiter:
         ledger: Ledger,
         tokenizer: Tokenizer,
         *,
-        sink: UsageSink | None = None,
-        source: SpentSource | None = None,
+        usage: UsageStore | None = None,
         output_tokens: int = DEFAULT_OUTPUT_TOKENS,
         cached_weight: float = 1.0,
         max_priority: int = 0,
         on_refusal: Callable[[str], None] = lambda limit: None,
     ) -> None:
-        self._sink = sink
+        self._usage = usage
         self._output_tokens = output_tokens
         self._max_priority = max_priority
         self._means = Means(
             ledger=ledger,
-            callers=MeteredCallers(source or NothingSpent()),
+            callers=MeteredCallers(usage),
             tokenizer=tokenizer,
             cached_weight=cached_weight,
             on_refusal=on_refusal,
@@ -179,9 +178,9 @@ class RequestLimiter:
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:
         """For as long as the request runs. engine_requests: one for each prompt."""
-        if self._sink is None and not has_limits(caller):
+        if self._usage is None and not has_limits(caller):
             return NOTHING_RESERVED
-        usage = RequestUsage(caller, record, self._sink)
+        usage = RequestUsage(caller, record, self._usage)
         return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
 
     def counted(self, caller: Caller, standings: Standings) -> CountedRequest:
@@ -200,22 +199,7 @@ class RequestLimiter:
         standings.set(meters, result.look)
 
 
-class _NothingReserved:
-    """Of a caller without limits."""
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-
-NOTHING_RESERVED = _NothingReserved()
+NOTHING_RESERVED = nullcontext()  # of a caller without limits
 
 
 def _output_limits(caller: Caller, card: ModelCard) -> Iterator[int]:

@@ -25,7 +25,7 @@ from proxy.domain.output import TokenDelta, Usage
 from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
-from proxy.domain.usage import UsageRow, UsageSink
+from proxy.domain.usage import UsageRow, UsageStore
 from proxy.state.meters import NEVER_US, Grant, Ledger, LedgerUnavailable, Meter, MeterKind, Refusal
 
 ONE_REQUEST = (1, 1)
@@ -72,7 +72,7 @@ class RequestUsage:
 
     __slots__ = ("_cached", "_queue_s", "_record", "_sink", "caller")
 
-    def __init__(self, caller: Caller, record: RequestRecord, sink: UsageSink | None) -> None:
+    def __init__(self, caller: Caller, record: RequestRecord, sink: UsageStore | None) -> None:
         self.caller = caller
         self._record = record
         self._sink = sink

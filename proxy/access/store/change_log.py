@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -26,6 +26,7 @@ from proxy.access.store.tables import AUDIT, META
 ROWS_AT_ONCE = 500  # of which the event loop computes the MACs in one go, about 5 ms
 
 View = Mapping[str, Any]
+Entry = tuple[str, str, str, View | None, View | None]  # actor, action, object, before, after
 
 
 @dataclass(slots=True)
@@ -49,16 +50,6 @@ class Change:
             self.recorded.append((action, object, before, after))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Denial:
-    """Calls that were denied to one caller for one reason. times: since the last entry."""
-
-    actor: str
-    object: str
-    code: str
-    times: int
-
-
 class ChangeLog:
     def __init__(self, database: Database, key: ChainKey) -> None:
         self._database = database
@@ -74,55 +65,53 @@ class ChangeLog:
             meta = await _locked(connection)
             change = Change(connection, _now(), is_first=meta.audit_entries == 0)
             yield change
-            if not change.recorded:
-                return
-            head = _head(meta)
-            for action, object, before, after in change.recorded:
-                entry = self._entry(change.at, actor, action, object)
-                entry = replace(entry, before=_json(before), after=_json(after))
-                head = await self._append(connection, head, entry)
-            await connection.execute(
-                update(META).values(generation=META.c.generation + 1, **_columns(head))
-            )
+            if change.recorded:
+                entries = [(actor, *each) for each in change.recorded]
+                await self._append(connection, meta, entries, generation=meta.generation + 1)
 
-    async def denied(self, denials: list[Denial]) -> None:
-        """Records denied calls, which change no key: the generation stays."""
-        async with self._database.writing() as connection:
-            head = _head(await _locked(connection))
-            for denial in denials:
-                entry = self._entry(_now(), denial.actor, "denied", denial.object)
-                entry = replace(entry, after=_json({"code": denial.code, "times": denial.times}))
-                head = await self._append(connection, head, entry)
-            await connection.execute(update(META).values(**_columns(head)))
+    async def denied(self, times: Mapping[tuple[str, str, str], int]) -> None:
+        """Records denied calls, by actor, object and code. The generation stays."""
+        await self._note(
+            [
+                (actor, "denied", object, None, {"code": code, "times": number})
+                for (actor, object, code), number in times.items()
+            ]
+        )
 
     async def note(self, action: str, object: str, *, actor: str, details: View) -> None:
         """Records what changes nothing here: the generation stays. See domain.audit_trail."""
-        async with self._database.writing() as connection:
-            head = _head(await _locked(connection))
-            entry = self._entry(_now(), actor, action, object)
-            head = await self._append(connection, head, replace(entry, after=_json(details)))
-            await connection.execute(update(META).values(**_columns(head)))
+        await self._note([(actor, action, object, None, details)])
 
-    def _entry(self, at: datetime, actor: str, action: str, object: str) -> AuditEntry:
-        return AuditEntry(
-            number=0,
-            at=at,
-            actor=actor,
-            action=action,
-            object=object,
-            before=None,
-            after=None,
-            chain_key=self._key.id,
-        )
+    async def _note(self, entries: Sequence[Entry]) -> None:
+        async with self._database.writing() as connection:
+            await self._append(connection, await _locked(connection), entries)
 
     async def _append(
-        self, connection: AsyncConnection, head: AuditHead, entry: AuditEntry
-    ) -> AuditHead:
-        entry = replace(entry, number=head.entries + 1)
-        entry = replace(entry, mac=entry.chained(self._key, head.mac))
-        row = {column.name: getattr(entry, column.name) for column in AUDIT.columns}
-        await connection.execute(insert(AUDIT).values(row))
-        return AuditHead.sealed(entry.number, entry.mac, self._key)
+        self, connection: AsyncConnection, meta: Row[Any], entries: Sequence[Entry], **counts: int
+    ) -> None:
+        """Adds the entries to the chain. counts: other columns of `meta`."""
+        head, at = _head(meta), _now()
+        for actor, action, object, before, after in entries:
+            entry = AuditEntry(
+                number=head.entries + 1,
+                at=at,
+                actor=actor,
+                action=action,
+                object=object,
+                before=_json(before),
+                after=_json(after),
+                chain_key=self._key.id,
+            )
+            entry = replace(entry, mac=entry.chained(self._key, head.mac))
+            await connection.execute(insert(AUDIT).values(asdict(entry)))
+            head = AuditHead.sealed(entry.number, entry.mac, self._key)
+        columns = {
+            "audit_entries": head.entries,
+            "audit_chain_key": head.chain_key,
+            "audit_mac": head.mac,
+            "audit_head": head.seal,
+        }
+        await connection.execute(update(META).values(**columns, **counts))
 
 
 async def _locked(connection: AsyncConnection) -> Row[Any]:
@@ -141,15 +130,6 @@ def _head(meta: Row[Any]) -> AuditHead:
         mac=meta.audit_mac,
         seal=meta.audit_head,
     )
-
-
-def _columns(head: AuditHead) -> dict[str, Any]:
-    return {
-        "audit_entries": head.entries,
-        "audit_chain_key": head.chain_key,
-        "audit_mac": head.mac,
-        "audit_head": head.seal,
-    }
 
 
 def _json(view: View | None) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from proxy.access.store.change_log import ChangeLog, Denial
+from proxy.access.store.change_log import ChangeLog
 from proxy.access.store.database import cleaned
 from proxy.access.store.periodic import Periodic
 from proxy.domain.errors import ErrorCode, StoreUnavailable
@@ -89,12 +89,7 @@ class DeniedCalls:
         if not taken:
             return
         try:
-            await self._changes.denied(
-                [
-                    Denial(actor=actor, object=object, code=code, times=times)
-                    for (actor, object, code), times in taken.items()
-                ]
-            )
+            await self._changes.denied(taken)
         except BaseException:
             self._counts.update(taken)
             raise

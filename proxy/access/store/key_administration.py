@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
+import secrets
+import string
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.authentication import api_key
+from proxy.access.store import record_rows
 from proxy.access.store.change_log import ChangeLog
-from proxy.access.store.database import Database, storable
-from proxy.access.store.issued_key import IssuedKey, KeyOrder, issued, new_key
-from proxy.access.store.record_rows import key_of, key_row, key_view, tenant_row, tenant_view
-from proxy.access.store.tables import KEYS, META, TENANTS
+from proxy.access.store.database import Database
+from proxy.access.store.tables import KEYS, META
 from proxy.access.store.tenant_administration import existing_tenant
 from proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
-from proxy.domain.identity import NO_LIMITS, Scope
+from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
 ACTOR = "first start"
 TENANT = "administration"
+EVERY_MODEL = ModelPatterns()
+ID_CHARACTERS = 12  # 62 random bits
+ID_ALPHABET = string.ascii_lowercase + string.digits
 
 Update = Callable[[KeyRecord], KeyRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOrder:
+    """What a new key shall be. expires_at: None for never."""
+
+    tenant: str
+    name: str
+    scopes: frozenset[Scope]
+    models: ModelPatterns = EVERY_MODEL
+    limits: Limits = NO_LIMITS
+    max_priority: int | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedKey:
+    """key: `sk-<id>-<secret>`, which is shown once; only its digest is stored."""
+
+    key: str
+    record: KeyRecord
+
+    @property
+    def view(self) -> dict[str, Any]:
+        return {**record_rows.view(self.record), "key": self.key}
 
 
 class KeyAdministration:
@@ -39,9 +68,25 @@ class KeyAdministration:
         """Raises NotStored: there is no such tenant."""
         async with self._changes.change(actor) as change:
             await existing_tenant(change.connection, order.tenant)
-            made = issued(order, change.at, self._pepper)
-            await change.connection.execute(insert(KEYS).values(key_row(made.record)))
-            change.record("keys.create", _object(made.record), after=key_view(made.record))
+            made = self._issued(order, change.at)
+            await record_rows.add(change, made.record)
+        return made
+
+    async def create_first(self) -> IssuedKey | None:
+        """An admin key and its tenant, if nothing was ever changed in this store; else None.
+
+        Of several processes that start at once, one gets the key.
+        """
+        async with self._database.reading() as connection:
+            if (await connection.execute(select(META.c.audit_entries))).scalar_one():
+                return None
+        order = KeyOrder(tenant=TENANT, name="first admin key", scopes=frozenset({Scope.ADMIN}))
+        async with self._changes.change(ACTOR) as change:
+            if not change.is_first:  # another process was faster
+                return None
+            made = self._issued(order, change.at)
+            await record_rows.add(change, TenantRecord(name=TENANT, created_at=change.at))
+            await record_rows.add(change, made.record)
         return made
 
     async def list(
@@ -52,8 +97,8 @@ class KeyAdministration:
         if tenant is not None:
             chosen = chosen.where(KEYS.c.tenant == tenant)
         async with self._database.reading() as connection:
-            rows = await connection.execute(chosen.order_by(KEYS.c.id).limit(limit))
-            return [key_of(row) for row in rows]
+            found = await connection.execute(chosen.order_by(KEYS.c.id).limit(limit))
+            return [KeyRecord(**row) for row in found.mappings()]
 
     async def show(self, key_id: str) -> KeyRecord:
         """Raises NotStored."""
@@ -70,8 +115,7 @@ class KeyAdministration:
         async with self._changes.change(actor) as change:
             before = await _unrevoked(change.connection, key_id)
             after = changed(before)
-            await _replace(change.connection, after)
-            change.record("keys.update", _object(before), **_views(before, after))
+            await record_rows.replace(change, "update", before, after)
         return after
 
     async def rotate(self, actor: str, key_id: str, overlap: timedelta) -> IssuedKey:
@@ -84,18 +128,16 @@ class KeyAdministration:
             Conflict: it is revoked.
         """
         async with self._changes.change(actor) as change:
-            before, key = await _unrevoked(change.connection, key_id), new_key(key_id)
+            before, key = await _unrevoked(change.connection, key_id), api_key.made(key_id)
             rotated = replace(
                 before,
                 digest=api_key.digest(key.encode(), self._pepper),
                 overlap_digest=before.digest if overlap else None,
                 overlap_until=change.at + overlap if overlap else None,
             )
-            await _replace(change.connection, rotated)
-            views = _views(before, rotated)
             # without an overlap both views may be equal, and the key has changed all the same
-            views["after"] |= {"rotated_at": change.at.isoformat()}
-            change.record("keys.rotate", _object(before), **views)
+            at = change.at.isoformat()
+            await record_rows.replace(change, "rotate", before, rotated, rotated_at=at)
         return IssuedKey(key=key, record=rotated)
 
     async def revoke(self, actor: str, key_id: str) -> KeyRecord:
@@ -104,34 +146,36 @@ class KeyAdministration:
             before = await _existing(change.connection, key_id)
             ended = before.revoked_at or change.at
             revoked = replace(before, revoked_at=ended, overlap_digest=None, overlap_until=None)
-            await _replace(change.connection, revoked)
-            change.record("keys.revoke", _object(before), **_views(before, revoked))
+            await record_rows.replace(change, "revoke", before, revoked)
         return revoked
 
-
-def _object(key: KeyRecord) -> str:
-    return f"keys/{key.id}"
-
-
-def _views(before: KeyRecord, after: KeyRecord) -> dict[str, dict[str, Any]]:
-    return {"before": key_view(before), "after": key_view(after)}
-
-
-async def _replace(connection: AsyncConnection, key: KeyRecord) -> None:
-    await connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(key_row(key)))
+    def _issued(self, order: KeyOrder, at: datetime) -> IssuedKey:
+        key_id = "".join(secrets.choice(ID_ALPHABET) for _ in range(ID_CHARACTERS))
+        key = api_key.made(key_id)
+        record = KeyRecord(
+            id=key_id,
+            tenant=order.tenant,
+            name=order.name,
+            digest=api_key.digest(key.encode(), self._pepper),
+            scopes=order.scopes,
+            models=order.models,
+            limits=order.limits,
+            max_priority=order.max_priority,
+            created_at=at,
+            expires_at=order.expires_at,
+        )
+        return IssuedKey(key=key, record=record)
 
 
 async def _existing(connection: AsyncConnection, key_id: str) -> KeyRecord:
-    row = None
-    if storable(key_id):
-        row = (await connection.execute(select(KEYS).where(KEYS.c.id == key_id))).one_or_none()
-    if row is None:
+    key = await record_rows.find(connection, KeyRecord, key_id)
+    if key is None:
         raise NotStored(
             f"There is no key with the id {echoed(key_id)}.",
             code=ErrorCode.KEY_NOT_FOUND,
             param="key",
         )
-    return key_of(row)
+    return key
 
 
 async def _unrevoked(connection: AsyncConnection, key_id: str) -> KeyRecord:
@@ -144,28 +188,3 @@ async def _unrevoked(connection: AsyncConnection, key_id: str) -> KeyRecord:
             param="key",
         )
     return key
-
-
-ORDER = KeyOrder(tenant=TENANT, name="first admin key", scopes=frozenset({Scope.ADMIN}))
-
-
-async def create_first(database: Database, changes: ChangeLog, pepper: bytes) -> IssuedKey | None:
-    """An admin key and its tenant, if nothing was ever changed in this store; else None.
-
-    Of several processes that start at once, one gets the key. Raises StoreUnavailable.
-    """
-    async with database.reading() as connection:
-        if (await connection.execute(select(META.c.audit_entries))).scalar_one():
-            return None
-    async with changes.change(ACTOR) as change:
-        if not change.is_first:  # another process was faster
-            return None
-        tenant = TenantRecord(
-            name=TENANT, limits=NO_LIMITS, of_models={}, is_active=True, created_at=change.at
-        )
-        made = issued(ORDER, change.at, pepper)
-        await change.connection.execute(insert(TENANTS).values(tenant_row(tenant)))
-        await change.connection.execute(insert(KEYS).values(key_row(made.record)))
-        change.record("tenants.create", f"tenants/{TENANT}", after=tenant_view(tenant))
-        change.record("keys.create", f"keys/{made.record.id}", after=key_view(made.record))
-    return made

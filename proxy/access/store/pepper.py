@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 CHAIN = b"triton-openai audit chain 1"
@@ -44,8 +43,4 @@ class Peppers:
     @property
     def chain_keys(self) -> dict[str, ChainKey]:
         """By id, those of earlier peppers too."""
-        return {key.id: key for key in _derived((self.today, *self.earlier))}
-
-
-def _derived(peppers: Iterable[bytes]) -> Iterable[ChainKey]:
-    return (ChainKey.derived(pepper) for pepper in peppers)
+        return {key.id: key for key in map(ChainKey.derived, (self.today, *self.earlier))}

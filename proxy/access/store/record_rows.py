@@ -1,106 +1,70 @@
-"""Keys and tenants as rows of the tables, and as administrators see them."""
+"""Keys and tenants as rows of their tables, and as administrators see them.
+
+A record's fields have the names of its table's columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
-from sqlalchemy.engine import Row
+from sqlalchemy import Table, select
+from sqlalchemy import insert as insert_into
+from sqlalchemy import update as update_in
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from proxy.access.store.change_log import Change
+from proxy.access.store.database import storable
+from proxy.access.store.tables import KEYS, TENANTS, as_json
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
-NONE = asdict(NO_LIMITS)
-SHOWN = ("id", "tenant", "name", "scopes", "models", "limits", "max_priority")
-TIMES = ("created_at", "expires_at", "revoked_at", "overlap_until")
+Record = TypeVar("Record", KeyRecord, TenantRecord)
+
+NEVER_SHOWN = frozenset({"digest", "overlap_digest"})
 
 
-def key_row(key: KeyRecord) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "tenant": key.tenant,
-        "name": key.name,
-        "digest": key.digest,
-        "scopes": _scopes(key),
-        "models": list(key.models.patterns),
-        "limits": limits_view(key.limits),
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-        "revoked_at": key.revoked_at,
-        "overlap_digest": key.overlap_digest,
-        "overlap_until": key.overlap_until,
-        "max_priority": key.max_priority,
-    }
+async def find(connection: AsyncConnection, kind: type[Record], name: str) -> Record | None:
+    """The key of this id, or the tenant of this name, which may be any text."""
+    if not storable(name):
+        return None
+    table = _table(kind)
+    (column,) = table.primary_key
+    found = (await connection.execute(select(table).where(column == name))).mappings()
+    row = found.one_or_none()
+    return None if row is None else kind(**row)
 
 
-def key_of(row: Row[Any]) -> KeyRecord:
-    return KeyRecord(
-        id=row.id,
-        tenant=row.tenant,
-        name=row.name,
-        digest=row.digest,
-        scopes=frozenset(Scope(scope) for scope in row.scopes),
-        models=ModelPatterns(patterns=tuple(row.models)),
-        limits=Limits(**row.limits),
-        max_priority=row.max_priority,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        overlap_digest=row.overlap_digest,
-        overlap_until=row.overlap_until,
-    )
+async def add(change: Change, record: KeyRecord | TenantRecord) -> None:
+    """Stores a new record, with its audit entry."""
+    table = _table(type(record))
+    await change.connection.execute(insert_into(table).values(_row(record)))
+    change.record(f"{table.name}.create", _object(record), after=view(record))
 
 
-def tenant_row(tenant: TenantRecord) -> dict[str, Any]:
-    return {
-        "name": tenant.name,
-        "limits": limits_view(tenant.limits),
-        "of_models": _limits_of_models(tenant),
-        "weight": tenant.weight,
-        "max_priority": tenant.max_priority,
-        "records": tenant.records,
-        "is_active": tenant.is_active,
-        "created_at": tenant.created_at,
-    }
+async def replace(
+    change: Change, verb: str, before: Record, after: Record, **details: object
+) -> None:
+    """Stores the changed record, with its audit entry. details: more of the view after it."""
+    table, row = _table(type(before)), _row(after)
+    (column,) = table.primary_key
+    await change.connection.execute(update_in(table).where(column == row[column.name]).values(row))
+    views = {"before": view(before), "after": {**view(after), **details}}
+    change.record(f"{table.name}.{verb}", _object(before), **views)
 
 
-def tenant_of(row: Row[Any]) -> TenantRecord:
-    return TenantRecord(
-        name=row.name,
-        limits=Limits(**row.limits),
-        of_models={model: Limits(**limits) for model, limits in row.of_models.items()},
-        weight=row.weight,
-        max_priority=row.max_priority,
-        records=row.records,
-        is_active=row.is_active,
-        created_at=row.created_at,
-    )
+def view(record: KeyRecord | TenantRecord) -> dict[str, Any]:
+    """The record without its digests, for answers and the audit log. Values are JSON's."""
+    row = _row(record)
+    return {name: as_json(value) for name, value in row.items() if name not in NEVER_SHOWN}
 
 
-def key_view(key: KeyRecord) -> dict[str, Any]:
-    """The key without its digests, for answers and the audit log. Values are JSON's."""
-    row = key_row(key)
-    return {**{name: row[name] for name in SHOWN}, **{name: _iso(row[name]) for name in TIMES}}
+def _row(record: KeyRecord | TenantRecord) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def tenant_view(tenant: TenantRecord) -> dict[str, Any]:
-    return {**tenant_row(tenant), "created_at": _iso(tenant.created_at)}
+def _table(kind: type[KeyRecord | TenantRecord]) -> Table:
+    return KEYS if kind is KeyRecord else TENANTS
 
 
-def limits_view(limits: Limits) -> dict[str, float]:
-    """Only the limits that are set."""
-    return {name: value for name, value in asdict(limits).items() if value != NONE[name]}
-
-
-def _limits_of_models(tenant: TenantRecord) -> Mapping[str, Any]:
-    return {model: limits_view(limits) for model, limits in sorted(tenant.of_models.items())}
-
-
-def _scopes(key: KeyRecord) -> list[str]:
-    return sorted(scope.value for scope in key.scopes)
-
-
-def _iso(time: Any) -> str | None:
-    """With milliseconds left out where there are none, and Z for UTC."""
-    return None if time is None else time.isoformat().replace("+00:00", "Z")
+def _object(record: KeyRecord | TenantRecord) -> str:
+    return f"keys/{record.id}" if isinstance(record, KeyRecord) else f"tenants/{record.name}"

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import select
 
-from proxy.access.store import schema
+from proxy.access.store import migrations, record_rows
 from proxy.access.store.change_log import AuditLog, ChangeLog, read_head
-from proxy.access.store.database import Database, storable
+from proxy.access.store.database import Database
 from proxy.access.store.denied_calls import DeniedCalls
-from proxy.access.store.issued_key import IssuedKey
-from proxy.access.store.key_administration import KeyAdministration, create_first
+from proxy.access.store.key_administration import IssuedKey, KeyAdministration
 from proxy.access.store.pepper import Peppers
-from proxy.access.store.record_rows import key_of, tenant_of
 from proxy.access.store.stored_decisions import StoredDecisions
-from proxy.access.store.tables import KEYS, META, TENANTS
+from proxy.access.store.tables import META
 from proxy.access.store.tenant_administration import TenantAdministration
-from proxy.access.store.usage_reports import StoredUsage, UsageReports
+from proxy.access.store.usage_reports import UsageReports
 from proxy.access.store.usage_writer import UsageWriter
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.errors import StoreUnavailable
@@ -44,30 +42,21 @@ class StoredKeys:
             return int((await connection.execute(select(META.c.generation))).scalar_one())
 
     async def key(self, key_id: str) -> KeyRecord | None:
-        if not storable(key_id):
-            return None
         async with self._database.reading() as connection:
-            found = await connection.execute(select(KEYS).where(KEYS.c.id == key_id))
-            row = found.one_or_none()
-        return None if row is None else key_of(row)
+            return await record_rows.find(connection, KeyRecord, key_id)
 
     async def tenant(self, name: str) -> TenantRecord | None:
-        """The name may come from a token, and be any text."""
-        if not storable(name):
-            return None
         async with self._database.reading() as connection:
-            found = await connection.execute(select(TENANTS).where(TENANTS.c.name == name))
-            row = found.one_or_none()
-        return None if row is None else tenant_of(row)
+            return await record_rows.find(connection, TenantRecord, name)
 
 
 logger = structlog.get_logger(__name__)
 
 
 class Store:
-    """keys: the KeySource. usage: the UsageSink, and usage_store the UsageStore over it.
-    denied_calls: takes what authorization denied. decisions: operators', as domain.endpoints has
-    them. audit_trail: takes what operators did that changes nothing here.
+    """keys: the KeySource. usage: the UsageStore. denied_calls: takes what authorization denied.
+    decisions: operators', as domain.endpoints has them. audit_trail: takes what operators did that
+    changes nothing here.
 
     `async with` writes usage and denied calls, and reads decisions, in the background, until the
     body ends.
@@ -83,12 +72,10 @@ class Store:
         self.denied_calls = DeniedCalls(self._changes)
         self.decisions = StoredDecisions(self._database, self._changes)
         self.audit_trail: AuditTrail = self._changes
-        reports = UsageReports(self._database)
-        self.usage_store = StoredUsage(self.usage, reports)
         self.administration = Administration(
             tenants=TenantAdministration(self._database, self._changes),
             keys=KeyAdministration(self._database, self._changes, peppers.today),
-            usage=reports,
+            usage=UsageReports(self._database),
             audit=AuditLog(self._database, peppers.chain_keys),
         )
 
@@ -99,7 +86,7 @@ class Store:
             StoreUnavailable: the database cannot be reached.
             LaunchError: it was written by a newer release, or with another pepper.
         """
-        await schema.upgrade(self._database)
+        await migrations.upgrade(self._database)
         async with self._database.reading() as connection:
             head = await read_head(connection)
         if head.entries and head.chain_key not in self._peppers.chain_keys:
@@ -111,7 +98,7 @@ class Store:
 
     async def create_first_key(self) -> IssuedKey | None:
         """An admin key, if nothing was ever changed in this store; else None."""
-        return await create_first(self._database, self._changes, self._peppers.today)
+        return await self.administration.keys.create_first()
 
     async def __aenter__(self) -> Store:
         """A database that does not answer now is no reason not to start: it may come back."""

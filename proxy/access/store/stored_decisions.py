@@ -6,13 +6,14 @@ Every process asks four times a second whether anything in the store has changed
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from proxy.access.store.change_log import Change, ChangeLog
+from proxy.access.store.change_log import ChangeLog
 from proxy.access.store.database import Database, storable
 from proxy.access.store.periodic import Periodic
 from proxy.access.store.tables import DEPLOYMENT_WEIGHTS, DRAINED_ENDPOINTS, META
@@ -23,28 +24,6 @@ from proxy.domain.weight_history import WeightHistory, Weights
 POLL_S = 0.25
 
 NO_CHANGES = WeightHistory()
-
-
-async def all_histories(connection: AsyncConnection) -> dict[str, WeightHistory]:
-    rows = await connection.execute(select(DEPLOYMENT_WEIGHTS))
-    return {row.model: _history(row.history) for row in rows}
-
-
-async def history_of(connection: AsyncConnection, model: str) -> WeightHistory:
-    if not storable(model):
-        return NO_CHANGES
-    chosen = select(DEPLOYMENT_WEIGHTS.c.history).where(DEPLOYMENT_WEIGHTS.c.model == model)
-    stored = (await connection.execute(chosen)).scalar_one_or_none()
-    return NO_CHANGES if stored is None else _history(stored)
-
-
-async def replace_history(connection: AsyncConnection, model: str, history: WeightHistory) -> None:
-    """In a transaction that has locked `meta`, so no other writes between the two statements."""
-    table = DEPLOYMENT_WEIGHTS
-    await connection.execute(delete(table).where(table.c.model == model))
-    if not history.is_empty:
-        row = {"current": history.current, "earlier": list(history.earlier)}
-        await connection.execute(insert(table).values(model=model, history=row))
 
 
 def _history(stored: dict[str, Any]) -> WeightHistory:
@@ -85,38 +64,58 @@ class StoredDecisions:
         await self._rounds.stop()
 
     async def drain(self, address: str, *, actor: str) -> None:
-        _check(address, "address")
-        async with self._changes.change(actor) as change:
-            if not await _is_drained(change, address):
-                await _check_room(change.connection)
-                row = {"address": address, "at": change.at, "actor": actor}
-                await change.connection.execute(insert(DRAINED_ENDPOINTS).values(row))
-                _record_drain(change, "endpoints.drain", address, is_drained=True)
-        await self._round()
+        await self._set_drained(address, actor, "drain", is_drained=True)
 
     async def undrain(self, address: str, *, actor: str) -> None:
-        _check(address, "address")
-        async with self._changes.change(actor) as change:
-            if await _is_drained(change, address):
-                table = DRAINED_ENDPOINTS
-                await change.connection.execute(delete(table).where(table.c.address == address))
-                _record_drain(change, "endpoints.undrain", address, is_drained=False)
-        await self._round()
+        await self._set_drained(address, actor, "undrain", is_drained=False)
 
     async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
         _check(model, "model")
-        async with self._changes.change(actor) as change:
-            before = await history_of(change.connection, model)
-            await _replace(change, "deployments.weights", model, before, before.changed(weights))
-        await self._round()
+        await self._replace_history(model, actor, "weights", lambda before: before.changed(weights))
 
     async def roll_back(self, model: str, *, actor: str) -> Weights | None:
-        async with self._changes.change(actor) as change:
-            before = await history_of(change.connection, model)
-            after = before.rolled_back(model)
-            await _replace(change, "deployments.rollback", model, before, after)
-        await self._round()
+        after = await self._replace_history(
+            model, actor, "rollback", lambda before: before.rolled_back(model)
+        )
         return after.current
+
+    async def _set_drained(self, address: str, actor: str, verb: str, *, is_drained: bool) -> None:
+        _check(address, "address")
+        table = DRAINED_ENDPOINTS
+        here = table.c.address == address
+        async with self._changes.change(actor) as change:
+            found = await change.connection.execute(select(table).where(here))
+            if (found.one_or_none() is not None) != is_drained:
+                if is_drained:
+                    await _check_room(change.connection)
+                    row = {"address": address, "at": change.at, "actor": actor}
+                    await change.connection.execute(insert(table).values(row))
+                else:
+                    await change.connection.execute(delete(table).where(here))
+                views = {"before": {"drained": not is_drained}, "after": {"drained": is_drained}}
+                change.record(f"endpoints.{verb}", f"endpoints/{address}", **views)
+        await self._round()
+
+    async def _replace_history(
+        self, model: str, actor: str, verb: str, changed: Callable[[WeightHistory], WeightHistory]
+    ) -> WeightHistory:
+        table = DEPLOYMENT_WEIGHTS
+        async with self._changes.change(actor) as change:
+            before = NO_CHANGES
+            if storable(model):
+                chosen = select(table.c.history).where(table.c.model == model)
+                stored = (await change.connection.execute(chosen)).scalar_one_or_none()
+                before = NO_CHANGES if stored is None else _history(stored)
+            after = changed(before)
+            if after != before:
+                await change.connection.execute(delete(table).where(table.c.model == model))
+                if not after.is_empty:
+                    row = {"current": after.current, "earlier": list(after.earlier)}
+                    await change.connection.execute(insert(table).values(model=model, history=row))
+                views = {"before": _view(before), "after": _view(after)}
+                change.record(f"deployments.{verb}", f"deployments/{model}", **views)
+        await self._round()
+        return after
 
     async def _round(self) -> None:
         """Raises nothing, so a change that was kept does not fail when it cannot be read back."""
@@ -140,7 +139,8 @@ class StoredDecisions:
                 return
             addresses = await connection.execute(select(DRAINED_ENDPOINTS.c.address))
             drained = frozenset(addresses.scalars())
-            histories = await all_histories(connection)
+            rows = await connection.execute(select(DEPLOYMENT_WEIGHTS))
+            histories = {row.model: _history(row.history) for row in rows}
         self._generation, self._drained, self._histories = generation, drained, histories
 
     def _note(self, *, answers: bool, why: str = "") -> None:
@@ -157,11 +157,6 @@ class StoredDecisions:
         self._answers = answers
 
 
-async def _is_drained(change: Change, address: str) -> bool:
-    chosen = select(DRAINED_ENDPOINTS).where(DRAINED_ENDPOINTS.c.address == address)
-    return (await change.connection.execute(chosen)).one_or_none() is not None
-
-
 async def _check_room(connection: AsyncConnection) -> None:
     drained = select(func.count()).select_from(DRAINED_ENDPOINTS)
     if (await connection.execute(drained)).scalar_one() >= MOST_DRAINED:
@@ -171,21 +166,6 @@ async def _check_room(connection: AsyncConnection) -> None:
             code=ErrorCode.TOO_MANY_DECISIONS,
             param="address",
         )
-
-
-def _record_drain(change: Change, action: str, address: str, *, is_drained: bool) -> None:
-    views = {"before": {"drained": not is_drained}, "after": {"drained": is_drained}}
-    change.record(action, f"endpoints/{address}", **views)
-
-
-async def _replace(
-    change: Change, action: str, model: str, before: WeightHistory, after: WeightHistory
-) -> None:
-    if after == before:
-        return
-    await replace_history(change.connection, model, after)
-    views = {"before": _view(before), "after": _view(after)}
-    change.record(action, f"deployments/{model}", **views)
 
 
 def _view(history: WeightHistory) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -26,6 +28,10 @@ from sqlalchemy import (
     false,
 )
 
+from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+
+UNLIMITED = asdict(NO_LIMITS)
+
 
 class UtcTime(TypeDecorator[datetime]):
     """An aware time in UTC, to the microsecond. SQLite stores no zone."""
@@ -43,6 +49,45 @@ class UtcTime(TypeDecorator[datetime]):
         return time.astimezone(timezone.utc)
 
 
+def as_json(value: Any) -> Any:
+    """A field of a key or a tenant as JSON's values: of limits, those that are set."""
+    match value:
+        case Limits():
+            limits = asdict(value)
+            return {name: limit for name, limit in limits.items() if limit != UNLIMITED[name]}
+        case ModelPatterns():
+            return list(value.patterns)
+        case frozenset():
+            return sorted(scope.value for scope in value)
+        case dict():
+            return {name: as_json(value[name]) for name in sorted(value)}
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+    return value
+
+
+class JsonOf(TypeDecorator[Any]):
+    """A field that is stored `as_json`. read: makes it of JSON's values again."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.read = read
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return as_json(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return self.read(value)
+
+
+LIMITS = JsonOf(lambda stored: Limits(**stored))
+OF_MODELS = JsonOf(lambda stored: {name: Limits(**limits) for name, limits in stored.items()})
+SCOPES = JsonOf(lambda stored: frozenset(map(Scope, stored)))
+PATTERNS = JsonOf(lambda stored: ModelPatterns(patterns=tuple(stored)))
+
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -56,8 +101,8 @@ TENANTS = Table(
     "tenants",
     METADATA,
     Column("name", Text, primary_key=True),
-    Column("limits", JSON, nullable=False),
-    Column("of_models", JSON, nullable=False),
+    Column("limits", LIMITS, nullable=False),
+    Column("of_models", OF_MODELS, nullable=False),
     Column("is_active", Boolean, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("weight", Double, nullable=False, server_default="1"),
@@ -71,9 +116,9 @@ KEYS = Table(
     Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
     Column("name", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    Column("scopes", JSON, nullable=False),
-    Column("models", JSON, nullable=False),
-    Column("limits", JSON, nullable=False),
+    Column("scopes", SCOPES, nullable=False),
+    Column("models", PATTERNS, nullable=False),
+    Column("limits", LIMITS, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("expires_at", UtcTime),
     Column("revoked_at", UtcTime),

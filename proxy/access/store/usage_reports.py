@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import date, datetime, timezone
+from datetime import date
 from enum import Enum
 from typing import Any
 
@@ -14,8 +14,8 @@ from sqlalchemy import BigInteger, ColumnElement, Double, Select, func, select, 
 
 from proxy.access.store.database import Database
 from proxy.access.store.tables import USAGE
-from proxy.access.store.usage_writer import COUNTS, UsageWriter
-from proxy.domain.usage import Spent, UsageRow
+
+COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
 
 
 class Grouping(str, Enum):
@@ -119,26 +119,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return "" if value is None else value
-
-
-class StoredUsage:
-    """Implements domain.usage.UsageStore."""
-
-    def __init__(self, writer: UsageWriter, reports: UsageReports) -> None:
-        self._writer = writer
-        self._reports = reports
-
-    def add(self, row: UsageRow) -> None:
-        self._writer.add(row)
-
-    async def spent(
-        self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
-    ) -> Spent:
-        """Without the rows of the last second. Raises StoreUnavailable."""
-        today = datetime.now(timezone.utc).date()
-        period = UsagePeriod(first=since.date(), last=today, tenant=tenant, key=key_id, model=model)
-        found = await self._reports.report(period, ())
-        return Spent(
-            tokens=sum(row.prompt_tokens + row.output_tokens for row in found),
-            cost=sum(row.cost for row in found),
-        )

@@ -1,4 +1,4 @@
-"""Adds what requests used to the table of usage by day, in batches. Implements UsageSink.
+"""Adds what requests used to the table of usage by day, in batches. Implements UsageStore.
 
 Every process writes batches of its own, about every second. A batch has a number, and the
 transaction that adds it also stores the number: when the answer to a commit is lost, the batch is
@@ -21,8 +21,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from proxy.access.store.database import POSTGRESQL, Database, cleaned
 from proxy.access.store.periodic import Periodic
 from proxy.access.store.tables import USAGE, USAGE_BATCHES
+from proxy.access.store.usage_reports import COUNTS, UsagePeriod, UsageReports
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.usage import UsageRow
+from proxy.domain.usage import Spent, UsageRow
 
 logger = structlog.get_logger(__name__)
 
@@ -32,8 +33,6 @@ MOST_HELD = 100_000  # rows that wait for a store that does not answer, tens of 
 ROWS_PER_STATEMENT = 500  # times 12 columns: within the parameters of both databases
 RECENT = timedelta(minutes=1)
 FORGOTTEN_AFTER = timedelta(days=7)  # batch numbers of processes that were killed
-COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
-PLACE = ("day", "tenant", "key", "model")
 # In the order of the primary key, in which rows are locked: two writers cannot wait for each other.
 Place = tuple[date, str, str, str]
 Sums = dict[Place, list[float]]
@@ -77,6 +76,18 @@ class UsageWriter:
             sums = self._open.sums[place] = [0] * len(COUNTS)
         for position, name in enumerate(COUNTS):
             sums[position] += getattr(row, name)
+
+    async def spent(
+        self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
+    ) -> Spent:
+        """Without the rows of the last second. Raises StoreUnavailable."""
+        today = datetime.now(timezone.utc).date()
+        period = UsagePeriod(first=since.date(), last=today, tenant=tenant, key=key_id, model=model)
+        found = await UsageReports(self._database).report(period, ())
+        return Spent(
+            tokens=sum(row.prompt_tokens + row.output_tokens for row in found),
+            cost=sum(row.cost for row in found),
+        )
 
     async def __aenter__(self) -> UsageWriter:
         self._rounds.start()

@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from proxy.access.store.issued_key import KeyOrder
+from proxy.access.store.key_administration import KeyOrder
 from proxy.api.openai.field_types import INT32_MAX, whole
 from proxy.domain.identity import (
     NO_LIMITS,

@@ -15,9 +15,8 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.access.concurrency import ConcurrencyLimit
 from proxy.access.store.change_log import AuditLog
-from proxy.access.store.issued_key import IssuedKey
-from proxy.access.store.key_administration import KeyAdministration
-from proxy.access.store.record_rows import key_view, tenant_view
+from proxy.access.store.key_administration import IssuedKey, KeyAdministration
+from proxy.access.store.record_rows import view
 from proxy.access.store.tenant_administration import TenantAdministration
 from proxy.access.store.usage_reports import (
     Grouping,
@@ -39,8 +38,9 @@ from proxy.api.admin.admin_bodies import (
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openapi.responses import BODY, CSV, answers, text
+from proxy.api.pools.operator import actor
 from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.domain.identity import ANYONE, Caller, Scope, current_caller
+from proxy.domain.identity import Caller, current_caller
 
 TAG = "administration"
 TenantPath = Annotated[str, Path(min_length=1, description="The tenant's name.")]
@@ -126,48 +126,36 @@ class UsageQuery(OwnUsageQuery):
         )
 
 
-def actor() -> str:
-    """The caller's name for the audit log.
-
-    Raises:
-        RuntimeError: the route was reached without the scope, which is a bug of ours.
-    """
-    caller = current_caller.get()
-    if caller is ANYONE or not caller.may(Scope.ADMIN):
-        raise RuntimeError("a route of the administration was reached without its scope")
-    return caller.key_id
-
-
 def tenants_routes(tenants: TenantAdministration, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/tenants", tag=TAG)
 
     @router.post("", responses=answers(shown.TenantAnswer, *BODY, 409))
     async def create_tenant(body: TenantBody) -> Response:
         """A new tenant. Its keys share its limits."""
-        return JSONResponse(tenant_view(await tenants.create(actor(), body.name, **body.options)))
+        return JSONResponse(view(await tenants.create(actor(), body.name, **body.options)))
 
     @router.get("", responses=answers(shown.TenantList, 400, 503))
     async def list_tenants(query: Annotated[TenantsQuery, Query()]) -> Response:
         """Tenants, by name."""
         actor()
         found = await tenants.list(after=query.after or "", limit=query.limit + 1)
-        return JSONResponse(shown.page(map(tenant_view, found), query.limit))
+        return JSONResponse(shown.page(map(view, found), query.limit))
 
     @router.get("/{tenant}", responses=answers(shown.TenantAnswer, 503))
     async def show_tenant(tenant: TenantPath) -> Response:
         """One tenant."""
         actor()
-        return JSONResponse(tenant_view(await tenants.show(tenant)))
+        return JSONResponse(view(await tenants.show(tenant)))
 
     @router.patch("/{tenant}", responses=answers(shown.TenantAnswer, *BODY))
     async def update_tenant(tenant: TenantPath, body: TenantChanges) -> Response:
         """Changes the limits that are given; null removes one. Holds within a second."""
-        return JSONResponse(tenant_view(await tenants.update(actor(), tenant, body.applied)))
+        return JSONResponse(view(await tenants.update(actor(), tenant, body.applied)))
 
     @router.delete("/{tenant}", responses=answers(shown.TenantAnswer, 409, 503))
     async def delete_tenant(tenant: TenantPath) -> Response:
         """Deletes a tenant whose keys are all revoked, and these keys. Its usage is kept."""
-        return JSONResponse(tenant_view(await tenants.delete(actor(), tenant)))
+        return JSONResponse(view(await tenants.delete(actor(), tenant)))
 
     return router
 
@@ -185,18 +173,18 @@ def keys_routes(keys: KeyAdministration, bodies: BodyReader) -> APIRouter:
         """Keys, by id, revoked and expired ones too."""
         actor()
         found = await keys.list(tenant=query.tenant, after=query.after or "", limit=query.limit + 1)
-        return JSONResponse(shown.page(map(key_view, found), query.limit))
+        return JSONResponse(shown.page(map(view, found), query.limit))
 
     @router.get("/{key}", responses=answers(shown.KeyAnswer, 503))
     async def show_key(key: KeyId) -> Response:
         """One key, without its secret."""
         actor()
-        return JSONResponse(key_view(await keys.show(key)))
+        return JSONResponse(view(await keys.show(key)))
 
     @router.patch("/{key}", responses=answers(shown.KeyAnswer, *BODY, 409))
     async def update_key(key: KeyId, body: KeyChanges) -> Response:
         """Changes what is given. Holds within a second, in every process."""
-        return JSONResponse(key_view(await keys.update(actor(), key, body.applied)))
+        return JSONResponse(view(await keys.update(actor(), key, body.applied)))
 
     @router.post("/{key}/rotate", responses=answers(shown.IssuedKeyAnswer, *BODY, 409))
     async def rotate_key(key: KeyId, body: Rotation) -> Response:
@@ -206,13 +194,13 @@ def keys_routes(keys: KeyAdministration, bodies: BodyReader) -> APIRouter:
     @router.post("/{key}/revoke", responses=answers(shown.KeyAnswer, 503))
     async def revoke_key(key: KeyId) -> Response:
         """Ends a key for good, within a second in every process."""
-        return JSONResponse(key_view(await keys.revoke(actor(), key)))
+        return JSONResponse(view(await keys.revoke(actor(), key)))
 
     return router
 
 
 def _issued(made: IssuedKey) -> Response:
-    return JSONResponse({**key_view(made.record), "key": made.key}, headers=NOT_STORED)
+    return JSONResponse(made.view, headers=NOT_STORED)
 
 
 def usage_routes(usage: UsageReports, bodies: BodyReader) -> APIRouter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
-    from proxy.access.store.issued_key import IssuedKey
     from proxy.access.store.store import Administration
     from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -32,6 +31,7 @@ OF_MODEL = re.compile(r"(?P<model>.+):(?P<limit>[a-z_]+=.*)")
 FROM_NOW = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[dh])")
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
 Body = TypeVar("Body", bound=BaseModel)
+T = TypeVar("T")
 
 Limits = Annotated[
     list[str] | None,
@@ -104,33 +104,29 @@ def create_tenant(
 ) -> None:
     """Create a tenant. Its keys share its limits."""
     from proxy.api.admin.admin_bodies import TenantBody
-    from proxy.operate import store
 
     fields = {
         "name": name,
         "limits": _limits(limit or ()),
         "of_models": _of_models(model_limit or ()),
-        **_priorities(weight=weight, max_priority=max_priority),
+        **_field("weight", weight, _number),
+        **_field("max_priority", max_priority, _integer),
         "records": bool(records),
     }
     body = _filled(TenantBody, fields)
-    _show_tenant(lambda admin: admin.tenants.create(store.actor(), body.name, **body.options))
+    _show_record(lambda admin, actor: admin.tenants.create(actor, body.name, **body.options))
 
 
 @tenants.command("list")
 def list_tenants() -> None:
     """List all tenants."""
-    from proxy.access.store.record_rows import tenant_view
-    from proxy.operate import store
-
-    found = store.use(lambda admin: admin.tenants.list(limit=None))
-    _show([tenant_view(tenant) for tenant in found])
+    _show_records(lambda admin, _: admin.tenants.list(limit=None))
 
 
 @tenants.command("show")
 def show_tenant(name: TenantName) -> None:
     """Show one tenant."""
-    _show_tenant(lambda admin: admin.tenants.show(name))
+    _show_record(lambda admin, _: admin.tenants.show(name))
 
 
 @tenants.command("update")
@@ -148,25 +144,26 @@ def update_tenant(
 ) -> None:
     """Change what is given, within a second in every proxy."""
     from proxy.api.admin.admin_bodies import TenantChanges
-    from proxy.operate import store
 
-    changes = _given(
-        limits=None if limit is None else _limits(limit),
-        of_models=None if model_limit is None else _of_models(model_limit),
-        is_active=active,
-        records=records,
-    )
-    priorities = _priorities(weight=weight, max_priority=max_priority)
-    body = _filled(TenantChanges, {**changes, **priorities})
-    _show_tenant(lambda admin: admin.tenants.update(store.actor(), name, body.applied))
+    fields = {
+        **_given(
+            limits=None if limit is None else _limits(limit),
+            of_models=None if model_limit is None else _of_models(model_limit),
+            is_active=active,
+            records=records,
+        ),
+        **_field("weight", weight, _number),
+        **_field("max_priority", max_priority, _integer),
+    }
+    body = _filled(TenantChanges, fields)
+    _show_record(lambda admin, actor: admin.tenants.update(actor, name, body.applied))
 
 
 @tenants.command("delete")
 def delete_tenant(name: TenantName) -> None:
     """Delete a tenant whose keys are all revoked. Its usage is kept."""
-    from proxy.operate import store
 
-    _show_tenant(lambda admin: admin.tenants.delete(store.actor(), name))
+    _show_record(lambda admin, actor: admin.tenants.delete(actor, name))
 
 
 @keys.command("create")
@@ -181,14 +178,15 @@ def create_key(
 ) -> None:
     """Create a key. The key itself is printed only this once."""
     from proxy.api.admin.admin_bodies import KeyBody
-    from proxy.operate import store
 
-    fields = _given(
-        tenant=tenant, name=name, scopes=scope, models=model, limits=_limits(limit or ())
-    )
-    more = {**_expiry(expires), **_priorities(max_priority=max_priority)}
-    body = _filled(KeyBody, {**fields, **more})
-    _show_issued(lambda admin: admin.keys.create(store.actor(), body.to_domain()))
+    fields = {
+        **_given(tenant=tenant, name=name, scopes=scope, models=model),
+        "limits": _limits(limit or ()),
+        **_field("expires_at", expires, _time, NEVER),
+        **_field("max_priority", max_priority, _integer),
+    }
+    body = _filled(KeyBody, fields)
+    _show(_done(lambda admin, actor: admin.keys.create(actor, body.to_domain())).view)
 
 
 @keys.command("list")
@@ -196,17 +194,13 @@ def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
 ) -> None:
     """List keys, revoked and expired ones too."""
-    from proxy.access.store.record_rows import key_view
-    from proxy.operate import store
-
-    found = store.use(lambda admin: admin.keys.list(tenant=tenant, limit=None))
-    _show([key_view(key) for key in found])
+    _show_records(lambda admin, _: admin.keys.list(tenant=tenant, limit=None))
 
 
 @keys.command("show")
 def show_key(key_id: KeyId) -> None:
     """Show one key, without its secret."""
-    _show_key(lambda admin: admin.keys.show(key_id))
+    _show_record(lambda admin, _: admin.keys.show(key_id))
 
 
 @keys.command("update")
@@ -224,19 +218,21 @@ def update_key(
 ) -> None:
     """Change what is given, within a second in every proxy."""
     from proxy.api.admin.admin_bodies import KeyChanges
-    from proxy.operate import store
 
     if model and all_models:
         raise LaunchError("--model and --all-models contradict each other: give one of them")
-    fields = _given(
-        name=name,
-        scopes=scope,
-        models=[] if all_models else model,
-        limits=None if limit is None else _limits(limit),
-    )
-    more = {**_expiry(expires), **_priorities(max_priority=max_priority)}
-    body = _filled(KeyChanges, {**fields, **more})
-    _show_key(lambda admin: admin.keys.update(store.actor(), key_id, body.applied))
+    fields = {
+        **_given(
+            name=name,
+            scopes=scope,
+            models=[] if all_models else model,
+            limits=None if limit is None else _limits(limit),
+        ),
+        **_field("expires_at", expires, _time, NEVER),
+        **_field("max_priority", max_priority, _integer),
+    }
+    body = _filled(KeyChanges, fields)
+    _show_record(lambda admin, actor: admin.keys.update(actor, key_id, body.applied))
 
 
 @keys.command("rotate")
@@ -248,18 +244,16 @@ def rotate_key(
 ) -> None:
     """Make a new secret under the same id. The new key is printed only this once."""
     from proxy.api.admin.admin_bodies import Rotation
-    from proxy.operate import store
 
     body = _filled(Rotation, {"overlap_s": overlap_s})
-    _show_issued(lambda admin: admin.keys.rotate(store.actor(), key_id, body.overlap))
+    _show(_done(lambda admin, actor: admin.keys.rotate(actor, key_id, body.overlap)).view)
 
 
 @keys.command("revoke")
 def revoke_key(key_id: KeyId) -> None:
     """End a key for good, within a second in every proxy."""
-    from proxy.operate import store
 
-    _show_key(lambda admin: admin.keys.revoke(store.actor(), key_id))
+    _show_record(lambda admin, actor: admin.keys.revoke(actor, key_id))
 
 
 def usage(
@@ -280,7 +274,6 @@ def usage(
     from proxy.api.admin.admin_answers import usage_body
     from proxy.api.admin.admin_routes import UsageQuery
     from proxy.domain.errors import InvalidRequest
-    from proxy.operate import store
 
     options = {"from": first, "to": last, "tenant": tenant, "key": key, "model": model, "by": by}
     query = _filled(UsageQuery, _given(**options))
@@ -288,7 +281,7 @@ def usage(
         period = query.period
     except InvalidRequest as error:
         raise LaunchError(error.message) from None
-    rows = store.use(lambda admin: admin.usage.report(period, query.groups))
+    rows = _done(lambda admin, _: admin.usage.report(period, query.groups))
     if format == "csv":
         typer.echo(as_csv(rows), nl=False)
     else:
@@ -302,9 +295,8 @@ def list_audit(
 ) -> None:
     """List entries, the oldest first."""
     from proxy.api.admin.admin_answers import audit_body
-    from proxy.operate import store
 
-    found = store.use(lambda admin: admin.audit.list(after=after, limit=limit))
+    found = _done(lambda admin, _: admin.audit.list(after=after, limit=limit))
     _show([audit_body(entry) for entry in found])
 
 
@@ -312,34 +304,33 @@ def list_audit(
 def verify_audit() -> None:
     """Check that no entry was edited, deleted, moved or cut off; exit with 1 if one was."""
     from proxy.api.admin.admin_answers import verification_body
-    from proxy.operate import store
 
-    found = store.use(lambda admin: admin.audit.verify())
+    found = _done(lambda admin, _: admin.audit.verify())
     _show(verification_body(found))
     if not found.ok:
         raise typer.Exit(1)
 
 
-def _show_tenant(work: Callable[[Administration], Awaitable[TenantRecord]]) -> None:
-    from proxy.access.store.record_rows import tenant_view
+Work = Callable[["Administration", str], Awaitable[T]]
+
+
+def _done(work: Work[T]) -> T:
+    """The result of `work`, which gets the store and the name of this machine's user."""
     from proxy.operate import store
 
-    _show(tenant_view(store.use(work)))
+    return store.use(lambda admin: work(admin, store.actor()))
 
 
-def _show_key(work: Callable[[Administration], Awaitable[KeyRecord]]) -> None:
-    from proxy.access.store.record_rows import key_view
-    from proxy.operate import store
+def _show_record(work: Work[KeyRecord | TenantRecord]) -> None:
+    from proxy.access.store.record_rows import view
 
-    _show(key_view(store.use(work)))
+    _show(view(_done(work)))
 
 
-def _show_issued(work: Callable[[Administration], Awaitable[IssuedKey]]) -> None:
-    from proxy.access.store.record_rows import key_view
-    from proxy.operate import store
+def _show_records(work: Work[Sequence[KeyRecord] | Sequence[TenantRecord]]) -> None:
+    from proxy.access.store.record_rows import view
 
-    made = store.use(work)
-    _show({**key_view(made.record), "key": made.key})
+    _show([view(each) for each in _done(work)])
 
 
 def _show(answer: Any) -> None:
@@ -393,20 +384,11 @@ def _limit(option: str) -> tuple[str, Any]:
         raise LaunchError(f"--limit {option}: {value!r} is no number, and not `none`") from None
 
 
-def _priorities(
-    *, weight: str | None = None, max_priority: str | None = None
-) -> dict[str, float | int | None]:
-    """The fields of a body for the options that were given; `none` is null.
-
-    Raises:
-        LaunchError: an option is not a number.
-    """
-    found: dict[str, float | int | None] = {}
-    if weight is not None:
-        found["weight"] = None if weight == NONE else _number(weight)
-    if max_priority is not None:
-        found["max_priority"] = None if max_priority == NONE else _integer(max_priority)
-    return found
+def _field(
+    name: str, option: str | None, read: Callable[[str], object], none: str = NONE
+) -> dict[str, Any]:
+    """The field of a body, if the option was given. none: the word that stands for null."""
+    return {} if option is None else {name: None if option == none else read(option)}
 
 
 def _number(weight: str) -> float:
@@ -428,13 +410,9 @@ def _integer(priority: str) -> int:
         ) from None
 
 
-def _expiry(option: str | None) -> dict[str, str | None]:
-    """The field `expires_at`, if the option was given."""
-    if option is None:
-        return {}
-    if option == NEVER:
-        return {"expires_at": None}
-    if match := FROM_NOW.fullmatch(option):
-        at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
-        return {"expires_at": at.isoformat()}
-    return {"expires_at": option}
+def _time(expires: str) -> str:
+    match = FROM_NOW.fullmatch(expires)
+    if match is None:
+        return expires
+    at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
+    return at.isoformat()

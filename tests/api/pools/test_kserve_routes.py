@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
-from proxy.access.authentication.composition import authenticator
+from proxy.access.authentication.authenticator import authenticator
 from proxy.access.start_gate import StartGate
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight

@@ -25,10 +25,6 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def process_id() -> int:
-    return os.getpid()
-
-
 def fail(reason: str) -> None:
     raise ValueError(reason)
 
@@ -67,16 +63,6 @@ def child_ids() -> set[int]:
 
 def run(scenario) -> object:
     return asyncio.run(scenario)
-
-
-def test_the_result_comes_from_another_process():
-    async def scenario():
-        sandbox = ProcessSandbox()
-        return await sandbox.run("a", double, 21), await sandbox.run("a", process_id)
-
-    result, pid = run(scenario())
-    assert result == 42
-    assert pid != os.getpid()
 
 
 def test_what_the_function_raises_is_raised_here():

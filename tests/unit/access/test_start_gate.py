@@ -7,16 +7,6 @@ import asyncio
 from proxy.access.start_gate import StartGate
 
 
-def test_one_begins_at_once():
-    async def scenario():
-        gate = StartGate(2)
-        waiting = asyncio.ensure_future(gate.wait())
-        await asyncio.sleep(0)
-        return waiting.done()
-
-    assert asyncio.run(scenario())
-
-
 def test_a_burst_begins_a_few_a_turn_and_in_order():
     async def scenario():
         gate, began, a_turn = StartGate(2), [], []

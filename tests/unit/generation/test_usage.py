@@ -133,7 +133,7 @@ async def mixed(service: Service, rng: random.Random) -> None:
 
 def test_1000_mixed_requests_use_what_the_engines_counted():
     engine, sink, ledger = MixedEngine(), KeptUsage(), InProcessLedger()
-    limiter = RequestLimiter(ledger, ByteTokenizer(), sink=sink)
+    limiter = RequestLimiter(ledger, ByteTokenizer(), usage=sink)
 
     async def main() -> None:
         current_caller.set(caller(key=LIMITS))
@@ -164,7 +164,7 @@ def test_1000_mixed_requests_use_what_the_engines_counted():
 
 def test_a_request_without_limits_has_its_usage_too():
     sink = KeptUsage()
-    limiter = RequestLimiter(InProcessLedger(), ByteTokenizer(), sink=sink)
+    limiter = RequestLimiter(InProcessLedger(), ByteTokenizer(), usage=sink)
 
     async def main() -> None:
         service = serving(ScriptedEngine(deltas("abc")), limiter)

@@ -208,6 +208,25 @@ def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_resto
     asyncio.run(main())
 
 
+def test_a_redis_that_has_lost_its_data_knows_again_what_runs(server: RedisServer):
+    meters = [gauge("t.g", 1), month("t.m", 100, steady_us() + 10**12)]
+
+    async def main() -> None:
+        async with ledger(server) as one:
+            running = await one.reserve(meters, [1, 60])
+            server.kill()
+            await asyncio.to_thread(server.start)
+            await until(lambda: _is(one.redis.is_away))
+            await until(lambda: _is(one.outage is None))
+            assert isinstance(await one.reserve(meters, [1, 10]), Refusal)
+            one.settle(running, [1, 50])
+            await one.flush()
+            look = (await one.reserve(meters, [0, 0])).look
+            assert [look(at)[0] for at in range(2)] == [1, 50]
+
+    asyncio.run(main())
+
+
 def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
     server.kill()
 

@@ -10,10 +10,10 @@ from ipaddress import ip_network
 import pytest
 
 from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.credentials import TrustedFront
 from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.access.authentication.tokens import Tokens
-from proxy.access.authentication.trusted_front import TrustedFront
 from proxy.domain.identity import ALL_SCOPES, Caller
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.issuer import public_jwk, token
@@ -83,18 +83,3 @@ def test_without_a_store_a_token_has_its_claims_ceiling_and_the_usual_weight():
     assert bearer(None, token(top=4)).max_priority == 4
     caller = bearer(None, token())
     assert (caller.max_priority, caller.weight) == (None, 1.0)
-
-
-def test_a_changed_weight_is_seen_with_the_next_look_at_the_store():
-    store = KeysInMemory()
-    key = store.add("k1ey")
-
-    async def main() -> list[float]:
-        known_keys = KnownKeys(store, PEPPER.encode(), trust_s=60, report=lambda up: None)
-        await known_keys.watch.check()
-        seen = [(await known_keys.caller(key.encode())).weight]
-        store.add_tenant("acme", weight=7.0)
-        await known_keys.watch.check()
-        return [*seen, (await known_keys.caller(key.encode())).weight]
-
-    assert asyncio.run(main()) == [1.0, 7.0]

@@ -90,26 +90,6 @@ def test_what_is_no_key_is_refused_without_a_read(wrong):
     played(scene)
 
 
-def test_another_secret_of_a_known_id_is_refused():
-    async def scene(keys):
-        keys.source.add("k1ey")
-        assert not await keys.may(whole_key("k1ey", "y"))
-
-    played(scene)
-
-
-def test_a_revocation_arrives_within_a_second():
-    async def scene(keys):
-        key = keys.source.add("k1ey")
-        assert await keys.may(key)
-        keys.source.change("k1ey", revoked_at=BEGAN)
-        await asyncio.sleep(POLL_S + 0.01)
-        assert not await keys.may(key)
-
-    assert POLL_S < 0.5
-    played(scene)
-
-
 def test_a_lookup_that_began_before_a_revocation_is_not_remembered():
     async def scene(keys):
         key = keys.source.add("k1ey")
@@ -155,15 +135,6 @@ def test_both_keys_of_a_rotation_work_until_the_overlap_ends_and_then_the_new_on
         for moment, olds in ((BEGAN, True), (end - timedelta(seconds=0.1), True), (end, False)):
             keys.wall.now = moment
             assert (await keys.may(old), await keys.may(new)) == (olds, True), moment
-
-    played(scene)
-
-
-def test_a_rotation_without_overlap_ends_the_old_key():
-    async def scene(keys):
-        old = keys.source.add("k1ey")
-        keys.source.change("k1ey", digest=digest(whole_key("k1ey", "n")))
-        assert not await keys.may(old)
 
     played(scene)
 

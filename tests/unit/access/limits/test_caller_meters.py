@@ -18,7 +18,7 @@ from proxy.access.limits.caller_meters import (
     meters_of,
 )
 from proxy.domain.identity import ANYONE, Caller, Limits
-from proxy.domain.usage import NothingSpent, Spent
+from proxy.domain.usage import Spent
 from proxy.state.meters import MeterKind
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
@@ -126,7 +126,7 @@ def test_meters_are_kept_until_limits_change_or_the_month_ends():
 
 
 def test_the_callers_that_are_kept_are_bounded():
-    known = MeteredCallers(NothingSpent())
+    known = MeteredCallers(None)
 
     async def main() -> None:
         for number in range(MOST + 50):

@@ -107,13 +107,3 @@ def test_a_client_that_disconnects_is_charged_too():
         assert await stand.left() == 1
 
     asyncio.run(scenario())
-
-
-def test_callers_without_limits_are_not_counted():
-    async def scenario():
-        stand = Stand()
-        for _ in range(3):
-            with pytest.raises(TooCostly):
-                await stand.call(caller())
-
-    asyncio.run(scenario())

@@ -49,25 +49,3 @@ async def test_a_second_request_at_once_is_refused_and_a_later_one_is_not():
         assert refused.value.code is ErrorCode.CONCURRENCY_LIMIT_EXCEEDED
     async with limiter.counted(who, Standings()):
         pass
-
-
-@pytest.mark.anyio
-async def test_a_request_that_fails_is_given_back_and_one_that_is_done_counts():
-    limiter, who = unlimited(), caller(of_tenant=Limits(requests_per_day=1))
-    with pytest.raises(ValueError, match="refused"):
-        async with limiter.counted(who, Standings()):
-            raise ValueError("refused")
-    async with limiter.counted(who, Standings()) as counted:
-        counted.give_back()
-    async with limiter.counted(who, Standings()):
-        pass
-    with pytest.raises(RateLimited):
-        async with limiter.counted(who, Standings()):
-            pass
-
-
-@pytest.mark.anyio
-async def test_a_caller_without_limits_is_not_counted():
-    standings = Standings()
-    async with unlimited().counted(caller(), standings):
-        assert not standings.are_known

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
     ErrorCode,
-    LimitsUnavailable,
     ModelUnavailable,
     RateLimited,
 )
@@ -23,7 +21,6 @@ from proxy.domain.record import RequestRecord
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.state.memory_meters import InProcessLedger
-from proxy.state.meters import Grant, LedgerUnavailable, Meter
 from tests.doubles.engine import CARD, FACTS
 from tests.fixtures.ledgers import Clock
 from tests.fixtures.limits import caller
@@ -43,13 +40,6 @@ class FourBytes:
         if self._error is not None:
             raise self._error
         return AdmittedPrompt(ids=tuple(range(len(request.text or "") // 4)), max_tokens=9)
-
-
-class Away:
-    outage = None
-
-    async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
-        raise LedgerUnavailable("the shared limits cannot be reached")
 
 
 def reservation(limiter: RequestLimiter, who: Caller, text: str, **fields: object):
@@ -114,48 +104,6 @@ def test_a_prompt_far_beyond_what_is_left_is_refused_without_being_counted():
 
     asyncio.run(main())
     assert tokenizer.calls == 0
-
-
-def test_a_ledger_that_cannot_be_reached_is_our_fault_and_names_no_address():
-    limiter = RequestLimiter(Away(), FourBytes())
-    with pytest.raises(LimitsUnavailable) as failed:
-        asyncio.run(entered(reservation(limiter, caller(key=Limits(requests_per_day=1)), "x")))
-    assert failed.value.code.status == 503
-    assert "Try again later" in failed.value.message
-    assert [concern.is_fatal for concern in limiter.concerns] == [False]
-
-
-@pytest.mark.parametrize("error", [LedgerUnavailable("full"), KeyError("a fault of the ledger")])
-def test_a_ledger_that_fails_one_request_is_down_though_it_grants_the_next(error):
-    class Failing(InProcessLedger):
-        async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]):
-            if meters[0].tenant == "new":
-                raise error
-            return await super().reserve(meters, amounts)
-
-    limiter, limits = RequestLimiter(Failing(), FourBytes()), Limits(requests_per_day=9)
-    asyncio.run(entered(reservation(limiter, caller("known", key=limits), "x")))
-    assert (limiter.is_ledger_up, limiter.concerns) == (True, ())
-    with pytest.raises((LimitsUnavailable, KeyError)):
-        asyncio.run(entered(reservation(limiter, caller("new", key=limits), "x")))
-    asyncio.run(entered(reservation(limiter, caller("known", key=limits), "x")))
-    assert not limiter.is_ledger_up
-    assert limiter.concerns
-
-
-def test_refusals_are_counted_by_the_limit():
-    names: list[str] = []
-    limiter = RequestLimiter(InProcessLedger(), FourBytes(), on_refusal=names.append)
-    who = caller(of_models={"demo": Limits(concurrent_requests=1)})
-
-    async def main() -> None:
-        async with reservation(limiter, who, "x"):
-            with pytest.raises(RateLimited, match="concurrent_requests of this model is 1"):
-                await entered(reservation(limiter, who, "x"))
-        await entered(reservation(limiter, who, "x"))
-
-    asyncio.run(main())
-    assert names == ["model.concurrent_requests"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 
-from proxy.access.store.issued_key import KeyOrder
+from proxy.access.store.key_administration import KeyOrder
 from proxy.access.store.pepper import Peppers
 from proxy.access.store.store import Store
 from proxy.domain.identity import Limits, ModelPatterns, Scope

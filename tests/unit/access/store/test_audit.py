@@ -90,12 +90,6 @@ def verified(url: str, *statements: str, peppers: Peppers = PEPPERS) -> Verifica
     return asyncio.run(main())
 
 
-def test_an_untouched_log_is_verified(url):
-    found = verified(url)
-    assert (found.ok, found.entries, found.problems) == (True, 6, ())
-    assert len(found.mac) == 64
-
-
 SWAP = (
     "UPDATE audit SET number = 0 WHERE number = 2",
     "UPDATE audit SET number = 2 WHERE number = 3",
@@ -107,6 +101,19 @@ SHORTENED = (
 )
 
 
+FORGED = (  # by somebody who can write the database, but has no pepper
+    "INSERT INTO audit SELECT 7, at, actor, action, object, before, after, chain_key, mac "
+    "FROM audit WHERE number = 6",
+    "UPDATE meta SET audit_entries = 7",
+)
+
+
+@pytest.fixture
+def sqlite(tmp_path) -> str:
+    """Both databases keep the same entries: whoever changes them is found in the same way."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
 @pytest.mark.parametrize(
     ("statements", "problem"),
     [
@@ -115,6 +122,11 @@ SHORTENED = (
         (("UPDATE audit SET before = NULL WHERE number = 3",), "entry 3 is not what"),
         (("UPDATE audit SET after = '{}' WHERE number = 3",), "entry 3 is not what"),
         (("UPDATE audit SET action = 'x' WHERE number = 1",), "entry 1 is not what"),
+        (
+            ("UPDATE audit SET at = '2020-01-01 00:00:00.000000' WHERE number = 2",),
+            "entry 2 is not",
+        ),
+        (FORGED, "entry 7 is not what was written"),
         (("UPDATE audit SET mac = 'x' WHERE number = 4",), "entry 4 is not what"),
         (("DELETE FROM audit WHERE number = 3",), "entry 3 is missing"),
         (("DELETE FROM audit WHERE number = 1",), "entry 1 is missing"),
@@ -130,32 +142,16 @@ SHORTENED = (
         (("UPDATE audit SET chain_key = 'x' WHERE number = 2",), "with another pepper"),
     ],
 )
-def test_what_was_done_to_the_log_is_found(url, statements, problem):
-    found = verified(url, *statements)
+def test_what_was_done_to_the_log_is_found(sqlite, statements, problem):
+    found = verified(sqlite, *statements)
     assert not found.ok
     assert problem in found.problems[0]
 
 
-def test_a_time_that_was_changed_is_found(url):
-    found = verified(url, "UPDATE audit SET at = '2020-01-01 00:00:00.000000' WHERE number = 2")
-    assert found.problems[0].startswith("entry 2 is not what was written")
-
-
-def test_without_its_pepper_nothing_is_verified(url):
-    found = verified(url, peppers=Peppers(b"another"))
+def test_without_its_pepper_nothing_is_verified(sqlite):
+    found = verified(sqlite, peppers=Peppers(b"another"))
     assert len(found.problems) == 7
     assert "OLD_KEY_PEPPERS" in found.problems[0]
-
-
-def test_an_entry_with_a_forged_mac_of_another_key_is_found(url):
-    """Whoever can write the database, but has no pepper."""
-    found = verified(
-        url,
-        "INSERT INTO audit SELECT 7, at, actor, action, object, before, after, chain_key, mac "
-        "FROM audit WHERE number = 6",
-        "UPDATE meta SET audit_entries = 7",
-    )
-    assert "entry 7 is not what was written" in found.problems[0]
 
 
 def test_writers_at_the_same_time_make_one_chain(url):
@@ -183,19 +179,16 @@ def test_a_change_that_fails_leaves_no_entry(url):
     async def main() -> None:
         async with opened(url) as store:
             await filled(store)
-            key_id = (await store.administration.keys.list())[0].id
-            made = await store.administration.keys.create(ACTOR, ORDER)
             generation = await store.keys.generation()
 
-            def broken(key):
+            def broken(tenant):
                 raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError):
-                await store.administration.keys.update(ACTOR, made.record.id, broken)
+                await store.administration.tenants.update(ACTOR, "acme", broken)
             assert await store.keys.generation() == generation
             found = await store.administration.audit.verify()
-            assert (found.ok, found.entries) == (True, 7)
-            assert key_id
+            assert (found.ok, found.entries, len(found.mac)) == (True, 6, 64)
 
     asyncio.run(main())
 

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Date, DateTime, LargeBinary, MetaData, Table, text
 
 from proxy.access.authentication import api_key
-from proxy.access.store import schema, tables
+from proxy.access.store import migrations, tables
 from proxy.access.store.database import Database
 from proxy.access.store.pepper import Peppers
 from proxy.access.store.usage_reports import UsagePeriod
@@ -40,8 +40,8 @@ async def differences(database: Database) -> list[object]:
 def test_migrations_create_the_tables_of_the_code(url):
     async def main() -> None:
         database = Database(url)
-        await schema.upgrade(database)
-        await schema.upgrade(database)
+        await migrations.upgrade(database)
+        await migrations.upgrade(database)
         assert await differences(database) == []
         await database.close()
 
@@ -61,7 +61,7 @@ def value(column: Column[object], stored: object) -> object:
 
 def fill(connection: Connection) -> None:
     """Makes the tables of version 1, and puts the rows of the file into them."""
-    command.upgrade(schema.config(connection), "0001")
+    command.upgrade(migrations.config(connection), "0001")
     for name, rows in VERSION_1["rows"].items():
         table = Table(name, MetaData(), autoload_with=connection)
         if name == "meta":  # the migration has made its one row
@@ -105,7 +105,7 @@ def test_only_one_head_and_every_version_from_1_on():
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(schema.MIGRATIONS))
+    config.set_main_option("script_location", str(migrations.MIGRATIONS))
     script = ScriptDirectory.from_config(config)
     revisions = [each.revision for each in script.walk_revisions()]
     assert revisions[::-1] == [f"{n:04}" for n in range(1, len(revisions) + 1)]
@@ -120,7 +120,7 @@ def test_a_store_of_a_newer_release_is_refused(url):
         async with database.writing() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         with pytest.raises(LaunchError, match="a schema that this release does not know"):
-            await schema.upgrade(database)
+            await migrations.upgrade(database)
         await database.close()
 
     asyncio.run(main())
