@@ -60,7 +60,8 @@ def defined(tree: ast.AST) -> set[str]:
 
 
 def is_self(node: ast.AST) -> bool:
-    return ast.unparse(node) in ("self", "cls", "super()")
+    name = node.func if isinstance(node, ast.Call) else node
+    return isinstance(name, ast.Name) and name.id in ("self", "cls", "super")
 
 
 def is_private(name: str) -> bool:

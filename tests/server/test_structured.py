@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -12,8 +11,6 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel, Field
-
-from tests.fixtures.stack import HANG_S
 
 ASKED = [{"role": "user", "content": "Tell me about yourself in JSON."}]
 
@@ -41,37 +38,6 @@ class Person(BaseModel):
 class Tree(BaseModel):
     leaf: Literal["a", "b"]
     child: Tree | None
-
-
-def slow_schema(least: int) -> dict[str, object]:
-    """It counts to so many of twice as many optional properties: beyond the tokenizer's time."""
-    properties = {f"p{i}": {"type": "integer"} for i in range(2 * least)}
-    return {"type": "object", "properties": properties, "minProperties": least}
-
-
-def test_slow_guides_hold_up_nobody_else(stack):
-    """As many at once as the tokenizer has instances; others are served before they end."""
-
-    def ask(path: str = "", **fields: object) -> httpx.Response:
-        body = {"model": "demo", "messages": ASKED, "max_tokens": 5, **fields}
-        return httpx.post(f"{stack.url}/v1/chat/completions{path}", json=body, timeout=HANG_S)
-
-    served = 0
-    with ThreadPoolExecutor(2) as pool:
-        slow = [
-            pool.submit(ask, path, guided_json=slow_schema(200 + i))
-            for i, path in enumerate(("", "/render"))
-        ]
-        while not any(one.done() for one in slow):
-            assert ask().status_code == 200
-            served += 1
-        refused = [one.result().json()["error"] for one in slow]
-    assert served > 3, "some may have come before the slow ones"
-    assert {(error["param"], error["code"]) for error in refused} == {
-        ("guided_json", "invalid_schema")
-    }
-    limits = ("longer than 5 s to compile", "needs more than 512 MB")
-    assert all(any(limit in error["message"] for limit in limits) for error in refused), refused
 
 
 def whole(client: openai.OpenAI, **fields) -> str:
