@@ -102,12 +102,11 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("model", ["demo", "endless"])
-def test_an_answer_held_to_a_schema_conforms(ask, model):
-    """Also by a model that has never seen JSON."""
+def test_an_answer_held_to_a_schema_conforms(ask):
+    """By a model that has never seen JSON."""
     sampling = Sampling(temperature=1.0, seed=4)
     guide = Constraint(GuideKind.JSON_SCHEMA, json.dumps(SCHEMA))
-    answer = ask(model=model, sampling=sampling, constraint=guide, max_tokens=400)
+    answer = ask(model="endless", sampling=sampling, constraint=guide, max_tokens=400)
     assert answer["finish_reason"] == [b"stop"]
     value = json.loads(answer.text)
     assert value.keys() == {"a", "b"}
