@@ -12,7 +12,7 @@ from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
 from tests.doubles.queued_stream import Clock, QueuedStream
-from tests.doubles.reference_queue import ReferenceQueue
+from tests.unit.scheduling.reference_queue import ReferenceQueue
 
 tickets = st.builds(
     Ticket,
