@@ -10,9 +10,9 @@ from typing import Any
 from proxy.app import compose
 from proxy.domain.output import TokenDelta
 from proxy.settings import Settings
+from tests.api.stepped_engine import SteppedEngine
 from tests.doubles.engine import FixedCatalog, deltas, large
 from tests.doubles.sandbox import InProcess
-from tests.doubles.stepped_engine import SteppedEngine
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.limits import AsCaller, caller

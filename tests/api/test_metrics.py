@@ -19,8 +19,8 @@ from proxy.app import compose
 from proxy.domain.errors import EngineFailed
 from proxy.settings import Settings
 from tests.api.error_body import error_of
+from tests.api.paced_engine import PacedEngine
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.paced_engine import PacedEngine
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started

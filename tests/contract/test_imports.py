@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -92,6 +93,7 @@ DOMAIN_MAY = {
 }
 
 
+@functools.cache
 def modules() -> list[tuple[str, set[str]]]:
     found = []
     for path in [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("build_engines/**/*.py")]:
@@ -112,6 +114,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
+@functools.cache
 def package(name: str) -> str | None:
     """The longest entry of ORDER that holds the module or name; None without one."""
     parts = name.split(".")

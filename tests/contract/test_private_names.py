@@ -33,9 +33,8 @@ ALLOWED = {
 }
 
 
-def private_uses(tree: ast.AST, inherited: set[str]) -> Iterator[str]:
+def private_uses(tree: ast.AST, own: set[str], inherited: set[str]) -> Iterator[str]:
     """Private names that neither this file defines nor, on `self`, a class of ours."""
-    own = defined(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             is_ours = node.attr in own or (node.attr in inherited and is_self(node.value))
@@ -60,7 +59,8 @@ def defined(tree: ast.AST) -> set[str]:
 
 
 def is_self(node: ast.AST) -> bool:
-    return ast.unparse(node) in ("self", "cls", "super()")
+    name = node.func if isinstance(node, ast.Call) else node
+    return isinstance(name, ast.Name) and name.id in ("self", "cls", "super")
 
 
 def is_private(name: str) -> bool:
@@ -69,11 +69,12 @@ def is_private(name: str) -> bool:
 
 def test_private_names_of_others_are_not_used():
     trees = {path: ast.parse(path.read_text()) for path in SOURCES}
-    inherited = set().union(*map(defined, trees.values()))
+    own = {path: defined(tree) for path, tree in trees.items()}
+    inherited = set().union(*own.values())
     used = {
         str(path.relative_to(ROOT)): names
         for path, tree in trees.items()
-        if (names := set(private_uses(tree, inherited)))
+        if (names := set(private_uses(tree, own[path], inherited)))
     }
     assert used == ALLOWED
 

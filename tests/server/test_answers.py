@@ -61,17 +61,10 @@ async def texts(url: str, prompts: Sequence[str], max_tokens: int) -> list[tuple
         return await asyncio.gather(*(one(client, prompt) for prompt in prompts))
 
 
-def test_100_concurrent_streams_each_give_the_right_text(stack, oracle):
-    expected = {prompt: oracle.text(prompt, 24) for prompt in PROMPTS}
-    assert len(set(expected.values())) > 5
-    prompts = PROMPTS * 5
-    answers = asyncio.run(texts(stack.url, prompts, 24))
-    assert answers == [(expected[prompt], 24) for prompt in prompts]
-
-
 def test_64_streams_of_200_tokens_lose_repeat_and_reorder_nothing(stack, oracle):
     prompts = (PROMPTS * 4)[:64]
     expected = {prompt: oracle.text(prompt, 200) for prompt in PROMPTS}
+    assert len(set(expected.values())) > 5
     answers = asyncio.run(texts(stack.url, prompts, 200))
     # the tokenizer writes a character that the limit cuts in two as U+FFFD
     cut = [(text.rstrip("\ufffd"), tokens) for text, tokens in answers]

@@ -15,7 +15,7 @@ from tests.fixtures import prometheus
 from tests.fixtures.stack import HANG_S, Stack, eventually
 
 pytestmark = prometheus.needs_prometheus
-THREADS = 4
+THREADS = 2
 GPU = "a GPU"
 # Metrics that have no series here, and what they need. All other queries must have one.
 UNSEEN = {

@@ -79,33 +79,6 @@ def ask(stack):
         yield asked
 
 
-def test_log_probs_come_with_every_token_and_its_alternatives(ask):
-    answer = ask(max_tokens=4, sampling=Sampling(temperature=0.0, top_log_probs=3))
-    assert len(answer["output_log_probs"]) == len(answer["output_ids"]) == 4
-    assert len(answer["top_log_probs"]) == len(answer["top_log_prob_ids"]) == 12
-    assert answer["top_log_prob_ids"][::3] == answer["output_ids"], "greedy takes the first"
-    assert answer["top_log_prob_text"][::3] == answer["text_output"]
-    assert answer["top_log_probs"][::3] == pytest.approx(answer["output_log_probs"])
-    only_own = ask(max_tokens=2, sampling=Sampling(temperature=0.0, top_log_probs=0))
-    assert len(only_own["output_log_probs"]) == 2
-    assert "top_log_probs" not in only_own.tensors
-    assert "output_log_probs" not in ask(max_tokens=2).tensors
-
-
-def test_a_bias_bad_words_and_allowed_tokens_decide_what_is_said(ask):
-    first = ask(max_tokens=1)["output_ids"][0]
-    banned = ask(max_tokens=1, sampling=Sampling(temperature=0.0, logit_bias=((first, -100.0),)))
-    assert banned["output_ids"] != [first]
-    only = Sampling(temperature=0.0, allowed_token_ids=(100, 101))
-    assert set(ask(max_tokens=6, sampling=only)["output_ids"]) <= {100, 101}
-    said = ask(max_tokens=12)
-    words = Sampling(temperature=0.0, bad_words=("help", "Hello"))
-    other = ask(max_tokens=12, sampling=words)
-    assert "Hello" in said.text
-    assert "Hello" not in other.text
-    assert "help" not in other.text
-
-
 def test_ends_are_where_they_are_asked_for(ask):
     whole = ask(max_tokens=60)
     assert whole["finish_reason"] == [b"stop"]
@@ -129,12 +102,11 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("model", ["demo", "endless"])
-def test_an_answer_held_to_a_schema_conforms(ask, model):
-    """Also by a model that has never seen JSON."""
+def test_an_answer_held_to_a_schema_conforms(ask):
+    """By a model that has never seen JSON."""
     sampling = Sampling(temperature=1.0, seed=4)
     guide = Constraint(GuideKind.JSON_SCHEMA, json.dumps(SCHEMA))
-    answer = ask(model=model, sampling=sampling, constraint=guide, max_tokens=400)
+    answer = ask(model="endless", sampling=sampling, constraint=guide, max_tokens=400)
     assert answer["finish_reason"] == [b"stop"]
     value = json.loads(answer.text)
     assert value.keys() == {"a", "b"}

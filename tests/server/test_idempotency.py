@@ -6,7 +6,6 @@ tests/long/test_idempotency.py does the same with 400 keys.
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 
 import httpx
@@ -31,14 +30,14 @@ PATH = "/v1/chat/completions"
 
 
 def test_one_generation_for_each_key_however_often_clients_disconnect(start, scripted_stack):
-    asyncio.run(assert_one_generation_a_key(start, scripted_stack, 25, growth_bytes=40 * MB))
+    asyncio.run(assert_one_generation_a_key(start, scripted_stack, 10, growth_bytes=40 * MB))
 
 
 @needs_redis
 def test_the_same_with_records_in_redis(start, scripted_stack, tmp_path):
     with running(tmp_path) as redis:
         settings = {"LEDGER_URL": redis.url, "LEDGER_TIMEOUT_MS": 30_000, "growth_bytes": 40 * MB}
-        asyncio.run(assert_one_generation_a_key(start, scripted_stack, 25, count=2, **settings))
+        asyncio.run(assert_one_generation_a_key(start, scripted_stack, 10, count=2, **settings))
 
 
 @needs_redis
@@ -134,22 +133,3 @@ def test_openais_sdk_retries_with_the_key_and_notices_nothing(
     assert BreaksOnce.tries == 2
     assert len(text.split()) >= TOKENS / 3
     assert scripted_stack.begun(MODEL) - before == 1
-
-
-def test_openais_sdk_sees_a_conflict_at_once(named: Stack):
-    sent = []
-    transport = httpx.Client(event_hooks={"request": [sent.append]}, timeout=HANG_S)
-    with openai.OpenAI(
-        base_url=f"{named.url}/v1",
-        api_key="none",
-        max_retries=2,
-        default_headers=NAME,
-        http_client=transport,
-    ) as client:
-        key = {"Idempotency-Key": "conflict", "Authorization": openai.Omit()}
-        client.chat.completions.create(**asked("one", False), extra_headers=key)
-        with pytest.raises(openai.ConflictError) as refused:
-            client.chat.completions.create(**asked("two", False), extra_headers=key)
-    assert refused.value.code == "idempotency_conflict"
-    assert len(sent) == 2
-    assert json.loads(sent[0].content)["model"] == MODEL

@@ -49,10 +49,9 @@ def beside(stack: Stack, start, **settings: object) -> Stack:
     return proxy
 
 
-@pytest.mark.parametrize("transport", ["lean", "grpc"])
-def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start, transport):
+def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start):
     """Those that wait in the proxy end with it, and never come to the engine."""
-    doomed = beside(stack, start, TRITON_TRANSPORT=transport)
+    doomed = beside(stack, start)
     before, begun = stack.settled_engine("endless"), stack.begun("endless")
     with ThreadPoolExecutor(STREAMS) as pool:
         streams = [pool.submit(finish_reason, doomed, "endless") for _ in range(STREAMS)]
@@ -71,7 +70,9 @@ def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start, trans
 
 
 def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
-    doomed = beside(scripted_stack, start)
+    """The doomed one holds its lease by the other transport."""
+    doomed = beside(scripted_stack, start, TRITON_TRANSPORT="grpc")
+    cancelled = scripted_stack.engine("steady")["requests_cancelled"] + 4
     with ThreadPoolExecutor(8) as pool:
         begun = scripted_stack.begun("steady")
         lost = [pool.submit(finish_reason, doomed, "steady") for _ in range(4)]
@@ -80,6 +81,7 @@ def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
         doomed.process.kill()
         assert [one.result() for one in kept] == ["length"] * 4
         assert [one.result() for one in lost] == [None] * 4
+    assert scripted_stack.settled_engine("steady")["requests_cancelled"] == cancelled
 
 
 def test_a_proxy_that_stands_still_for_two_seconds_keeps_its_streams(scripted_stack, start):

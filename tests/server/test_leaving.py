@@ -56,8 +56,7 @@ def raw_request(stack: Stack, version: str, **fields: object) -> bytes:
     return f"POST /v1/completions HTTP/{version}\r\n{head}\r\n".encode() + request.read()
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.0"])
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("version", "stream"), [("1.1", True), ("1.0", False)])
 def test_a_client_that_hangs_up(stack, stream, version):
     def hang_up() -> None:
         address = ("127.0.0.1", stack.port)
@@ -67,8 +66,7 @@ def test_a_client_that_hangs_up(stack, stream, version):
     assert_the_engine_stops(stack, hang_up)
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.0"])
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("version", "stream"), [("1.1", True), ("1.0", False)])
 def test_a_client_that_only_stops_sending_is_answered(stack, stream, version):
     before = stack.settled_engine("endless")
     with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:

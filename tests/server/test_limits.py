@@ -69,19 +69,3 @@ def test_without_max_tokens_the_answer_ends_at_the_limit(limited, path):
     answer = post(limited, path, **ENDLESS, **prompt, **messages).json()
     assert answer["usage"]["completion_tokens"] == MOST_NEW
     assert answer["choices"][0]["finish_reason"] == "length"
-
-
-def test_the_limit_does_not_refuse_a_prompt_that_leaves_less_room(stack, start, models_file):
-    """Nobody asked for so many tokens: the default is cut to what the context leaves."""
-    model = httpx.get(f"{stack.url}/v1/models/endless").json()
-    context = model["context_length"]
-    proxy = start(
-        *("proxy", "--triton", f"grpc://127.0.0.1:{stack.triton_grpc_port}"),
-        MAX_OUTPUT_TOKENS=MOST_NEW,
-        MODELS_FILE=models_file,
-    )
-    proxy.wait_ready()
-    prompt = [{"role": "user", "content": "x"}]
-    body = {**ENDLESS, "messages": prompt, "prompt_token_ids": [5] * (context - 2)}
-    answer = post(proxy, CHAT, **body).json()
-    assert answer["usage"]["completion_tokens"] == 2

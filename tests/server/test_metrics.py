@@ -13,7 +13,7 @@ import httpx
 from tests.fixtures.metric_samples import MetricSamples, quantile_of
 from tests.fixtures.stack import HANG_S, Stack
 
-MODEL, REQUESTS, AT_ONCE = "steady", 1000, 4
+MODEL, REQUESTS, AT_ONCE = "steady", 300, 4
 HELLO = [{"role": "user", "content": "Hello!"}]
 LABELS = {"model": MODEL}
 

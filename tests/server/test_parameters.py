@@ -102,6 +102,13 @@ def test_a_bias_forces_a_token_and_forbids_one(client):
     assert set(limited.choices[0].token_ids) <= {71, 72}
 
 
+def test_bad_words_are_not_said(client):
+    said = chat(client, temperature=0).choices[0].message.content
+    word = said.split()[0].rstrip("!,.")
+    other = chat(client, temperature=0, extra_body={"bad_words": [word]})
+    assert word not in other.choices[0].message.content
+
+
 def test_a_stop_token_ends_the_answer_and_shows_only_when_asked(client):
     body = {"stop_token_ids": [70], "return_token_ids": True}
     fields = {**ABC, "temperature": 0, "logit_bias": {"70": 100}}
@@ -131,7 +138,6 @@ def test_more_parameters_are_taken(client):
             "min_p": 0.01,
             "repetition_penalty": 1.1,
             "min_tokens": 2,
-            "bad_words": ["zebra"],
             "priority": 3,
             "cache_salt": "salt",
             "request_id": "mine-1",

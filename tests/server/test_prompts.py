@@ -99,25 +99,3 @@ def test_a_prompt_longer_than_the_context_is_cut_to_fit(client):
     )
     length = client.models.retrieve("demo").context_length
     assert answer.usage.prompt_tokens == length - 7
-
-
-def test_annotations_and_timing_of_the_whole_stack(client):
-    nvext = {
-        "annotations": ["token_ids", "timing"],
-        "extra_fields": ["timing", "worker_id"],
-        "greed_sampling": True,
-    }
-    messages = [{"role": "user", "content": "Hello!"}]
-    fields = {"model": "demo", "messages": messages, "max_tokens": 5}
-    with client.chat.completions.with_streaming_response.create(
-        **fields, stream=True, extra_body={"nvext": nvext}
-    ) as response:
-        lines = [*response.iter_lines()]
-    told = [line.split(" ")[1] for line in lines if line.startswith(": ")]
-    assert told == ["token_ids", "timing"]
-    whole = client.chat.completions.create(
-        **fields, extra_body={"nvext": {**nvext, "annotations": None}}
-    )
-    timing = whole.nvext["timing"]
-    assert 0 < timing["ttft_ms"] <= timing["total_time_ms"]
-    assert whole.nvext["worker_id"].keys() == {"prefill_worker_id", "decode_worker_id"}

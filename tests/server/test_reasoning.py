@@ -18,29 +18,6 @@ def thinker(scripted_stack) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def test_a_whole_answer(thinker):
-    answer = thinker.chat.completions.create(**ASKED)
-    (choice,) = answer.choices
-    assert choice.message.content == ANSWER
-    assert choice.message.reasoning == choice.message.reasoning_content == THOUGHT
-    assert choice.finish_reason == "stop"
-    details = answer.usage.completion_tokens_details
-    assert 0 < details.reasoning_tokens < answer.usage.completion_tokens
-
-
-def test_a_stream_says_the_same(thinker):
-    thought, said, order = "", "", []
-    for chunk in thinker.chat.completions.create(**ASKED, stream=True):
-        delta = chunk.choices[0].delta
-        thought += getattr(delta, "reasoning", None) or ""
-        said += delta.content or ""
-        order += ["thought"] * bool(getattr(delta, "reasoning", None))
-        order += ["said"] * bool(delta.content)
-    assert (thought, said) == (THOUGHT, ANSWER)
-    assert order == sorted(order, reverse=True), "what is thought comes first"
-    assert {"thought", "said"} == {*order}
-
-
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_spent_budget_ends_the_thought_and_the_answer_follows(thinker, stream):
     """The script knows another answer to a prompt that ends with the end of a thought."""

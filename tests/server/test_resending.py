@@ -1,15 +1,15 @@
-"""Triton dies while requests wait for their first token, and others have one: all of them finish
-once it is back.
+"""Triton, or one of its models, dies while requests wait for their first token, and others have
+one: all of them finish once it is back, and new ones are refused meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
 
 import httpx
+import psutil
 import pytest
 
 from tests.fixtures.running import ROWS
@@ -66,32 +66,35 @@ def under_way(
     pytest.fail("the streams end before all requests are under way")
 
 
-def kill(stack: Stack) -> None:
-    stack.tritonserver().kill()
+def doomed(stack: Stack, name: str) -> list[psutil.Process]:
+    return [stack.tritonserver()] if name == "tritonserver" else stack.descendants(name)
 
 
-def kill_engine(stack: Stack) -> None:
-    for process in stack.engine_processes("endless"):
-        process.kill()
-
-
-@pytest.mark.parametrize("end", [kill, kill_engine])
-def test_requests_without_a_token_finish_and_those_with_one_continue(
-    victim: Stack, end: Callable[[Stack], None]
-):
+@pytest.mark.parametrize(
+    "killed", ["tritonserver", "endless_engine/1/model.py", "demo_detokenizer/1/model.py"]
+)
+def test_requests_without_a_token_finish_and_those_with_one_continue(victim: Stack, killed: str):
     expected = complete(victim).json()["choices"]
+    text = complete(victim, max_tokens=LONG["max_tokens"]).json()["choices"][0]["text"]
     before = counted(victim, RESENT, "endless")
     with ThreadPoolExecutor(ROWS + WAITING) as pool:
         running, waiting = under_way(pool, victim)
-        end(victim)
+        for process in doomed(victim, killed):
+            process.kill()
+        eventually(lambda: not victim.is_ready(), 10, "readiness says so")
+        away = complete(victim)
+        assert (away.status_code, away.headers["x-should-retry"]) == (503, "true")
+        assert away.json()["error"]["code"] == "model_unavailable"
+        assert PLAIN.get(f"{victim.url}/health/live").status_code == 200
         answers = [request.result() for request in waiting]
         for lines in running:
-            *rest, last, done = [line for line in lines.result() if line]
-            assert (
-                json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
-            )
+            *rest, done = [line for line in lines.result() if line]
             assert done == "data: [DONE]"
             assert ": continued 1 (endpoint lost)" in rest
+            events = [line.removeprefix("data: ") for line in rest if line.startswith("data: ")]
+            choices = [json.loads(event)["choices"][0] for event in events]
+            assert choices[-1]["finish_reason"] == "length"
+            assert "".join(choice["text"] for choice in choices) == text
     assert [answer.status_code for answer in answers] == [200] * WAITING
     assert all(answer.json()["choices"] == expected for answer in answers)
     # the others waited in the proxy, and were not lost

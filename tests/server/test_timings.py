@@ -41,28 +41,5 @@ def test_prefill_takes_longer_for_a_longer_prompt_and_decode_for_a_longer_answer
     assert least(long_answer, "predicted_ms") > least(short, "predicted_ms")
 
 
-def test_a_cached_prompt_is_counted_apart(client):
-    extra = {"include_timings": True, "cache_salt": uuid.uuid4().hex}
-    fields = {"model": "demo", "prompt": WORDS * 20, "max_tokens": 2, "extra_body": extra}
-    first, again = (client.completions.create(**fields) for _ in range(2))
-    assert first.timings["cache_n"] == 0
-    assert again.timings["cache_n"] > again.timings["prompt_n"]
-    counted = again.timings["cache_n"] + again.timings["prompt_n"]
-    assert counted == first.timings["prompt_n"] == again.usage.prompt_tokens
-
-
-def test_a_stream_has_them_in_its_last_chunk_and_a_stop_string_does_not_lose_them(client):
-    fields = {"model": "demo", "prompt": WORDS, "max_tokens": 20, "temperature": 0}
-    extra = {"include_timings": True, "ignore_eos": True, "cache_salt": uuid.uuid4().hex}
-    *others, last = client.completions.create(**fields, stream=True, extra_body=extra)
-    assert last.timings["predicted_ms"] > 0
-    assert not any(hasattr(chunk, "timings") for chunk in others)
-    text = client.completions.create(**fields, extra_body=extra).choices[0].text
-    stopped = client.completions.create(**fields, stop=text[8:10], extra_body=extra)
-    assert stopped.choices[0].finish_reason == "stop"
-    assert stopped.timings["prompt_ms"] > 0
-    assert stopped.timings["predicted_ms"] is not None
-
-
 def least(found: list[dict[str, Any]], name: str) -> float:
     return min(one[name] for one in found)

@@ -76,12 +76,6 @@ def test_parallel_calls(client):
     ]
 
 
-def test_parallel_calls_that_are_not_wanted(client):
-    choice = asked(client, BOTH, parallel_tool_calls=False)
-    assert calls(choice) == [("get_weather", {"city": "Rome"})]
-    assert choice.finish_reason == "tool_calls"
-
-
 def test_no_tool_is_called_where_none_may_be(client):
     choice = asked(client, IN_ROME, tool_choice="none")
     assert (calls(choice), choice.finish_reason) == ([], "stop")
@@ -91,29 +85,6 @@ def test_small_talk_calls_nothing(client):
     choice = asked(client, [{"role": "user", "content": "Hello!"}])
     assert (calls(choice), choice.finish_reason) == ([], "stop")
     assert choice.message.content[-1] in ".!?"
-
-
-def test_several_choices_each_have_their_calls(client):
-    answer = client.chat.completions.create(
-        model="demo", messages=IN_ROME, tools=TOOLS, n=2, temperature=0.01, seed=1
-    )
-    for choice in answer.choices:
-        assert calls(choice) == [("get_weather", {"city": "Rome"})]
-    ids = {choice.message.tool_calls[0].id for choice in answer.choices}
-    assert len(ids) == 2
-
-
-def test_special_tokens_are_seen_where_they_are_asked_for(client):
-    fields = {"skip_special_tokens": False, "include_stop_str_in_output": True}
-    choice = asked(client, [{"role": "user", "content": "Hello!"}], extra_body=fields)
-    assert choice.message.content.endswith("<|im_end|>")
-
-
-@pytest.mark.parametrize("name", ["demo", "endless"])
-def test_the_model_list_tells_the_parsers(client, name):
-    model = client.models.retrieve(name)
-    expected = "hermes" if name == "demo" else None
-    assert (model.tool_parser, model.reasoning_parser) == (expected, None)
 
 
 def test_required_picks_a_tool_by_meaning(client):

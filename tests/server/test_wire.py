@@ -6,8 +6,6 @@ import json
 import socket
 import time
 
-import httpx
-
 from tests.fixtures.stack import HANG_S
 
 
@@ -65,14 +63,6 @@ def test_head_has_no_body_and_keeps_the_connection(stack):
     _, head, got = raw.split(b"HTTP/1.1 200 OK\r\n")
     assert head.endswith(b"\r\n\r\n"), "nothing between the head and the next answer"
     assert got.endswith(b'{"status":"live"}')
-
-
-def test_an_idle_connection_stays_open_for_longer_than_clients_keep_theirs(stack):
-    """httpx keeps its own for five seconds, as uvicorn does by itself: whoever is first wins."""
-    with httpx.Client(base_url=stack.url, limits=httpx.Limits(keepalive_expiry=60)) as client:
-        first = client.get("/v1/models").extensions["network_stream"]
-        time.sleep(6)
-        assert client.get("/v1/models").extensions["network_stream"] is first
 
 
 def dechunked(body: bytes) -> bytes:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import file_servers
 from tests.fixtures.stack import HANG_S
+from tests.unit.build_engines import file_servers
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\

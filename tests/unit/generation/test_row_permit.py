@@ -19,8 +19,8 @@ from proxy.generation.choice.choice_cost import UsageCounter
 from proxy.generation.stream.row_permit import RowPermit
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
-from tests.doubles.scheduler import GivenScheduler
 from tests.fixtures.lost_triton import Stand
+from tests.unit.generation.scheduler import GivenScheduler
 from tests.unit.generation.test_failover import TEXT, Held
 
 ASKED = GenerationRequest(id="r1", model="demo", prompt=TextPrompt(text="x" * 40))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.scheduling.places import QueueLimits
-from tests.doubles.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
+from tests.unit.scheduling.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
 
 HOUR_S = 3_600.0
 MANY = QueueLimits(waiting=5_000, waiting_per_tenant=1_000, longest_wait_s=HOUR_S)

@@ -12,8 +12,8 @@ from proxy.state.meters import (
     Meter,
     MeterKind,
 )
-from tests.doubles.reference_ledger import ReferenceLedger
 from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, settled
+from tests.unit.state.reference_ledger import ReferenceLedger
 
 OPERATIONS = 10_000
 S = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures import postgres
+from tests.unit.access.store import postgres
 
 NUMBERS = count()
 

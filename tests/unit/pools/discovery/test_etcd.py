@@ -13,9 +13,9 @@ from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix
 from proxy.pools.discovery.outage import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
-from tests.fixtures.etcd_server import EtcdServer, encoded, needs_etcd, running
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.stack import free_port
+from tests.unit.pools.discovery.etcd_server import EtcdServer, encoded, needs_etcd, running
 
 pytestmark = pytest.mark.anyio
 
