@@ -17,8 +17,7 @@ from proxy.language.structured import checks
 from proxy.language.structured.checks import Check
 from proxy.language.syntax import parsers
 from proxy.language.syntax.call_check import call_check
-from proxy.language.syntax.guide_builder import GuideBuilder
-from proxy.language.syntax.guides import NO_GUIDES, GuideOrder, Guides
+from proxy.language.syntax.guides import NO_GUIDES, GuideBuilder, GuideOrder, Guides
 from proxy.language.syntax.reasoning.parser import ReasoningParser
 
 

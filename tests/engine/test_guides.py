@@ -265,7 +265,7 @@ def test_the_first_guide_holds_up_no_other_thread(vocabulary):
         "over.set(), ticking.join(), c.close()\n"
         "print(max(gaps))\n"
     )
-    assert min(float(in_engine_folder(code)) for _ in range(3)) < STALL_AT_MOST_S
+    assert any(float(in_engine_folder(code)) < STALL_AT_MOST_S for _ in range(3))
 
 
 def in_engine_folder(code: str) -> str:

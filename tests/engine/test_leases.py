@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from leases import Leases
 from response_writer import ResponseWriter
 from tests.doubles.response_sender import Sender
-from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.stack import eventually
 
 
 @pytest.fixture
@@ -37,17 +35,6 @@ def test_streams_of_a_lease_whose_client_is_gone_are_abandoned_and_no_others(hel
     assert not other.sent
 
 
-def test_a_lease_that_is_over_is_remembered_for_requests_that_come_late(held, writer):
-    client = Sender()
-    held.hold("a", client)
-    assert not held.is_over("a")
-    client.is_gone = True
-    eventually(lambda: held.is_over("a"), 10, "it is over")
-    assert held.is_over("a"), "still"
-    assert not held.is_over("")
-    assert not held.is_over("b")
-
-
 def test_a_lease_is_refused_without_a_name_twice_and_beyond_the_most():
     held = Leases(most=2)
     assert "request id" in held.hold("", Sender())
@@ -64,16 +51,3 @@ def test_many_leases_are_checked_in_turns():
         held.hold(name, sender)
         sender.is_gone = True
     assert [held.check() for _ in range(4)] == [{"0", "1"}, {"2", "3"}, {"4"}, set()]
-
-
-def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
-    sender, other = Sender(), Sender()
-    late, in_time = writer.open(sender, 1), writer.open(other, 1)
-    late.end_after(0.01)
-    in_time.end_after(600)
-    eventually(late.is_abandoned, 10, "it is late")
-    assert not in_time.is_abandoned()
-    late.cancelled()  # as a runtime does with what is abandoned
-    assert sender.is_over.wait(HANG_S)
-    assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"
-    eventually(lambda: writer.totals["cancelled"] == 1, 10, "it is counted")

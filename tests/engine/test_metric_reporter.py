@@ -89,19 +89,6 @@ def reported(stats: Stats) -> dict[tuple[str, str], float]:
     return found
 
 
-def test_gateways_find_the_engines_load_under_nvidias_names():
-    stats = Stats(
-        most_rows=8, has_kv_blocks=True, kv_block_tokens=16, kv_blocks=40, kv_blocks_used=10
-    )
-    stats.rows_prefilling, stats.rows_decoding, stats.waiting = 1, 2, 5
-    requests = {"waiting": 5, "scheduled": 3, "active": 3, "context": 1, "max": 8}
-    blocks = {"max": 40, "used": 10, "free": 30, "tokens_per": 16, "fraction": 0.25}
-    assert reported(stats) == {
-        **{("request_metrics", kind): value for kind, value in requests.items()},
-        **{("kv_cache_block_metrics", kind): value for kind, value in blocks.items()},
-    }
-
-
 def test_what_a_runtime_does_not_know_is_not_exported():
     assert reported(Stats(has_load=False)) == {}
     assert {kind for _, kind in reported(Stats())} == {"waiting", "scheduled", "active", "context"}

@@ -12,14 +12,6 @@ class Clock:
         return self.now
 
 
-def test_an_id_is_taken_once():
-    ids = RecentIds()
-    ids.add("a")
-    assert not ids.take("b")
-    assert ids.take("a")
-    assert not ids.take("a")
-
-
 def test_an_id_is_forgotten_after_a_minute():
     clock = Clock()
     ids = RecentIds(clock)

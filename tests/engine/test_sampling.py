@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -45,10 +43,6 @@ def shares(count: int, logits=LOGITS, **params) -> np.ndarray:
 
 def test_no_rows_are_no_tokens():
     assert sample(np.zeros((0, 4), np.float32), []) == []
-
-
-def test_temperature_zero_takes_the_most_likely_and_of_equals_the_first():
-    assert greedy([1, 3, 3, 2]) == 1
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-30, 5e-324])
@@ -93,19 +87,6 @@ def test_the_nucleus_is_the_fewest_tokens_that_reach_top_p(top_p, kept):
     assert found[:kept].min() > 0
 
 
-def test_equal_tokens_are_cut_by_id():
-    flat = np.zeros(8, np.float32)
-    assert (shares(1000, flat, top_p=0.5) > 0).tolist() == [True] * 4 + [False] * 4
-    assert (shares(1000, flat, top_k=3) > 0).tolist() == [True] * 3 + [False] * 5
-    assert (shares(1000, flat, min_p=1.0) > 0).all()
-
-
-def test_top_p_is_of_what_top_k_and_min_p_keep():
-    # 0.5 of 0.8 is 0.625: the first token alone has that, though it is below 0.6 of everything.
-    assert np.count_nonzero(shares(500, top_k=2, top_p=0.6)) == 1
-    assert np.count_nonzero(shares(500, min_p=0.5, top_p=0.6)) == 1
-
-
 @pytest.mark.parametrize("vocab", [5000, 150_000])
 @pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
@@ -133,50 +114,6 @@ def test_top_k_of_a_large_vocabulary_keeps_the_best(top_k):
     assert max(ids) >= top_k // 3
 
 
-def test_penalties_change_what_was_seen():
-    logits = [2.0, 1.9, 1.0, -1.0]
-    assert greedy(logits, prompt=[0], repetition_penalty=1.5) == 1
-    assert greedy(logits, output=[0], repetition_penalty=1.5) == 1
-    assert greedy(logits, prompt=[0], presence_penalty=2.0, frequency_penalty=2.0) == 0
-    assert greedy(logits, output=[0], presence_penalty=0.2) == 1
-    assert greedy(logits, output=[0, 0, 0], presence_penalty=0.05) == 0
-    assert greedy(logits, output=[0], frequency_penalty=0.04) == 0
-    assert greedy(logits, output=[0, 0, 0], frequency_penalty=0.04) == 1
-    assert greedy([-1.0, -1.9, -5, -5], prompt=[0], repetition_penalty=2.0) == 1
-    assert greedy(logits, output=[3], presence_penalty=-2.0, frequency_penalty=-2.0) == 3
-
-
-def test_a_bias_is_added_before_penalties():
-    assert greedy(logit_bias=((3, 100.0),)) == 3
-    assert greedy(logit_bias=((0, -100.0),)) == 1
-    # 2 + 4 = 6, halved is 3; penalised first it would be 1 + 4.
-    logits = [2.0, 4.0, 0.0, 0.0]
-    assert greedy(logits, logit_bias=((0, 4.0),), prompt=[0], repetition_penalty=2.0) == 1
-
-
-def test_only_allowed_tokens_are_drawn():
-    found = shares(1000, allowed_token_ids=(1, 3))
-    assert found == pytest.approx([0, 0.3 / 0.35, 0, 0.05 / 0.35], abs=0.05)
-
-
-def test_a_bad_word_is_never_completed():
-    assert greedy(bad_words=((0,),)) == 1
-    assert greedy(bad_words=((2, 0),)) == 0
-    assert greedy(bad_words=((2, 0),), prompt=[2]) == 1
-    assert greedy(bad_words=((2, 3, 0),), prompt=[2], output=[3]) == 1
-    assert greedy(bad_words=((2, 3, 0),), prompt=[2, 3], output=[3]) == 0
-    assert greedy(bad_words=((2, 3, 0),), prompt=[3]) == 0
-
-
-def test_no_end_comes_before_min_tokens():
-    assert greedy(min_tokens=2) == 1
-    assert greedy(min_tokens=2, output=[3]) == 1
-    assert greedy(min_tokens=2, output=[3, 3]) == 0
-    assert greedy(min_tokens=2, stop_token_ids=frozenset({1})) == 2
-    assert greedy(min_tokens=2, ignore_eos=True) == 0
-    assert greedy(min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({0})) == 1
-
-
 def test_the_guide_wins_over_every_other_restriction():
     assert greedy(bitmask=0b1100) == 2
     assert greedy(bitmask=0b0001, min_tokens=5) == 0
@@ -185,31 +122,6 @@ def test_the_guide_wins_over_every_other_restriction():
     assert greedy(bitmask=0b0011, bad_words=((1,),), min_tokens=5) == 0
     assert greedy(bitmask=0b0011, min_tokens=5) == 1
     assert greedy(bitmask=-1) == 0
-
-
-def test_the_bits_of_a_guide_are_read_in_every_word():
-    logits = np.zeros((3, 70), np.float32)
-    masks = np.array([[0, 1 << 7, 0], [-(2**31), 0, 0], [0, 0, 1 << 5]], np.int32)
-    states = [state(vocab=70, temperature=0) for _ in range(3)]
-    assert [answer.id for answer in sample(logits, states, masks)] == [39, 31, 69]
-
-
-def test_padding_beyond_the_vocabulary_is_never_drawn_nor_told():
-    logits = np.array([[*LOGITS, 50, np.nan, np.inf]] * 3, np.float32)
-    states = [state(temperature=0), state(seed=1), state(temperature=0, log_probs=20)]
-    answers = sample(logits, states)
-    assert all(answer.id < VOCAB for answer in answers)
-    assert sum(math.exp(log) for _, log in answers[2].log_probs.top) == pytest.approx(1)
-
-
-def test_log_probs_are_of_the_model_and_sum_to_one():
-    own = state(temperature=0.1, log_probs=20, logit_bias=((3, 100.0),), bad_words=((0,),), seed=1)
-    mask = np.array([[0b1111]], np.int32)
-    (answer,) = sample(LOGITS[None].copy(), [own], mask)
-    assert answer.id == 3
-    assert answer.log_probs.sampled == pytest.approx(math.log(0.05), abs=1e-6)
-    assert [token for token, _ in answer.log_probs.top] == [0, 1, 2, 3]
-    assert [math.exp(log) for _, log in answer.log_probs.top] == pytest.approx(SHARES, abs=1e-6)
 
 
 def test_the_top_twenty_of_a_large_vocabulary_with_ties():

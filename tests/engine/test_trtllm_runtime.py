@@ -19,11 +19,6 @@ from trtllm.iteration_stats import COLLECT_EVERY_S
 from trtllm.library import Library, StartFailed
 
 
-def test_tokens_come_to_the_limit(runtime):
-    sink = generate(runtime())
-    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
-
-
 def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
     running = runtime()
     sink = generate(running, echoes_prompt=True)
@@ -39,20 +34,6 @@ def test_an_answer_that_another_engine_began_is_refused_by_name(runtime):
     assert (sink.ids, sink.end) == ([], "refused")
     assert sink.message.startswith("resume_from: TensorRT-LLM cannot continue an answer")
     assert not sent()
-
-
-def test_several_tokens_a_response_and_a_last_one_without_any(runtime):
-    sink = generate(runtime({"tokens_a_response": 2, "empty_last": True}))
-    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
-
-
-def test_cached_tokens_are_told_and_counted_and_a_salt_keeps_them_apart(runtime):
-    running = runtime()
-    prompt = list(range(5, 75))
-    assert generate(running, prompt=prompt).cached_tokens == 0
-    assert generate(running, prompt=prompt).cached_tokens == 64
-    assert generate(running, prompt=prompt, cache_salt="other").cached_tokens == 0
-    assert (running.stats.cached_tokens, running.stats.prefix_hits) == (64, 1)
 
 
 def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
@@ -133,75 +114,62 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
     assert (sink.end, sink.message) == ("failed", deaths[0])
 
 
-def test_an_engine_that_hangs_ends_all_jobs_with_the_reason_and_dies(runtime):
-    """Responses and iterations stop, and no error comes: TensorRT-LLM's issue 9628."""
-    deaths: list[str] = []
-    died = threading.Event()
-
-    def die(reason: str) -> None:
-        deaths.append(reason)
-        died.set()
-
-    statistics = json.dumps({"enable_iter_perf_stats": True})
-    running = runtime({"stall_at": 3}, died=die, llm_args=statistics, hang_seconds="0.8")
-    sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(2)]
-    assert died.wait(HANG_S)
-    assert [sink.end for sink in sinks] == ["failed"] * 2, "before the process ends"
-    assert deaths == [
-        "TensorRT-LLM hangs: 2 requests are in flight, and for 0.8 s (gpu.hang_seconds in "
-        "models.yaml) neither a response nor an iteration has arrived"
-    ]
-    assert {sink.message for sink in sinks} == set(deaths)
-    assert running.stats.seconds_without_progress > 0.8
-
-
-@pytest.mark.parametrize(
-    ("script", "limit"),
-    [
-        ({"step_s": 0.3}, "0.8"),  # each response is progress
-        ({"step_s": 0.3, "tokens_a_response": 99}, "0.8"),  # so is each iteration
-        ({"step_s": 1.2}, "0"),  # switched off
-    ],
-)
-def test_progress_or_no_limit_keeps_it_alive(runtime, script, limit):
-    """`runtime` checks at the end that it has not died."""
-    statistics = json.dumps({"enable_iter_perf_stats": True})
-    running = runtime(script, llm_args=statistics, hang_seconds=limit)
-    assert generate(running, max_tokens=7 if limit != "0" else 1).end == "length"
-
-
-def test_with_a_clock_of_its_own_it_dies_exactly_after_the_limit(runtime):
+def watched(started, clock, die):
+    """A runtime on the same engine, whose time is `clock`."""
     from trtllm.hang_watch import HangWatch
     from trtllm.runtime import TrtllmRuntime
 
+    return TrtllmRuntime(LLM.latest, started._generator.translator, HangWatch(300, clock), die)
+
+
+def test_it_dies_exactly_after_the_limit_without_progress(runtime):
+    """Responses and iterations stop, and no error comes: TensorRT-LLM's issue 9628."""
     deaths: list[str] = []
     died = threading.Event()
     now, looks = [0.0], []
-    other = runtime({"stall_at": 1})
-    watched = TrtllmRuntime(
-        LLM.latest,
-        other._generator.translator,
-        HangWatch(300, lambda: looks.append(now[0]) or now[0]),
+    running = watched(
+        runtime({"stall_at": 1}),
+        lambda: looks.append(now[0]) or now[0],
         lambda reason: (deaths.append(reason), died.set()),
     )
-    sink = generate(watched, max_tokens=9, wait=False)
-    eventually(lambda: sink.ids, 2, "it has made progress")
+    sinks = [generate(running, max_tokens=9, wait=False) for _ in range(2)]
+    eventually(lambda: sinks[0].ids and sinks[1].ids, 2, "it has made progress")
     before = len(looks)
     eventually(lambda: len(looks) > before + 3, 2, "it is watched")
     now[0] = 300
-    eventually(lambda: watched.stats.seconds_without_progress == 300, 2, "time is counted")
+    eventually(lambda: running.stats.seconds_without_progress == 300, 2, "time is counted")
     assert not deaths
     now[0] = 300.5
     assert died.wait(HANG_S)
-    assert (sink.end, sink.message) == ("failed", deaths[0])
+    assert deaths == [
+        "TensorRT-LLM hangs: 2 requests are in flight, and for 300 s (gpu.hang_seconds in "
+        "models.yaml) neither a response nor an iteration has arrived"
+    ]
+    assert {(sink.end, sink.message) for sink in sinks} == {("failed", deaths[0])}
 
 
-def test_without_statistics_none_are_requested_and_responses_are_progress(runtime):
-    running = runtime({"step_s": 0.3}, llm_args="{}", hang_seconds="0.8")
-    assert generate(running, max_tokens=5).end == "length"
-    assert (running.stats.decode_steps, LLM.latest.complaints) == (0, [])
-    assert not (running.stats.has_load)
-    assert not (running.stats.has_kv_blocks)
+@pytest.mark.parametrize(
+    ("script", "is_counted"),
+    [({}, False), ({"tokens_a_response": 10_000}, True)],
+    ids=["each response", "each iteration"],
+)
+def test_progress_keeps_it_alive(runtime, script, is_counted):
+    """Without statistics none are requested, and responses alone are progress."""
+    deaths: list[str] = []
+    now, looks = [0.0], []
+    statistics = json.dumps({"enable_iter_perf_stats": True} if is_counted else {})
+    running = watched(
+        runtime({"step_s": 0.01, **script}, llm_args=statistics),
+        lambda: looks.append(now[0]) or now[0],
+        deaths.append,
+    )
+    generate(running, max_tokens=10_000, wait=False)
+    for _ in range(3):
+        before = len(looks)
+        now[0] += 200
+        eventually(lambda before=before: len(looks) > before + 4, 10, "it is watched")
+        eventually(lambda: running.stats.seconds_without_progress == 0, 10, "it makes progress")
+    assert not deaths
 
 
 def test_a_close_ends_what_runs(runtime):
@@ -230,19 +198,6 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
     eventually(lambda: not any(map(running.cancel, ids)), 10, "all are forgotten")
     assert not executor().running
     assert {sink.end for sink in sinks} == {"length", "cancelled"}
-
-
-def test_its_statistics_become_ours(runtime):
-    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    generate(running, max_tokens=20)
-    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
-    assert running.stats.decode_tokens == running.stats.decode_steps
-    assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
-    eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
-    assert (running.stats.kv_blocks, running.stats.kv_block_tokens) == (40, 32)
-    assert running.stats.kv_blocks_used == 0
-    assert running.stats.has_load
-    assert running.stats.has_kv_blocks
 
 
 def test_its_statistics_go_on_in_a_long_answer(runtime):
@@ -285,3 +240,16 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt_llm", None)
     with pytest.raises(StartFailed, match=r"pytorch backend cannot be imported.*container"):
         Library.load("pytorch")
+
+
+def test_its_statistics_become_ours(runtime):
+    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    generate(running, max_tokens=20)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
+    assert running.stats.decode_tokens == running.stats.decode_steps
+    assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
+    eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
+    assert (running.stats.kv_blocks, running.stats.kv_block_tokens) == (40, 32)
+    assert running.stats.kv_blocks_used == 0
+    assert running.stats.has_load
+    assert running.stats.has_kv_blocks

@@ -114,14 +114,6 @@ def test_bias_and_allowed_tokens(runtime):
     assert generate(running, biased).ids == [5, 41, 7, 5, 41]
 
 
-@pytest.mark.parametrize("log_probs", [0, 2])
-def test_log_probs_of_the_tokens_and_of_the_alternatives(runtime, log_probs):
-    sink = generate(runtime({"tokens_a_response": 2}), SamplingParams(log_probs=log_probs))
-    assert [token.log_probs.sampled for token in sink.tokens] == [-0.5] * 5
-    top = [((id_, -0.5), (id_ + 1, -1.5))[:log_probs] for id_ in sink.ids]
-    assert [token.log_probs.top for token in sink.tokens] == top
-
-
 def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(runtime):
     running = runtime({"alternatives": [2]})
     sink = generate(running, SamplingParams(log_probs=1), max_tokens=1)

@@ -54,26 +54,6 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 CONTINUED_HERE = "\ue000continued here\ue001"  # characters for private use, which no message has
 
 
-def render(
-    prompt: ChatPrompt,
-    facts: ModelFacts,
-    tools: Sequence[Tool] = (),
-    *,
-    takes_callers_values: bool = False,
-    takes_templates: bool = False,
-    thinks: bool = False,
-) -> str:
-    """The text of `rendered`, where callers' control tokens do not matter."""
-    return rendered(
-        prompt,
-        facts,
-        tools,
-        takes_callers_values=takes_callers_values,
-        takes_templates=takes_templates,
-        thinks=thinks,
-    ).text
-
-
 def rendered(
     prompt: ChatPrompt,
     facts: ModelFacts,

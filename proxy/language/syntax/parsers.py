@@ -15,7 +15,7 @@ from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.tools import ToolMode
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import families as reasoning_families
-from proxy.language.syntax.reasoning.family import ReasoningFamily
+from proxy.language.syntax.reasoning.parser import ReasoningFamily
 from proxy.language.syntax.tools import families as tool_families
 from proxy.language.syntax.tools.family import ToolFamily
 from proxy.language.syntax.tools.parser import ToolParser

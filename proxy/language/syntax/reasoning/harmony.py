@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from proxy.language.syntax.parsing.delimiters import Delimiters
 from proxy.language.syntax.parsing.reader import Steps
-from proxy.language.syntax.reasoning.family import ReasoningFamily
-from proxy.language.syntax.reasoning.parser import ReasoningParser
+from proxy.language.syntax.reasoning.parser import ReasoningFamily, ReasoningParser
 
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from typing_extensions import Self
@@ -147,3 +148,16 @@ class TaggedReasoning(ReasoningParser):
             yield from self._reader.space()
         elif not mark:
             self._emit_reasoning(self._reader.rest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningFamily:
+    """A way of marking thoughts, which several models may share.
+
+    parser_type: its marks are also what guides are made of, see `ReasoningParser.syntax`.
+    template_marks: alternatives; a chat template that contains all marks of one of them belongs to
+    the family.
+    """
+
+    parser_type: type[ReasoningParser]
+    template_marks: tuple[tuple[str, ...], ...] = ()

@@ -6,9 +6,10 @@ models imitate the tools' own descriptions: `function` instead of `name`, or aro
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from proxy.language.syntax.parsing.reader import Steps
-from proxy.language.syntax.tools.errors import Broken, CutOff
-from proxy.language.syntax.tools.literal import Literal, literal_in, string
+from proxy.language.syntax.tools.literal import Broken, CutOff, Literal, literal_in, string
 from proxy.language.syntax.tools.parser import NAME, ToolParser
 
 _ARGUMENTS = ("arguments", "parameters", "args")
@@ -18,6 +19,7 @@ _QUOTES = "\"'"
 class CallObjects(ToolParser):
     """A start, then one object, several, or a list of them, then an end."""
 
+    lead_in: ClassVar[str] = ""  # what may stand between the start and the calls
     _is_list = False
 
     def __init_subclass__(cls) -> None:
@@ -25,15 +27,13 @@ class CallObjects(ToolParser):
 
     def _first(self, start: str) -> Steps[bool]:
         yield from self._reader.accept(start)
-        yield from self._lead_in()
+        yield from self._reader.space()
+        if self.lead_in and (yield from self._reader.accept(self.lead_in)):
+            yield from self._reader.space()
         self._is_list = yield from self._reader.accept("[")
         yield from self._reader.space()
         yield from self._object()
         return True
-
-    def _lead_in(self) -> Steps[None]:
-        """What may stand between the start and the calls."""
-        yield from self._reader.space()
 
     def _next(self, start: str) -> Steps[bool]:
         """Another call, or the end of the section."""

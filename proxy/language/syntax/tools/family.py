@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.language.syntax.tools.call_syntax import CallSyntax
-from proxy.language.syntax.tools.call_writer import Tools
-from proxy.language.syntax.tools.ids import NewId, openai_id
-from proxy.language.syntax.tools.parser import ToolParser
+from proxy.language.syntax.tools.parser import NewId, ToolParser, Tools, openai_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ import re
 from proxy.language.syntax.parsing.delimiters import Delimiters
 from proxy.language.syntax.parsing.reader import Steps
 from proxy.language.syntax.tools.call_syntax import CallSyntax
-from proxy.language.syntax.tools.errors import Broken, CutOff
 from proxy.language.syntax.tools.family import ToolFamily
+from proxy.language.syntax.tools.literal import Broken, CutOff
 from proxy.language.syntax.tools.parser import ToolParser
 
 _MESSAGE = "<|message|>"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+import string
+
 from proxy.language.syntax.parsing.reader import Steps
 from proxy.language.syntax.tools.bare_calls import BareCalls
 from proxy.language.syntax.tools.call_objects import CallObjects
 from proxy.language.syntax.tools.call_syntax import CallSyntax, object_list
 from proxy.language.syntax.tools.family import ToolFamily
-from proxy.language.syntax.tools.ids import mistral_id
 from proxy.language.syntax.tools.parser import NAME
+
+_ALPHANUMERIC = string.ascii_letters + string.digits
 
 
 class HermesParser(CallObjects):
@@ -73,11 +77,7 @@ class InternLMParser(CallObjects):
 
     sections = (("<|action_start|>", "<|action_end|>"),)
     inner_marks = ("<|plugin|>",)
-
-    def _lead_in(self) -> Steps[None]:
-        yield from self._reader.space()
-        yield from self._reader.accept("<|plugin|>")
-        yield from self._reader.space()
+    lead_in = "<|plugin|>"
 
 
 INTERNLM = ToolFamily(
@@ -101,11 +101,7 @@ class Phi4MiniParser(CallObjects):
 
     sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
     weak_starts = ("functools",)
-
-    def _lead_in(self) -> Steps[None]:
-        yield from self._reader.space()
-        yield from self._reader.accept("functools")
-        yield from self._reader.space()
+    lead_in = "functools"
 
 
 PHI4_MINI_JSON = ToolFamily(
@@ -140,6 +136,11 @@ class MistralParser(CallObjects):
             yield from self._reader.word(NAME)
         yield from self._reader.accept("[ARGS]")
         yield from self._reader.space()
+
+
+def mistral_id(name: str, index: int) -> str:
+    """Nine letters and digits: Mistral's templates refuse any other id."""
+    return "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
 
 
 MISTRAL = ToolFamily(

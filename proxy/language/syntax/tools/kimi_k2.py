@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 from proxy.language.structured.tag_formats import (
@@ -14,10 +15,8 @@ from proxy.language.structured.tag_formats import (
 )
 from proxy.language.syntax.parsing.reader import Steps
 from proxy.language.syntax.tools.call_syntax import CallSyntax
-from proxy.language.syntax.tools.call_writer import Tools
-from proxy.language.syntax.tools.errors import CutOff
 from proxy.language.syntax.tools.family import ToolFamily
-from proxy.language.syntax.tools.ids import NewId, kimi_id
+from proxy.language.syntax.tools.literal import CutOff
 from proxy.language.syntax.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
@@ -40,13 +39,11 @@ class KimiK2Parser(SectionCalls):
     call_begin = _CALL_BEGIN
     inner_marks = (_ARGUMENTS_BEGIN, _CALL_END)
     _own_id = ""
+    _spare_index = 0  # only grows, so that each of many repeated ids costs the same
 
-    def __init__(
-        self, tools: Tools | None = None, new_id: NewId = kimi_id, *, only_known: bool = False
-    ) -> None:
-        super().__init__(tools, new_id, only_known=only_known)
-        self._used_ids: set[str] = set()
-        self._spare_index = 0  # only grows, so that each of many repeated ids costs the same
+    @cached_property
+    def _used_ids(self) -> set[str]:
+        return set()
 
     def _id(self, index: int) -> str:
         found = self._own_id or super()._id(index)
@@ -79,6 +76,11 @@ class KimiK2Parser(SectionCalls):
 def _numbered_arguments(schema: Any) -> Format:
     """The number of the call, which the model counts over the conversation, then the arguments."""
     return sequence(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN), json_format(schema))
+
+
+def kimi_id(name: str, index: int) -> str:
+    """The model's own form, which its template renders back."""
+    return f"functions.{name}:{index}"
 
 
 KIMI_K2 = ToolFamily(

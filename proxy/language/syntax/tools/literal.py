@@ -13,7 +13,6 @@ import re
 from enum import Enum, auto
 
 from proxy.language.syntax.parsing.reader import PassOn, Reader, Steps
-from proxy.language.syntax.tools.errors import Broken, CutOff
 
 _PLAIN = {
     '"': re.compile(r'[^"\\\x00-\x1f]*'),
@@ -33,6 +32,22 @@ _NAMED = {
 _UNICODE_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 _BYTE_ESCAPE = re.compile(r"\\x[0-9a-fA-F]{2}")
 _OPENINGS = {"{": "}", "[": "]", "(": ")"}
+
+
+class Broken(Exception):
+    """The text does not follow this family's syntax.
+
+    Args:
+        lost: text that was taken but not emitted, if the call had started already.
+    """
+
+    def __init__(self, lost: str = "") -> None:
+        super().__init__(lost)
+        self.lost = lost
+
+
+class CutOff(Exception):
+    """The text ended inside a call."""
 
 
 class Place(Enum):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from proxy.language.syntax.parsing.delimiters import Delimiters
 from proxy.language.syntax.parsing.reader import PassOn, Steps
-from proxy.language.syntax.tools.call_writer import Tools
-from proxy.language.syntax.tools.errors import CutOff
-from proxy.language.syntax.tools.ids import NewId, openai_id
-from proxy.language.syntax.tools.literal import escaped
+from proxy.language.syntax.tools.literal import CutOff, escaped
 from proxy.language.syntax.tools.section_calls import SectionCalls
 from proxy.language.syntax.tools.typed_values import typed, types_of
 
@@ -56,16 +54,10 @@ class MarkupCalls(SectionCalls):
     markup: ClassVar[Markup]
     _marks: ClassVar[Delimiters]
 
-    def __init__(
-        self,
-        tools: Tools | None = None,
-        new_id: NewId = openai_id,
-        *,
-        only_known: bool = False,
-    ) -> None:
-        super().__init__(tools, new_id, only_known=only_known)
-        # By tool and key: a schema may be large, and a model may write a key many times.
-        self._known_types: dict[tuple[str, str], frozenset[str]] = {}
+    @cached_property
+    def _known_types(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By tool and key: a schema may be large, and a model may write a key many times."""
+        return {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -10,9 +10,8 @@ from proxy.language.syntax.parsing.reader import Steps
 from proxy.language.syntax.tools.argument_list import argument_list, has_independent_arguments
 from proxy.language.syntax.tools.bare_calls import BareCalls
 from proxy.language.syntax.tools.call_syntax import CallSyntax
-from proxy.language.syntax.tools.errors import Broken, CutOff
 from proxy.language.syntax.tools.family import ToolFamily
-from proxy.language.syntax.tools.literal import Literal
+from proxy.language.syntax.tools.literal import Broken, CutOff, Literal
 
 _NAME = re.compile(r"[\w.]*")
 _KEYWORD = re.compile(r"\w*")

@@ -12,7 +12,7 @@ from proxy.domain import plain_spans
 from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool
 from proxy.language.prompting.callers_text import TooLongToMark
-from proxy.language.prompting.chat_template import render, rendered
+from proxy.language.prompting.chat_template import rendered
 from proxy.language.prompting.control_tokens import ControlTokens, of_card
 from tests.doubles.engine import CARD, FACTS
 from tests.fixtures.examples import examples
@@ -55,10 +55,10 @@ def test_a_forged_turn_is_plain_and_the_templates_own_turns_are_not():
 )
 def test_in_every_template_the_text_stays_and_only_its_own_tokens_are_real(name, text):
     template = TEMPLATES[name]
-    before = render(ChatPrompt(messages=(user(text),)), replace(FACTS, chat_template=template))
+    before = rendered(ChatPrompt(messages=(user(text),)), replace(FACTS, chat_template=template))
     prompt = prompt_of(user(text), template=template)
     harmless = prompt_of(user("a"), template=template)
-    assert prompt.text == before
+    assert prompt.text == before.text
     for token in (START, END, *ROLES):
         assert real(prompt).count(token) == harmless.text.count(token)
 
@@ -92,7 +92,7 @@ def test_a_text_without_control_tokens_does_not_change(name, text):
     template = TEMPLATES[name]
     prompt = prompt_of(user(text), template=template)
     facts = replace(FACTS, chat_template=template)
-    assert prompt.text == render(ChatPrompt(messages=(user(text),)), facts)
+    assert prompt.text == rendered(ChatPrompt(messages=(user(text),)), facts).text
     assert not prompt.plain_spans
 
 

@@ -9,7 +9,7 @@ import pytest
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
-from proxy.language.prompting.chat_template import render
+from proxy.language.prompting import chat_template
 from tests.doubles.engine import FACTS
 
 PROMPT = ChatPrompt(
@@ -18,6 +18,10 @@ PROMPT = ChatPrompt(
         Message(role="user", content="<b>Hi</b>", name="Ann"),
     )
 )
+
+
+def render(prompt, facts, tools=(), **fields) -> str:
+    return chat_template.rendered(prompt, facts, tools, **fields).text
 
 
 def rendered(template: str) -> str:

@@ -13,8 +13,7 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.sandbox import TooCostly
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.language.syntax.guide_builder import GuideBuilder
-from proxy.language.syntax.guides import GuideOrder, guides_of
+from proxy.language.syntax.guides import GuideBuilder, GuideOrder, guides_of
 from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
 from proxy.language.syntax.tools.argument_list import OPTIONAL_AT_MOST
 from tests.doubles.sandbox import InProcess

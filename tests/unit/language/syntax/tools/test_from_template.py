@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.language.syntax.tools.families import FAMILIES, from_template
-from proxy.language.syntax.tools.ids import kimi_id, mistral_id, openai_id
+from proxy.language.syntax.tools.json_families import mistral_id
+from proxy.language.syntax.tools.kimi_k2 import kimi_id
+from proxy.language.syntax.tools.parser import openai_id
 from tests.unit.language.syntax.tools.syntaxes import SYNTAXES
 
 # Their templates have no marks of calls, or share another family's syntax.
