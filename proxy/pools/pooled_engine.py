@@ -28,7 +28,6 @@ from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 MOST_TRIES = 3
 NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
-MOST_MODELS = 1024  # whose lengths are remembered
 
 
 class PooledEngine:
@@ -118,12 +117,7 @@ class PooledEngine:
         return Route(pool, endpoint, choice, peers, work, attempt, estimates, request)
 
     def _estimates_of(self, card: ModelCard) -> TokenEstimates:
-        found = self._estimates.get(card.triton_model)
-        if found is None:
-            if len(self._estimates) >= MOST_MODELS:
-                self._estimates.clear()
-            found = self._estimates[card.triton_model] = TokenEstimates()
-        return found
+        return self._estimates.setdefault(card.triton_model, TokenEstimates())
 
 
 def _unavailable() -> ModelUnavailable:
