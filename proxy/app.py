@@ -73,10 +73,9 @@ from proxy.models.registry import Registry
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
+from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual_spare
-from proxy.pools.router import Router
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
@@ -139,8 +138,8 @@ def create_app(settings: Settings) -> FastAPI:
     )
     return compose(
         settings,
-        PooledEngine(pools, Router(pools), counter),
-        PooledCatalog(pools),
+        PooledEngine(pools, counter),
+        pools,
         PooledTokenizer(pools),
         ProcessSandbox(processes=settings.sandbox_processes),
         store=store,

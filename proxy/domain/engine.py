@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -161,6 +161,6 @@ class Catalog(Protocol):
         """Every model that can be served; at least one."""
         ...
 
-    async def check_ready(self, models: Collection[str]) -> None:
-        """Returns when the server and these models are ready."""
+    async def check_ready(self) -> None:
+        """Returns when a server is ready."""
         ...

@@ -68,7 +68,7 @@ async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False
     before = registry.why_not_ready
     try:
         if before is None and not reloads and not catalog.has_news():
-            await catalog.check_ready({card.triton_model for card in registry.cards()})
+            await catalog.check_ready()
             return
         loaded = await catalog.load()
         is_news = registry.serve(loaded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median_low
 
 from proxy.domain.endpoints import EngineLoad
@@ -22,19 +23,19 @@ LEAST_KV_HEADROOM = 0.1
 SLOW_FOR_S = 10.0  # after the last measurement
 
 
-def slow_start_share(age_s: float, window_s: float = WINDOW_S) -> float:
+def slow_start_share(age_s: float) -> float:
     """Its share of what it will have later, from FIRST_SHARE to 1; 1 after the window.
 
-    age_s: time since the endpoint became ready or its breaker closed. window_s: 0 for no slow
-    start. The rest of the way falls with the fourth power of the remaining time: 40 % after a tenth
-    of the window, 94 % after half of it. A straight line would still be at 55 % then. The first
-    requests are few, so that caches and connections warm up, and most of the share is there within
-    5 s, as a scaled deployment needs it. The share bounds the endpoint's outstanding work, not its
+    age_s: time since the endpoint became ready or its breaker closed. The rest of the way falls
+    with the fourth power of the remaining time: 40 % after a tenth of the window, 94 % after half
+    of it. A straight line would still be at 55 % then. The first requests are few, so that caches
+    and connections warm up, and most of the share is there within 5 s, as a scaled deployment needs
+    it. The share bounds the endpoint's outstanding work, not its
     rate, so a herd of requests at the beginning cannot exceed it.
     """
-    if window_s <= 0 or age_s >= window_s:
+    if age_s >= WINDOW_S:
         return 1.0
-    remaining = 1.0 - max(0.0, age_s) / window_s
+    remaining = 1.0 - max(0.0, age_s) / WINDOW_S
     return FIRST_SHARE + (1.0 - FIRST_SHARE) * (1.0 - remaining**4)
 
 
@@ -108,7 +109,6 @@ class Candidate:
         "_share",
         "_since_s",
         "_slow_until_s",
-        "_window_s",
         "address",
         "bit",
         "capacity",
@@ -132,7 +132,7 @@ class Candidate:
         self.extra_tokens = 0.0
         self.penalty = 0.0
         self._share = self._headroom = 1.0
-        self._since_s, self._window_s, self._slow_until_s = 0.0, 0.0, 0.0
+        self._since_s, self._slow_until_s = -inf, 0.0
         self.speed, self.slowness = Speed(), 1.0
         self.capacity = float(self.rows)
 
@@ -143,10 +143,6 @@ class Candidate:
     @property
     def is_warming_up(self) -> bool:
         return self._share < 1.0 or self.slowness > 1.0
-
-    def set_rows(self, rows: int) -> None:
-        self.rows = max(1, rows)
-        self._weigh()
 
     def set_load(self, load: EngineLoad, *, tokens_a_stream: float) -> None:
         """What its engine reports, see engine_load.py. A stale load makes the endpoint full.
@@ -165,9 +161,9 @@ class Candidate:
         self._headroom = 1.0 - (1.0 - LEAST_KV_HEADROOM) * min(1.0, over)
         self._weigh()
 
-    def start_slowly(self, now_s: float, window_s: float = WINDOW_S) -> None:
+    def start_slowly(self, now_s: float) -> None:
         """It is new, or its breaker has closed. `Chooser` then calls `warm_up` until it is over."""
-        self._since_s, self._window_s, self.slowness = now_s, window_s, 1.0
+        self._since_s, self.slowness = now_s, 1.0
         self.speed.forget()
         self.warm_up(now_s)
 
@@ -179,8 +175,8 @@ class Candidate:
     def warm_up(self, now_s: float) -> None:
         """Also tries an endpoint again that was slow, and that nothing was sent to since."""
         if self.slowness > 1.0 and now_s >= self._slow_until_s:
-            self.start_slowly(self._slow_until_s, self._window_s)
-        self._share = slow_start_share(now_s - self._since_s, self._window_s)
+            self.start_slowly(self._slow_until_s)
+        self._share = slow_start_share(now_s - self._since_s)
         self._weigh()
 
     def _weigh(self) -> None:

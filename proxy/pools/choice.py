@@ -13,20 +13,20 @@ from enum import Enum
 from math import inf
 from random import Random
 
-from proxy.pools.candidate import NOTICED, WINDOW_S, Candidate, Candidates
+from proxy.pools.candidate import NOTICED, Candidate, Candidates
 from proxy.pools.prefix_index import PrefixIndex, PromptBlocks
 
 ADAPTERS_AN_ENDPOINT = 4  # the default of max_loras: adapters on a GPU at a time
+ADAPTER_TOKENS = 2_000.0  # what it costs to load a LoRA adapter, in outstanding tokens
 
 
 class AdapterIndex:
-    """The index of one pool. Each endpoint is its bit of `PrefixIndex.add_endpoint`.
+    """The LoRA adapters that the endpoints of one pool have loaded, the most recently used ones.
 
-    most: adapters that are remembered of each endpoint; the least recently used one goes first.
+    Each endpoint is its bit of `PrefixIndex.add_endpoint`.
     """
 
-    def __init__(self, most: int = ADAPTERS_AN_ENDPOINT) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._holders: dict[str, int] = {}
         self._recent: dict[int, OrderedDict[str, None]] = {}
 
@@ -40,7 +40,7 @@ class AdapterIndex:
         recent[adapter] = None
         recent.move_to_end(adapter)
         self._holders[adapter] = self._holders.get(adapter, 0) | bit
-        if len(recent) > self._most:
+        if len(recent) > ADAPTERS_AN_ENDPOINT:
             self._drop(recent.popitem(last=False)[0], bit)
 
     def forget(self, bit: int) -> None:
@@ -62,24 +62,6 @@ class Policy(str, Enum):
     LEAST_OUTSTANDING = "least_outstanding"
     RANDOM = "random"
     ROUND_ROBIN = "round_robin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChoicePolicy:
-    """prefix_weight: how many outstanding tokens a cached token outweighs; 0 ignores prefixes.
-
-    adapter_tokens: what it costs to load a LoRA adapter, in outstanding tokens.
-    """
-
-    policy: Policy = Policy.PREFIX
-    prefix_weight: float = 1.0
-    adapter_tokens: float = 2_000.0
-    slow_start_s: float = WINDOW_S
-
-    def __post_init__(self) -> None:
-        for name in ("prefix_weight", "adapter_tokens", "slow_start_s"):
-            if not 0 <= (value := getattr(self, name)) < inf:
-                raise ValueError(f"{name} is {value}, must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +95,11 @@ class Chooser:
 
     def __init__(
         self,
-        policy: ChoicePolicy,
+        policy: Policy,
         *,
         clock: Callable[[], float],
         random: Random,
         prefixes: PrefixIndex | None = None,
-        adapters: AdapterIndex | None = None,
     ) -> None:
         self._policy = policy
         self._clock = clock
@@ -126,12 +107,12 @@ class Chooser:
         self._turn = random.randrange(1 << 16)  # several processes begin at different endpoints
         self._warming: list[Candidate] = []
         self.prefixes = prefixes or PrefixIndex()
-        self.adapters = adapters or AdapterIndex()
+        self.adapters = AdapterIndex()
 
     def start_slowly(self, candidate: Candidate) -> None:
         """The endpoint is new, or its breaker has closed: its share of the work grows slowly."""
         self._warm_up()  # forgets those whose time is over, also where nothing is chosen
-        candidate.start_slowly(self._clock(), self._policy.slow_start_s)
+        candidate.start_slowly(self._clock())
         self._watch(candidate)
 
     def slow_down(self, candidate: Candidate, slowness: float) -> None:
@@ -150,10 +131,9 @@ class Chooser:
         if len(members) < 2:
             return Choice(members[0]) if members else None
         self._turn += 1
-        policy = self._policy.policy
-        if policy is Policy.ROUND_ROBIN:
+        if self._policy is Policy.ROUND_ROBIN:
             return Choice(members[self._turn % len(members)])
-        if policy is Policy.RANDOM:
+        if self._policy is Policy.RANDOM:
             return Choice(members[self._random.randrange(len(members))])
         if self._warming:
             self._warm_up()
@@ -171,7 +151,7 @@ class Chooser:
         """The request was sent there, so its prompt and its adapter will be in that engine."""
         if not candidate.bit:
             return
-        if request.blocks is not None and self._policy.policy is Policy.PREFIX:
+        if request.blocks is not None and self._policy is Policy.PREFIX:
             self.prefixes.record(candidate.bit, request.blocks)
         if request.adapter is not None:
             self.adapters.record(candidate.bit, request.adapter)
@@ -195,14 +175,12 @@ class Chooser:
     def _savings(self, among: int, request: RoutedRequest) -> list[Saving]:
         """The largest saving first; each holder of a prefix has the adapter, too."""
         savings: list[Saving] = []
-        policy, adapter, adapter_tokens = self._policy, request.adapter, 0.0
-        if adapter is not None:
-            adapter_tokens = policy.adapter_tokens
-        if policy.policy is Policy.PREFIX and (blocks := request.blocks) is not None:
-            weight = policy.prefix_weight * request.prompt_tokens
+        adapter = request.adapter
+        adapter_tokens = 0.0 if adapter is None else ADAPTER_TOKENS
+        if self._policy is Policy.PREFIX and (blocks := request.blocks) is not None:
             for depth, bits in self.prefixes.match(blocks, among):
                 share = blocks.share(depth)
-                savings.append((bits, weight * share + adapter_tokens, share))
+                savings.append((bits, request.prompt_tokens * share + adapter_tokens, share))
         if adapter is not None and (bits := self.adapters.holders(adapter) & among):
             savings.append((bits, adapter_tokens, 0.0))
         return savings

@@ -22,23 +22,17 @@ STALE_S = 3.0
 CHUNK = 65_536
 LARGEST_PAGE = 4_000_000
 MOST_MODELS = 500
-# Families of our engines before they exported NVIDIA's: the kind that each stands for.
-OLDER = {
-    b"engine_requests_waiting": "waiting",
-    b"engine_rows_decoding": "decoding",
-    b"engine_rows_prefilling": "prefilling",
-}
 KINDS = {
     REQUESTS: (b"request_type", {b"waiting", b"scheduled", b"active"}),
     KV_BLOCKS: (b"kv_cache_block_type", {b"fraction", b"used", b"max"}),
 }
 SAMPLE = re.compile(
-    rb"\n(nv_trt_llm_(?:request|kv_cache_block)_metrics|engine_(?:requests_waiting|rows_\w{8,10}))"
+    rb"\n(nv_trt_llm_(?:request|kv_cache_block)_metrics)"
     rb"\{([^{}\n]{0,1000})\} ([^ \n]{1,40})(?= |\n)"
 )
 LABEL = re.compile(rb'(?:\A|,)(\w{1,40})="([^"\\]{0,300})"')
 Key = tuple[str, str, str]
-"""The family's kind ("requests", "kv", "older"), the model, and what is measured."""
+"""The family's kind ("requests", "kv"), the model, and what is measured."""
 
 
 class MetricsParser:
@@ -73,10 +67,6 @@ class MetricsParser:
 
 def _key(family: bytes, label: dict[bytes, bytes]) -> Key | None:
     model = label.get(b"model", b"").decode("utf-8", "replace")
-    if (kind := OLDER.get(family)) is not None:
-        return "older", model, kind
-    if family not in KINDS:
-        return None
     name, wanted = KINDS[family]
     if (what := label.get(name, b"")) not in wanted:
         return None
@@ -96,28 +86,22 @@ class PageTooLarge(Exception):
 class LoadReader:
     """The load of one endpoint's engines.
 
-    url: of its metrics page; None where no metrics port is configured. Until the page has been
-    read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
+    url: of its metrics page. Until the page has been read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
     chosen by what this process sends to it. Afterwards a value older than STALE_S is stale, and
-    the endpoint counts as full: something has happened to it. changed: called after every
-    attempt to read, so also when the load becomes stale. clock: seconds, monotonic.
+    the endpoint counts as full: something has happened to it. clock: seconds, monotonic.
     """
 
     def __init__(
         self,
-        url: str | None,
+        url: str,
         client: httpx.AsyncClient,
         *,
         clock: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
-        every_s: float = EVERY_S,
         timeout_s: float = EVERY_S,
     ) -> None:
         self._url = url
         self._client = client
         self._clock = clock
-        self._changed = changed
-        self._every_s = every_s
         self._timeout_s = timeout_s
         self._read_at_s: float | None = None
         self._total = UNKNOWN
@@ -133,23 +117,10 @@ class LoadReader:
         """Of one engine, by the name that its metrics have; UNKNOWN if they do not name it."""
         return self._aged(self._by_model.get(triton_model, UNKNOWN))
 
-    async def run(self) -> None:
-        """Reads once a second until it is cancelled. End it with `background.end`.
-
-        Returns at once without a URL.
-        """
-        while self._url is not None:
-            began_s = self._clock()
-            await self.read()
-            self._changed()
-            await asyncio.sleep(max(0.0, began_s + self._every_s - self._clock()))
-
     async def read(self) -> None:
         """Reads once. Logs a failure when it begins, and the first success after it."""
-        if self._url is None:
-            return
         try:
-            samples = await asyncio.wait_for(self._samples(self._url), self._timeout_s)
+            samples = await asyncio.wait_for(self._samples(), self._timeout_s)
         except (httpx.HTTPError, PageTooLarge, TimeoutError, asyncio.TimeoutError) as error:
             self._failed(str(error) or f"no answer within {self._timeout_s} s")
             return
@@ -160,10 +131,10 @@ class LoadReader:
         self._total = total(self._by_model.values())
         self._read_at_s = self._clock()
 
-    async def _samples(self, url: str) -> Mapping[Key, float]:
+    async def _samples(self) -> Mapping[Key, float]:
         parser, size = MetricsParser(), 0
         headers = {"Accept-Encoding": "identity"}  # bounds the text, not only what arrives
-        async with self._client.stream("GET", url, headers=headers) as response:
+        async with self._client.stream("GET", self._url, headers=headers) as response:
             response.raise_for_status()
             async for chunk in response.aiter_raw(CHUNK):
                 size += len(chunk)
@@ -193,12 +164,10 @@ class LoadReader:
 
 
 def loads(samples: Mapping[Key, float]) -> dict[str, EngineLoad]:
-    """By model. NVIDIA's families count; those of our older engines where no other is reported."""
+    """By model."""
     models: dict[str, dict[tuple[str, str], float]] = {}
-    has_newer = any(family == "requests" for family, _, _ in samples)
     for (family, model, kind), value in samples.items():
-        is_superseded = has_newer and family == "older"
-        if not is_superseded and (model in models or len(models) < MOST_MODELS):
+        if model in models or len(models) < MOST_MODELS:
             models.setdefault(model, {})[family, kind] = value
     return {model: _load(values) for model, values in models.items()}
 
@@ -214,14 +183,12 @@ def total(of_models: Iterable[EngineLoad]) -> EngineLoad:
 
 
 def _load(values: Mapping[tuple[str, str], float]) -> EngineLoad:
-    older = [values.get(("older", kind)) for kind in ("decoding", "prefilling")]
-    rows = [number for number in older if number is not None]
     running = values.get(("requests", "scheduled"), values.get(("requests", "active")))
-    if running is None and rows:
-        running = sum(rows)
-    waiting = values.get(("requests", "waiting"), values.get(("older", "waiting")))
     return EngineLoad(
-        waiting=_count(waiting), running=_count(running), kv_in_use=_kv(values), is_stale=False
+        waiting=_count(values.get(("requests", "waiting"))),
+        running=_count(running),
+        kv_in_use=_kv(values),
+        is_stale=False,
     )
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+
+from typing_extensions import assert_never
 
 from build_engines.models_file import ModelsFile, ModelsFileError
 from build_engines.pool_entry import PoolEntry
-from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
-from proxy.pools.choice import ChoicePolicy, Policy
-from proxy.pools.connection import Connect
-from proxy.pools.discovery import source_url, sources
-from proxy.pools.discovery.kubernetes import KubernetesApi, in_cluster
+from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress, EndpointSource
+from proxy.pools.choice import Policy
+from proxy.pools.discovery import source_url
+from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.etcd import EtcdPrefix
+from proxy.pools.discovery.kubernetes import KubernetesApi, KubernetesService, in_cluster
+from proxy.pools.discovery.source import StaticList
 from proxy.pools.discovery.source_url import (
     DnsUrl,
+    EtcdUrl,
+    FileUrl,
     InvalidSource,
     KubernetesUrl,
     SourceUrl,
+    StaticListUrl,
 )
-from proxy.pools.endpoint_counter import EndpointCounter
+from proxy.pools.discovery.watched_file import WatchedFile
 from proxy.pools.pool import PoolOptions
 from proxy.pools.pool_set import PoolSet
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
+from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.triton.connection import TritonConnection
 from proxy.triton.target import Target
 
@@ -31,7 +38,7 @@ def pool_set(
     settings: Settings,
     found: ModelsFile | None,
     environment: Mapping[str, str],
-    counter: EndpointCounter,
+    counter: EndpointMetrics,
     decisions: Decisions,
 ) -> PoolSet:
     """The pools of models.yaml, and `default`, the one of TRITON_URL, unless models.yaml has it or
@@ -42,7 +49,7 @@ def pool_set(
         ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set; or
             TRITON_URL and models.yaml both say where the pool `default` is.
     """
-    cluster, entries = _cluster(environment), {} if found is None else found.pools
+    cluster, entries = in_cluster(environment), {} if found is None else found.pools
     options = [
         _of_entry(settings, name, entry, environment, cluster) for name, entry in entries.items()
     ]
@@ -67,26 +74,17 @@ def _uses_default(found: ModelsFile | None) -> bool:
     )
 
 
-def _cluster(environment: Mapping[str, str]) -> KubernetesApi | None:
-    """The API of the cluster that this process is a pod of; Kubernetes sets both variables."""
-    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    return in_cluster(host, int(port)) if host and port.isdigit() else None
-
-
 def _of_settings(settings: Settings, cluster: KubernetesApi | None) -> PoolOptions:
+    entry = PoolEntry.model_construct(
+        endpoints=settings.triton_source,
+        ca_file=settings.triton_ca_file,
+        metrics_port=settings.triton_metrics_port,
+        routing=settings.triton_routing,
+    )
     try:
-        url = source_url.parse(settings.triton_source)
-        source = sources.endpoint_source(url, cluster=cluster)
+        return _options(settings, DEFAULT_POOL, entry, settings.triton_secret_value, cluster)
     except InvalidSource as error:
         raise LaunchError(f"TRITON_URL: {error}") from None
-    connect = _connect(settings, url, settings.triton_ca_file, settings.triton_secret_value)
-    return PoolOptions(
-        name=DEFAULT_POOL,
-        source=source,
-        connect=connect,
-        metrics_port=settings.triton_metrics_port,
-        choice=ChoicePolicy(policy=Policy(settings.triton_routing)),
-    )
 
 
 def _of_entry(
@@ -102,29 +100,57 @@ def _of_entry(
             f"pools.{name}.secret_env: the environment variable {entry.secret_env} is not set"
         )
     try:
-        url = source_url.parse(entry.endpoints)
-        source = sources.endpoint_source(url, cluster=cluster)
+        return _options(settings, name, entry, secret, cluster)
     except InvalidSource as error:
         raise ModelsFileError(f"pools.{name}.endpoints: {error}") from None
+
+
+def _options(
+    settings: Settings,
+    name: str,
+    entry: PoolEntry,
+    secret: str | None,
+    cluster: KubernetesApi | None,
+) -> PoolOptions:
+    """Raises InvalidSource."""
+    url = source_url.parse(entry.endpoints)
+
+    def connect(endpoint: EndpointAddress) -> TritonConnection:
+        target = Target(endpoint.address, url.is_tls, entry.ca_file, secret, _certified_name(url))
+        age_s = settings.triton_connection_age_s
+        return TritonConnection(target, settings.triton_transport, max_age_s=age_s)
+
     return PoolOptions(
         name=name,
-        source=source,
-        connect=_connect(settings, url, entry.ca_file, secret),
+        source=_source(url, cluster),
+        connect=connect,
         metrics_port=entry.metrics_port,
-        choice=ChoicePolicy(policy=Policy(entry.routing)),
+        policy=Policy(entry.routing),
         most_ejected=entry.max_ejected_percent / 100,
     )
 
 
-def _connect(
-    settings: Settings, url: SourceUrl, ca_file: Path | None, secret: str | None
-) -> Connect:
-    def connect(endpoint: EndpointAddress) -> TritonConnection:
-        target = Target(endpoint.address, url.is_tls, ca_file, secret, _certified_name(url))
-        age_s = settings.triton_connection_age_s
-        return TritonConnection(target, settings.triton_transport, max_age_s=age_s)
-
-    return connect
+def _source(url: SourceUrl, cluster: KubernetesApi | None) -> EndpointSource:
+    """Nothing is connected or read before the source is watched. Raises InvalidSource."""
+    match url:
+        case StaticListUrl():
+            return StaticList(str(url), url.addresses)
+        case DnsUrl():
+            return DnsName(url)
+        case FileUrl():
+            return WatchedFile(url)
+        case EtcdUrl():
+            return EtcdPrefix(url)
+        case KubernetesUrl():
+            api = cluster if url.api_url is None else KubernetesApi(url=url.api_url)
+            if api is None:
+                raise InvalidSource(
+                    f"{url}: this process runs in no pod of Kubernetes (KUBERNETES_SERVICE_HOST "
+                    "is not set): add ?api=http://127.0.0.1:8001, as of kubectl proxy"
+                )
+            return KubernetesService(url, api)
+        case _:
+            assert_never(url)
 
 
 def _certified_name(url: SourceUrl) -> str | None:

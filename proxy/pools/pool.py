@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import structlog
@@ -14,13 +14,11 @@ from proxy import background
 from proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
 from proxy.domain.errors import EndpointDrains
 from proxy.domain.model import LoadedModel, ModelFacts
-from proxy.pools.breaker import BreakerPolicy
+from proxy.pools.breaker import Clock
 from proxy.pools.candidate import Candidates
-from proxy.pools.choice import ChoicePolicy, Chooser
-from proxy.pools.connection import Connect
-from proxy.pools.endpoint import Clock, Endpoint, Served
-from proxy.pools.endpoint_counter import EndpointCounter, Place
-from proxy.pools.endpoint_watch import LOOK_EVERY_S, EndpointLife, EndpointWatch, Interned
+from proxy.pools.choice import Chooser, Policy
+from proxy.pools.endpoint import LOOK_EVERY_S, Connect, Endpoint, Served
+from proxy.telemetry.endpoint_metrics import EndpointMetrics, Place
 
 MOST_SHARE = 0.5
 FIRST_CHECKS_S = 6.0
@@ -75,27 +73,30 @@ class PoolOptions:
     source: EndpointSource
     connect: Connect
     metrics_port: int | None = None
-    choice: ChoicePolicy = field(default_factory=ChoicePolicy)
-    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    policy: Policy = Policy.PREFIX
     most_ejected: float = MOST_SHARE
 
 
 class Pool:
-    """changed: called when what the pool serves may differ."""
+    """interned: equal models -> the one object that stands for all of them.
+
+    changed: called when what the pool serves may differ.
+    """
 
     def __init__(
         self,
         options: PoolOptions,
-        decisions: Decisions | None,
-        counter: EndpointCounter,
+        decisions: Decisions,
+        counter: EndpointMetrics,
         *,
-        interned: Interned,
+        interned: Callable[[LoadedModel], LoadedModel],
         clock: Clock,
         random: Random,
         changed: Callable[[], None],
     ) -> None:
         self.name = options.name
-        self.chooser = Chooser(options.choice, clock=clock, random=random)
+        self.metrics_port = options.metrics_port
+        self.chooser = Chooser(options.policy, clock=clock, random=random)
         self.endpoints: dict[str, Endpoint] = {}
         self.ejected: set[str] = set()  # those whose breaker is not closed
         self._options = options
@@ -150,7 +151,7 @@ class Pool:
         if is_closed and endpoint.name in self.ejected:
             self.ejected.discard(endpoint.name)
             logger.info("endpoint is no longer ejected", pool=self.name, endpoint=endpoint.name)
-            self._begin_slowly(endpoint)
+            self.begin_slowly(endpoint)
             self._changed()
         elif not is_closed and endpoint.name not in self.ejected:
             self.ejected.add(endpoint.name)
@@ -204,35 +205,23 @@ class Pool:
 
     def _add(self, address: EndpointAddress) -> None:
         endpoint = Endpoint(
-            self.name,
+            self,
             address,
             self._options.connect(address),
             bit=self.chooser.prefixes.add_endpoint(),
             clock=self._clock,
-            breaker=self._options.breaker,
-            may_eject=self.may_eject,
-            changed=self.note_change,
         )
         self.endpoints[endpoint.name] = endpoint
         logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
-        if self._decisions is not None:
-            endpoint.set_drained(endpoint.name in self._decisions.drained)
-        life = EndpointLife(
-            endpoint,
-            EndpointWatch(endpoint, self._own, self._clock, self._begin_slowly),
-            clock=self._clock,
-            metrics_port=self._options.metrics_port,
-            has_choice=lambda: len(self.endpoints) > 1,
-            gone=self._remove,
-        )
-        task = asyncio.create_task(life.run())
+        endpoint.set_drained(endpoint.name in self._decisions.drained)
+        task = asyncio.create_task(endpoint.run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _own(self, model: LoadedModel) -> LoadedModel:
+    def own(self, model: LoadedModel) -> LoadedModel:
         return self._interned(replace(model, pool=self.name))
 
-    def _begin_slowly(self, endpoint: Endpoint) -> None:
+    def begin_slowly(self, endpoint: Endpoint) -> None:
         """It was not ready before, so its engines have nothing cached."""
         if not self._has(endpoint):
             return
@@ -240,7 +229,7 @@ class Pool:
             self.chooser.forget(one.candidate)
             self.chooser.start_slowly(one.candidate)
 
-    def _remove(self, endpoint: Endpoint) -> None:
+    def remove(self, endpoint: Endpoint) -> None:
         """It has left, and its streams have ended."""
         del self.endpoints[endpoint.name]
         self.ejected.discard(endpoint.name)
@@ -257,29 +246,23 @@ class Pool:
     async def _look_after(self) -> None:
         """Obeys operators' decisions, and moves the streams of endpoints that drain."""
         while True:
-            if self._decisions is not None:
-                drained = self._decisions.drained
-                for endpoint in self.endpoints.values():
-                    endpoint.set_drained(endpoint.name in drained)
+            drained = self._decisions.drained
+            for endpoint in list(self.endpoints.values()):
+                endpoint.set_drained(endpoint.name in drained)
             for endpoint in list(self.endpoints.values()):
                 if endpoint.is_drained or endpoint.is_leaving:
-                    await _move(endpoint, self.variant)
+                    await self._move(endpoint)
             await asyncio.sleep(LOOK_EVERY_S)
 
-
-async def _move(endpoint: Endpoint, variant: Callable[[ModelFacts], Variant | None]) -> None:
-    """Interrupts the streams that another endpoint can continue now.
-
-    Args:
-        variant: the endpoints that get streams for a build. One that drains is not among them.
-    """
-    fired = 0
-    for interrupt, facts in list(endpoint.movable.items()):
-        if interrupt.error is not None or variant(facts) is None:
-            continue
-        error = EndpointDrains("The server of this answer is being drained. Send it again.")
-        error.endpoint = endpoint.name
-        interrupt.fire(error)
-        fired += 1
-        if fired % AT_ONCE == 0:
-            await asyncio.sleep(0)
+    async def _move(self, endpoint: Endpoint) -> None:
+        """Interrupts the streams that another endpoint can continue now: this one drains."""
+        fired = 0
+        for interrupt, facts in list(endpoint.movable.items()):
+            if interrupt.error is not None or self.variant(facts) is None:
+                continue
+            error = EndpointDrains("The server of this answer is being drained. Send it again.")
+            error.endpoint = endpoint.name
+            interrupt.fire(error)
+            fired += 1
+            if fired % AT_ONCE == 0:
+                await asyncio.sleep(0)

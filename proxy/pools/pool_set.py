@@ -1,12 +1,12 @@
-"""All pools of one process. Implements domain.endpoints.Pools; `app` makes it."""
+"""All pools of one process. Implements domain.endpoints.Pools and domain.engine.Catalog."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AsyncExitStack
 from random import Random
 
 from typing_extensions import Self
@@ -15,12 +15,14 @@ from proxy import background
 from proxy.domain.endpoints import Decisions, EndpointRefused, EndpointResult, EndpointStatus
 from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelCard
-from proxy.pools.connection import Repository
-from proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
-from proxy.pools.endpoint_counter import EndpointCounter
+from proxy.pools.breaker import Clock
+from proxy.pools.endpoint import NOT_REACHED, Endpoint
 from proxy.pools.pool import Pool, PoolOptions, Variant
+from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.triton.connection import TritonConnection
 
 COUNT_EVERY_S = 1.0
+NOTHING_SERVED = "no endpoint serves a model of this project"
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 
 
@@ -34,8 +36,8 @@ class PoolSet:
     def __init__(
         self,
         options: Iterable[PoolOptions],
-        counter: EndpointCounter,
-        decisions: Decisions | None = None,
+        counter: EndpointMetrics,
+        decisions: Decisions,
         *,
         clock: Clock = time.monotonic,
         random: Random | None = None,
@@ -62,16 +64,30 @@ class PoolSet:
     async def __aenter__(self) -> Self:
         enter = self._running.enter_async_context
         await asyncio.gather(*(enter(pool.running()) for pool in self.pools.values()))
-        await enter(counted_states(self.pools, self._counter))
+        counting = asyncio.create_task(self._count_states())
+        self._running.push_async_callback(background.end, [counting])
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._running.aclose()
 
+    async def _count_states(self) -> None:
+        """Counts the endpoints of each pool by their state, once a second."""
+        while True:
+            for name, pool in self.pools.items():
+                states = Counter(one.state for one in pool.endpoints.values())
+                self._counter.counted(name, states)
+                await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
+            await asyncio.sleep(COUNT_EVERY_S)
+
     def variant(self, card: ModelCard) -> Variant | None:
         """The endpoints that get streams for exactly this build of the model."""
         pool = self.pools.get(card.pool)
         return None if pool is None else pool.variant(card.facts)
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether an endpoint serves exactly this build of the model now."""
+        return self.variant(card) is not None
 
     def rows(self, card: ModelCard) -> int:
         """Requests that all endpoints of this build run at once; its own if there is none."""
@@ -84,7 +100,18 @@ class PoolSet:
         """Every build of every model that an endpoint serves, also one that is not ready now."""
         return tuple(one for pool in self.pools.values() for one in pool.models())
 
-    def take_news(self) -> bool:
+    async def check_ready(self) -> None:
+        """Returns when an endpoint is ready, for whatever model: see `is_available`."""
+        if (reason := self.why_not_ready()) is not None:
+            raise reason
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        await self.check_ready()
+        if not (models := self.models()):
+            raise NotReady(NOTHING_SERVED)
+        return models
+
+    def has_news(self) -> bool:
         """Whether anything has changed since the last call."""
         news, self._has_news = self._has_news, False
         return news
@@ -120,7 +147,7 @@ class PoolSet:
         return await self._everywhere(pools, lambda one: one.unload_model(model))
 
     async def _everywhere(
-        self, pools: Collection[str], change: Callable[[Repository], Awaitable[None]]
+        self, pools: Collection[str], change: Callable[[TritonConnection], Awaitable[None]]
     ) -> tuple[EndpointResult, ...]:
         chosen = [
             endpoint
@@ -142,37 +169,15 @@ class PoolSet:
 
 
 async def _changed(
-    endpoint: Endpoint, change: Callable[[Repository], Awaitable[None]]
+    endpoint: Endpoint, change: Callable[[TritonConnection], Awaitable[None]]
 ) -> EndpointResult:
     error: str | None = None
     if endpoint.why_not_ready is NOT_REACHED:
         error = str(NOT_REACHED)
     else:
         try:
-            await change(endpoint.connection.repository)
+            await change(endpoint.connection)
         except EndpointRefused as refusal:
             error = str(refusal)
         endpoint.note_loading()
-    return EndpointResult(pool=endpoint.pool, address=endpoint.name, error=error)
-
-
-@asynccontextmanager
-async def counted_states(
-    pools: Mapping[str, Pool], counter: EndpointCounter
-) -> AsyncIterator[None]:
-    """Counts the endpoints of each pool by their state for telemetry, at the beginning and once a
-    second until the body ends.
-    """
-    counting = asyncio.create_task(_keep_counting(pools, counter))
-    try:
-        yield
-    finally:
-        await background.end([counting])
-
-
-async def _keep_counting(pools: Mapping[str, Pool], counter: EndpointCounter) -> None:
-    while True:
-        for name, pool in pools.items():
-            counter.counted(name, Counter(one.state for one in pool.endpoints.values()))
-            await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
-        await asyncio.sleep(COUNT_EVERY_S)
+    return EndpointResult(pool=endpoint.pool.name, address=endpoint.name, error=error)

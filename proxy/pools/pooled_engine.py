@@ -1,43 +1,42 @@
-"""The pools as one engine, one tokenizer and one catalog, as `domain` has their ports."""
+"""The pools as one engine and one tokenizer, as `domain` has their ports."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from itertools import count
 from typing import TypeVar
 
 from typing_extensions import Self
 
-from proxy.domain.engine import EngineRequest, NotReady
-from proxy.domain.errors import (
-    DeadlineExceeded,
-    ForeignAnswer,
-    GuidePending,
-    ModelUnavailable,
-    ProxyError,
-)
-from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded, GuidePending, ModelUnavailable, ProxyError
+from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import StageName, running_record
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.pools.candidate import Candidates
+from proxy.pools.choice import RoutedRequest
 from proxy.pools.endpoint import Endpoint
-from proxy.pools.endpoint_counter import EndpointCounter, Outcome
+from proxy.pools.outstanding import TokenEstimates
+from proxy.pools.pool import Variant
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.router import Route, Router
+from proxy.pools.prefix_index import prompt_blocks
+from proxy.pools.route import Route
+from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 MOST_TRIES = 3
-NOTHING_SERVED = "no endpoint serves a model of this project"
+NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
 
 
 class PooledEngine:
     """`async with` runs the pools."""
 
-    def __init__(self, pools: PoolSet, router: Router, counter: EndpointCounter) -> None:
+    def __init__(self, pools: PoolSet, counter: EndpointMetrics) -> None:
         self._pools = pools
-        self._router = router
         self._counter = counter
+        self._estimates: dict[str, TokenEstimates] = {}  # by Triton's name of the model
 
     async def __aenter__(self) -> Self:
         await self._pools.__aenter__()
@@ -48,7 +47,8 @@ class PooledEngine:
 
     def has_another(self, request: EngineRequest) -> bool:
         """Whether an endpoint that the request does not avoid serves its model now."""
-        return self._router.has_another(request.model, request.avoids)
+        variant = self._pools.variant(request.model)
+        return variant is not None and bool(variant.candidates.without(request.avoids).members)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
@@ -76,35 +76,80 @@ class PooledEngine:
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
         except ProxyError as error:
-            outcome = _failed(route, error)
+            outcome = route.failed(error)
             raise
         finally:
-            _end(route, request, outcome, tokens)
-            self._counter.ended(route.place, outcome.value, tokens)
+            route.end(tokens if outcome is Outcome.ENDED else None)
+            self._counter.ended(route.place, outcome, tokens)
 
     def _routed(self, request: EngineRequest) -> Route:
         stage = request.stage
         if stage is None:
-            return self._router.route(request)
+            return self.route(request)
         with stage.stage(StageName.ROUTING):
-            route = self._router.route(request)
+            route = self.route(request)
         stage.attributes["endpoint"] = route.place.endpoint
         return route
 
+    def route(self, request: EngineRequest) -> Route:
+        """Chooses an endpoint, and counts the stream. Raises ModelUnavailable: none is left."""
+        card = request.model
+        variant = self._pools.variant(card)
+        if variant is None:
+            raise _unavailable()
+        pool, estimates = self._pools.pools[card.pool], self._estimates_of(card)
+        candidates = variant.candidates.without(request.avoids)
+        if pool.ejected:
+            candidates = _open(variant, candidates)
+        routed = _routed(request, estimates, has_choice=len(candidates.members) > 1)
+        choice = pool.chooser.choose(candidates, routed)
+        if choice is None:
+            raise _unavailable()
+        candidate = choice.candidate
+        endpoint = variant.served[candidate.address].endpoint
+        attempt = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
+        pool.chooser.sent(candidate, routed)
+        work = candidate.outstanding.add(
+            prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
+            output_tokens=routed.output_tokens,
+        )
+        peers = variant.candidates.members
+        return Route(pool, endpoint, choice, peers, work, attempt, estimates, request)
 
-def _failed(route: Route, error: ProxyError) -> Outcome:
-    if isinstance(error, ModelUnavailable) and not isinstance(error, GuidePending):
-        error.endpoint = route.place.endpoint
-        route.lost()
-        return Outcome.FOREIGN if isinstance(error, ForeignAnswer) else Outcome.LOST
-    route.answered()
-    return Outcome.REFUSED
+    def _estimates_of(self, card: ModelCard) -> TokenEstimates:
+        return self._estimates.setdefault(card.triton_model, TokenEstimates())
 
 
-def _end(route: Route, request: EngineRequest, outcome: Outcome, tokens: int) -> None:
-    route.end()
-    if outcome is Outcome.ENDED:
-        route.observe(request, tokens)
+def _unavailable() -> ModelUnavailable:
+    return ModelUnavailable("The model server is not available.", detail=NOTHING_SERVES)
+
+
+def _open(variant: Variant, candidates: Candidates) -> Candidates:
+    """Those whose breaker lets a stream through; if none does, those that may be tried again, and
+    if each of these is being tried by another stream, all of them.
+    """
+    breakers = {one: variant.served[one.address].endpoint.breaker for one in candidates.members}
+    if not (admitted := [one for one, breaker in breakers.items() if breaker.can_admit]):
+        for breaker in breakers.values():
+            breaker.end_early()
+        admitted = [one for one, breaker in breakers.items() if breaker.can_admit]
+    return Candidates.of(admitted) if admitted else candidates
+
+
+def _routed(
+    request: EngineRequest, estimates: TokenEstimates, *, has_choice: bool
+) -> RoutedRequest:
+    """has_choice: without one, blocks and adapter do not matter."""
+    prompt: str | Sequence[int] = request.text or request.token_ids or ""
+    tokens, card = estimates.prompt_tokens(prompt), request.model
+    output_tokens = estimates.output_tokens(request.max_tokens)
+    if not has_choice:
+        return RoutedRequest(tokens, output_tokens=output_tokens)
+    adapter = card.name if card.parent is not None else None
+    blocks = prompt_blocks(
+        prompt, model=card.triton_model, cache_salt=request.cache_salt, adapter=adapter
+    )
+    return RoutedRequest(tokens, blocks, adapter, output_tokens)
 
 
 Result = TypeVar("Result")
@@ -145,31 +190,3 @@ class PooledTokenizer:
             return None
         served = list(variant.served.values())
         return served[next(self._turns) % len(served)].endpoint
-
-
-class PooledCatalog:
-    """Asks nobody itself, so both methods are cheap."""
-
-    def __init__(self, pools: PoolSet) -> None:
-        self._pools = pools
-
-    def has_news(self) -> bool:
-        return self._pools.take_news()
-
-    def is_available(self, card: ModelCard) -> bool:
-        """Whether an endpoint serves exactly this build of the model now."""
-        return self._pools.variant(card) is not None
-
-    def rows(self, card: ModelCard) -> int:
-        return self._pools.rows(card)
-
-    async def check_ready(self, models: Collection[str]) -> None:
-        """Returns when an endpoint is ready, for whatever model: see `is_available`."""
-        if (reason := self._pools.why_not_ready()) is not None:
-            raise reason
-
-    async def load(self) -> tuple[LoadedModel, ...]:
-        await self.check_ready(())
-        if not (models := self._pools.models()):
-            raise NotReady(NOTHING_SERVED)
-        return models

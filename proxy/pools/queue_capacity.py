@@ -17,7 +17,8 @@ from typing_extensions import Self
 from proxy import background
 from proxy.domain.endpoints import EngineLoad
 from proxy.domain.scheduling import QueueState, Scheduler
-from proxy.pools.endpoint import Clock, Served
+from proxy.pools.breaker import Clock
+from proxy.pools.endpoint import Served
 from proxy.pools.pool import Pool
 from proxy.pools.pool_set import PoolSet
 from proxy.state.meters import Ledger

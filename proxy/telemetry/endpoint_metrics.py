@@ -1,4 +1,4 @@
-"""Counts what happens on each endpoint of the pools. Implements pools.endpoint_counter's port.
+"""Counts what happens on each endpoint of the pools, which report it.
 
 Endpoints come and go, so only so many get series of their own; further ones share one.
 """
@@ -6,6 +6,8 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -15,7 +17,24 @@ from proxy.telemetry.generation_metrics import FEW_BUCKETS_S
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"
-Place = tuple[str, str]
+
+
+class Outcome(str, Enum):
+    """How a stream ended. ENDED: with a finish reason. LEFT: closed from our side. LOST: the
+    endpoint went away. REFUSED: it answered with an error, such as a prompt that is too long.
+    FOREIGN: it handed us another request's answer, which was discarded.
+    """
+
+    ENDED = "ended"
+    LEFT = "left"
+    LOST = "lost"
+    REFUSED = "refused"
+    FOREIGN = "foreign"
+
+
+class Place(NamedTuple):
+    pool: str
+    endpoint: str
 
 
 class EndpointMetrics:
@@ -57,22 +76,24 @@ class EndpointMetrics:
         self._names = BoundedNames(MOST_ENDPOINTS)
 
     def began(self, place: Place, first_token_s: float, matched: float) -> None:
+        """matched: the share of the prompt that was expected in the prefix cache, 0 to 1."""
         place = self._bounded(place)
         self._ttft.labels(*place).observe(first_token_s)
         if matched:
             self._hits.labels(*place).inc()
 
-    def ended(self, place: Place, outcome: str, tokens: int) -> None:
+    def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
         place = self._bounded(place)
-        self._streams.labels(*place, outcome).inc()
+        self._streams.labels(*place, outcome.value).inc()
         self._tokens.labels(*place).inc(tokens)
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()
 
     def counted(self, pool: str, endpoints: Mapping[EndpointState, int]) -> None:
+        """How many endpoints are in each state now; a state that is missing has none."""
         for state in EndpointState:
             self._states.labels(pool, state.value).set(endpoints.get(state, 0))
 
     def _bounded(self, place: Place) -> Place:
-        return place if self._names.admits(" ".join(place)) else (place[0], OTHERS)
+        return place if self._names.admits(" ".join(place)) else Place(place.pool, OTHERS)

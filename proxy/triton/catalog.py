@@ -32,7 +32,7 @@ MISFIT = "a model does not fit this version of the proxy"
 
 
 class TritonCatalog:
-    """See domain.engine.Catalog. Our models have the config parameter `contract_version`."""
+    """Of one server. Our models have the config parameter `contract_version`."""
 
     def __init__(self, client: TritonClient) -> None:
         self._client = client
@@ -49,7 +49,7 @@ class TritonCatalog:
                 raise NotReady(f"Triton's model {name!r} is not ready")
 
     async def ready_models(self) -> frozenset[str]:
-        """See pools.connection.EndpointCatalog."""
+        """Name and version of all that is ready, of other projects, too. Cheap. Raises NotReady."""
         await self.check_ready(())
         return frozenset(f"{one.name}:{one.version}" for one in (await self._index()).models)
 

@@ -19,7 +19,7 @@ CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
 
 
 class TritonConnection:
-    """Implements pools.connection.Connection. max_age_s: see TritonClient."""
+    """Entered on the event loop that uses it. max_age_s: see TritonClient."""
 
     def __init__(
         self, target: Target, transport: Transport, *, max_age_s: float | None = None
@@ -27,7 +27,6 @@ class TritonConnection:
         self.engine = TritonClient(target, transport, max_age_s=max_age_s)
         self.catalog = TritonCatalog(self.engine)
         self.tokenizer = TritonTokenizer(self.engine)
-        self.repository = self
         self.kserve = TritonKserve(self.engine)
         self._running = AsyncExitStack()
 

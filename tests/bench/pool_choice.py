@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from proxy.pools.candidate import Candidate, Candidates
-from proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
+from proxy.pools.choice import Chooser, Policy, RoutedRequest
 from proxy.pools.outstanding import Outstanding
 from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
@@ -31,9 +31,7 @@ def pool(policy: Policy) -> tuple[Chooser, Candidates]:
             outstanding.add(prompt_tokens=numbers.randrange(2_000), output_tokens=256)
         address = f"10.0.0.{number}:8001"
         members.append(Candidate(address, outstanding, bit=index.add_endpoint(), rows=8))
-    chooser = Chooser(
-        ChoicePolicy(policy=policy), clock=time.monotonic, random=numbers, prefixes=index
-    )
+    chooser = Chooser(policy, clock=time.monotonic, random=numbers, prefixes=index)
     return chooser, Candidates.of(members)
 
 

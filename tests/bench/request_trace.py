@@ -125,7 +125,7 @@ async def application() -> AsyncIterator[tuple[Any, PacedTriton]]:
             for each in endpoints.values():
                 each.engine = client
             pools = PoolStand(endpoints)
-            app = compose(settings, pools.engine, pools.catalog, pools.tokenizer, InProcess())
+            app = compose(settings, pools.engine, pools.pools, pools.tokenizer, InProcess())
             async with started(app):
                 while set(pools.states().values()) != {EndpointState.READY}:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest, NotReady
@@ -119,10 +119,10 @@ class FixedCatalog:
         return card.facts.rows
 
     async def load(self) -> tuple[LoadedModel, ...]:
-        await self.check_ready(())
+        await self.check_ready()
         return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
 
-    async def check_ready(self, models: Collection[str]) -> None:
+    async def check_ready(self) -> None:
         if self.reason is not None:
             raise NotReady(self.reason)
 

@@ -14,7 +14,8 @@ from proxy.domain.endpoints import (
     EndpointStatus,
     EngineLoad,
 )
-from proxy.domain.weight_history import WeightHistory, Weights
+from proxy.domain.weight_history import Weights
+from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.pools.pool import Pool
 
 
@@ -40,39 +41,28 @@ def deployment(model: str, name: str, weight: float) -> ConfiguredDeployment:
     )
 
 
-class DecisionsInMemory:
+class DecisionsInMemory(MemoryDecisions):
     """calls: (verb, object, actor), in order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, str, str]] = []
-        self._drained: frozenset[str] = frozenset()
-        self._histories: dict[str, WeightHistory] = {}
-
-    @property
-    def drained(self) -> frozenset[str]:
-        return self._drained
-
-    def weights(self, model: str) -> Weights | None:
-        return self._histories.get(model, WeightHistory()).current
 
     async def drain(self, address: str, *, actor: str) -> None:
         self.calls.append(("drain", address, actor))
-        self._drained |= {address}
+        await super().drain(address, actor=actor)
 
     async def undrain(self, address: str, *, actor: str) -> None:
         self.calls.append(("undrain", address, actor))
-        self._drained -= {address}
+        await super().undrain(address, actor=actor)
 
     async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
         self.calls.append(("set_weights", model, actor))
-        history = self._histories.get(model, WeightHistory())
-        self._histories[model] = history.changed(weights)
+        await super().set_weights(model, weights, actor=actor)
 
     async def roll_back(self, model: str, *, actor: str) -> Weights | None:
         self.calls.append(("roll_back", model, actor))
-        history = self._histories.get(model, WeightHistory()).rolled_back(model)
-        self._histories[model] = history
-        return history.current
+        return await super().roll_back(model, actor=actor)
 
 
 class FixedPools:

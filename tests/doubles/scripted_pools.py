@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -22,13 +22,12 @@ from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
-from proxy.pools.choice import ChoicePolicy, Policy
+from proxy.pools.choice import Policy
 from proxy.pools.endpoint import Endpoint
-from proxy.pools.endpoint_counter import Place
 from proxy.pools.pool import Pool, PoolOptions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
-from proxy.pools.router import Router
+from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
+from proxy.telemetry.endpoint_metrics import Outcome, Place
 from tests.doubles.engine import CARD, FACTS, ScriptedEngine, deltas
 from tests.doubles.pools import DecisionsInMemory
 from tests.doubles.tokenizer import ByteTokenizer
@@ -58,7 +57,7 @@ class GivenSource:
 
 
 class ScriptedTriton:
-    """Implements pools.connection.Connection. reason: why it is not ready; None: it is.
+    """Stands for a TritonConnection. reason: why it is not ready; None: it is.
 
     fault: what its catalog raises instead. hangs: checks get no answer. open: connections.
     """
@@ -67,7 +66,7 @@ class ScriptedTriton:
         self.models = list(models or (DEMO,))
         self.engine = ScriptedEngine(deltas("ab"))
         self.tokenizer = ByteTokenizer()
-        self.catalog = self.repository = self
+        self.catalog = self
         self.reason: str | None = None
         self.fault: Exception | None = None
         self.may_answer = asyncio.Event()
@@ -105,23 +104,25 @@ class ScriptedTriton:
 
 
 class CountedPlaces:
-    """Implements pools.endpoint_counter.EndpointCounter."""
+    """Stands for EndpointMetrics. states: of the endpoints of each pool, as they were counted."""
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.ejections: Counter[str] = Counter()
-        self.tokens = 0
+        self.states: dict[str, dict[EndpointState, int]] = {}
 
     def began(self, place: Place, first_token_s: float, matched: float) -> None:
         self.begun[place.endpoint] += 1
 
-    def ended(self, place: Place, outcome: str, tokens: int) -> None:
-        self.outcomes[place.endpoint, outcome] += 1
-        self.tokens += tokens
+    def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
+        self.outcomes[place.endpoint, outcome.value] += 1
 
     def ejected(self, place: Place) -> None:
         self.ejections[place.endpoint] += 1
+
+    def counted(self, pool: str, endpoints: Mapping[EndpointState, int]) -> None:
+        self.states[pool] = dict(endpoints)
 
 
 class PoolStand:
@@ -137,7 +138,7 @@ class PoolStand:
             name=DEFAULT_POOL,
             source=self.source,
             connect=lambda address: self.tritons[address.address],
-            choice=ChoicePolicy(policy=Policy(policy)),
+            policy=Policy(policy),
         )
         self.pools = PoolSet(
             [options],
@@ -146,9 +147,7 @@ class PoolStand:
             clock=asyncio.get_running_loop().time,
             random=Random(1),
         )
-        self.router = Router(self.pools)
-        self.engine = PooledEngine(self.pools, self.router, self.counter)
-        self.catalog = PooledCatalog(self.pools)
+        self.engine = PooledEngine(self.pools, self.counter)
         self.tokenizer = PooledTokenizer(self.pools)
 
     async def __aenter__(self) -> PoolStand:

@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_address import joined
-from proxy.pools.discovery.endpoint_set import EndpointSet
-from proxy.pools.discovery.outage import GrowingPause, Outage
+from proxy.pools.discovery.source import GrowingPause, Source
 from proxy.pools.discovery.source_url import DnsUrl
 
 EVERY_S = 5.0
@@ -62,46 +61,36 @@ def _looked_up(name: str) -> list[str] | OSError:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class DnsName:
-    """Implements domain.endpoints.EndpointSource."""
-
+class DnsName(Source):
     def __init__(self, url: DnsUrl, resolve: Resolve = system_addresses) -> None:
+        super().__init__(str(url), GrowingPause(1.0, 2 * EVERY_S))
         self._url = url
         self._resolve = resolve
 
-    async def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
-        latest, outage = EndpointSet(str(self._url)), Outage(str(self._url))
-        pause = GrowingPause(1.0, 2 * EVERY_S)
+    async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
         now = asyncio.get_running_loop().time
+        held: list[str] | None = None
         answered_at = now()
         while True:
-            addresses = await self._addresses(outage)
-            if addresses:
+            try:
+                found = await self._resolve(self._url.name)
+            except OSError as error:
+                self.problem = f"{self._url.name}: {error.strerror or error}"
+                if held is None:
+                    raise ValueError(self.problem) from None
+                if now() - answered_at >= FAILED_S:
+                    held = []
+                yield self._endpoints(held)
+                await self.pause.wait()
+                continue
+            self.problem = None if found else f"{self._url.name} has no addresses"
+            if found:
                 answered_at = now()
-                outage.ended()
-            held_s = FAILED_S if addresses is None else EMPTY_S
-            if addresses or now() - answered_at >= held_s or self._is_first(addresses, latest):
-                fresh = latest.changed(self._endpoint(each) for each in addresses or ())
-                if fresh is not None:
-                    yield fresh
-            if addresses is None:
-                await pause.wait()
-            else:
-                await asyncio.sleep(EVERY_S)
+            if found or held is None or now() - answered_at >= EMPTY_S:
+                held = found
+            yield self._endpoints(held)
+            await asyncio.sleep(EVERY_S)
 
-    async def _addresses(self, outage: Outage) -> list[str] | None:
-        """None: they could not be looked up."""
-        try:
-            found = await self._resolve(self._url.name)
-        except OSError as error:
-            outage.failed(f"{self._url.name}: {error.strerror or error}")
-            return None
-        if not found:
-            outage.failed(f"{self._url.name} has no addresses")
-        return found
-
-    def _is_first(self, addresses: list[str] | None, latest: EndpointSet) -> bool:
-        return addresses is not None and not latest.is_known
-
-    def _endpoint(self, address: str) -> EndpointAddress:
-        return EndpointAddress(joined(address, self._url.port), self._url.metrics_port)
+    def _endpoints(self, addresses: list[str]) -> list[EndpointAddress]:
+        port, metrics_port = self._url.port, self._url.metrics_port
+        return [EndpointAddress(joined(each, port), metrics_port) for each in addresses]

@@ -17,7 +17,6 @@ import structlog
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_address import endpoint_address, host_and_port, joined, shown
-from proxy.pools.discovery.endpoint_set import EndpointSet
 from proxy.pools.discovery.http_stream import (
     CONNECT_S,
     checked,
@@ -26,7 +25,7 @@ from proxy.pools.discovery.http_stream import (
     json_object,
     objects,
 )
-from proxy.pools.discovery.outage import GrowingPause, Outage
+from proxy.pools.discovery.source import GrowingPause, Source
 from proxy.pools.discovery.source_url import EtcdUrl
 
 MOST_KEYS = 5000
@@ -143,49 +142,36 @@ def end_of_prefix(prefix: bytes) -> bytes:
     return head[:-1] + bytes([head[-1] + 1]) if head else b"\0"
 
 
-class EtcdPrefix:
-    """Implements domain.endpoints.EndpointSource."""
-
+class EtcdPrefix(Source):
     def __init__(
         self, url: EtcdUrl, *, pause: GrowingPause | None = None, watch_s: float = WATCH_S
     ) -> None:
+        super().__init__(str(url), pause)
         self._url = url
-        self._pause = pause or GrowingPause()
         self._watch_s = watch_s
         self._ca_file = None if url.ca_file is None else Path(url.ca_file)
         self._prefix = url.prefix.encode()
+        self._keys = EtcdKeys(self.name)
+        self._host = 0
 
-    async def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
-        source = str(self._url)
-        latest, outage, keys = EndpointSet(source), Outage(source), EtcdKeys(source)
-        host = 0
-        while True:
-            url = self._url.hosts[host % len(self._url.hosts)]
-            try:
-                async with aclosing(self._read_and_watched(url, keys)) as states:
-                    async for _ in states:
-                        outage.ended()
-                        if (fresh := latest.changed(keys.addresses())) is not None:
-                            yield fresh
-            except Exception as error:  # whatever the server sends, the last endpoints remain
-                outage.failed(f"{url}: {str(error) or type(error).__name__}")
-                host += 1
-            await self._pause.wait()
-
-    async def _read_and_watched(self, url: str, keys: EtcdKeys) -> AsyncGenerator[None, None]:
-        """Yields when `keys` are known, and after each change. Ends after watch_s."""
-        async with await http_client(url, self._ca_file) as client:
+    async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
+        """Ends after watch_s. After a failure the next host is asked."""
+        host, keys = self._url.hosts[self._host % len(self._url.hosts)], self._keys
+        self.place = f"{host}: "
+        self._host += 1
+        async with await http_client(host, self._ca_file) as client:
             await self._log_in(client)
             revision = await self._read(client, keys)
-            yield
+            yield keys.addresses()
             try:
                 async with aclosing(self._events(client, revision + 1)) as batches:
                     async for events in batches:
                         for event in events:
                             _apply(event, keys)
-                        yield
+                        yield keys.addresses()
             except httpx.ReadTimeout:
-                return
+                pass
+        self._host -= 1
 
     async def _log_in(self, client: httpx.AsyncClient) -> None:
         """Tokens end; a new one is asked for each time that all keys are read."""

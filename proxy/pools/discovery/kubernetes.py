@@ -16,7 +16,6 @@ import httpx
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_address import host, joined
-from proxy.pools.discovery.endpoint_set import EndpointSet
 from proxy.pools.discovery.http_stream import (
     CONNECT_S,
     checked,
@@ -25,7 +24,7 @@ from proxy.pools.discovery.http_stream import (
     json_object,
     objects,
 )
-from proxy.pools.discovery.outage import GrowingPause, Outage
+from proxy.pools.discovery.source import GrowingPause, Source
 from proxy.pools.discovery.source_url import KubernetesUrl
 
 MOST_SLICES = 1000
@@ -180,13 +179,13 @@ class KubernetesApi:
     ca_file: Path | None = None
 
 
-def in_cluster(host: str, port: int, account: Path = ACCOUNT) -> KubernetesApi:
-    """The API of this pod's cluster.
-
-    host, port: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT of the pod's environment.
-    """
+def in_cluster(environment: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesApi | None:
+    """The API of the cluster that this process is a pod of; Kubernetes sets both variables."""
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    if not host or not port.isdigit():
+        return None
     return KubernetesApi(
-        url=f"https://{joined(host, port)}",
+        url=f"https://{joined(host, int(port))}",
         token_file=account / "token",
         ca_file=account / "ca.crt",
     )
@@ -196,46 +195,33 @@ class _Gone(Exception):
     """The API server no longer has the changes since our resource version."""
 
 
-class KubernetesService:
-    """Implements domain.endpoints.EndpointSource."""
-
+class KubernetesService(Source):
     def __init__(
         self, url: KubernetesUrl, api: KubernetesApi, *, pause: GrowingPause | None = None
     ) -> None:
+        super().__init__(str(url), pause)
         self._url = url
         self._api = api
-        self._pause = pause or GrowingPause()
+        self.place = f"{api.url}: "
 
-    async def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
-        source = str(self._url)
-        latest, outage, unusable = EndpointSet(source), Outage(source), Outage(source)
-        while True:
-            try:
-                async with aclosing(self._listed_and_watched()) as states:
-                    async for slices in states:
-                        outage.ended()
-                        _report(slices.problem, unusable)
-                        if (fresh := latest.changed(slices.addresses())) is not None:
-                            yield fresh
-            except _Gone:
-                pass
-            except Exception as error:  # whatever the server sends, the last endpoints remain
-                outage.failed(f"{self._api.url}: {str(error) or type(error).__name__}")
-            await self._pause.wait()
-
-    async def _listed_and_watched(self) -> AsyncGenerator[EndpointSlices, None]:
-        """All slices, again after each change. Ends with an error only."""
+    async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
+        """All ready pods, again after each change."""
         slices = EndpointSlices(self._url.port, self._url.metrics_port)
         async with await http_client(self._api.url, self._api.ca_file) as client:
-            version = await self._list(client, slices)
-            yield slices
-            while True:
-                async with aclosing(self._events(client, version)) as events:
-                    async for event in events:
-                        version = _version(event["object"])
-                        if _apply(event, slices):
-                            yield slices
-                await self._pause.wait()
+            try:
+                version = await self._list(client, slices)
+                self.problem = slices.problem
+                yield slices.addresses()
+                while True:
+                    async with aclosing(self._events(client, version)) as events:
+                        async for event in events:
+                            version = _version(event["object"])
+                            if _apply(event, slices):
+                                self.problem = slices.problem
+                                yield slices.addresses()
+                    await self.pause.wait()
+            except _Gone:
+                return
 
     async def _list(self, client: httpx.AsyncClient, slices: EndpointSlices) -> str:
         """The resource version to watch from."""
@@ -337,10 +323,3 @@ def _version(found: dict[str, Any]) -> str:
     if not isinstance(version, str) or not version:
         raise ValueError("the Kubernetes API sent an object without a resourceVersion")
     return version
-
-
-def _report(problem: str | None, unusable: Outage) -> None:
-    if problem is None:
-        unusable.ended()
-    else:
-        unusable.failed(problem)

@@ -1,6 +1,6 @@
 """Parses where a pool's endpoints are found: TRITON_URL, and the pools of models.yaml.
 
-docs/pools.md has the syntax. `sources` makes an EndpointSource of the parsed value.
+docs/pools.md has the syntax. `named_pools` makes a Source of the parsed value.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class PooledStand(Stand):
     """The whole service over a pool, with the program's own readiness checks."""
 
     def __init__(self, pools: PoolStand, **options: object) -> None:
-        super().__init__(pools.engine, catalog=pools.catalog, **options)
-        self.registry._is_available = pools.catalog.is_available
+        super().__init__(pools.engine, catalog=pools.pools, **options)
+        self.registry._is_available = pools.pools.is_available
         self._pools = pools
 
     async def answer(self, **fields: object) -> list[OutputEvent]:

@@ -6,20 +6,22 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from proxy.pools.breaker import Attempt, BreakerPolicy, BreakerState, CircuitBreaker
-
-POLICY = BreakerPolicy(consecutive_faults=3, base_s=30, most_s=100, forget_s=10)
+from proxy.pools.breaker import FAULTS, Attempt, CircuitBreaker
 
 
 class Pool:
     """A clock, a pool that says whether it can do without the endpoint, and the breaker."""
 
-    def __init__(self, policy: BreakerPolicy = POLICY) -> None:
+    def __init__(self) -> None:
         self.now_s = 1_000.0
         self.may_eject = True
-        self.breaker = CircuitBreaker(
-            policy, clock=lambda: self.now_s, may_eject=lambda: self.may_eject
-        )
+        self.breaker = CircuitBreaker(clock=lambda: self.now_s, may_eject=lambda: self.may_eject)
+
+    @property
+    def state(self) -> str:
+        if self.breaker.is_closed:
+            return "closed"
+        return "ejected" if self.breaker.ejected_for_s else "half_open"
 
     def fail(self, times: int = 1) -> None:
         for _ in range(times):
@@ -28,69 +30,30 @@ class Pool:
 
 def test_it_takes_consecutive_faults_to_eject():
     pool = Pool()
-    pool.fail(2)
+    pool.fail(FAULTS - 1)
     pool.breaker.admit().succeeded()
-    pool.fail(2)
-    assert pool.breaker.state is BreakerState.CLOSED
+    pool.fail(FAULTS - 1)
+    assert pool.state == "closed"
     pool.fail()
-    assert pool.breaker.state is BreakerState.EJECTED
     assert (pool.breaker.ejected_for_s, pool.breaker.ejections) == (30, 1)
-    assert not pool.breaker.can_admit
     with pytest.raises(RuntimeError, match="can_admit"):
         pool.breaker.admit()
-
-
-def test_after_the_ejection_exactly_one_request_tries_and_its_success_closes():
-    pool = Pool()
-    pool.fail(3)
-    pool.now_s += 30
-    assert pool.breaker.state is BreakerState.HALF_OPEN
-    probe = pool.breaker.admit()
-    assert not pool.breaker.can_admit
-    probe.succeeded()
-    assert pool.breaker.state is BreakerState.CLOSED
-    assert pool.breaker.can_admit
-
-
-def test_a_probe_that_is_abandoned_makes_room_for_another():
-    pool = Pool()
-    pool.fail(3)
-    pool.now_s += 30
-    pool.breaker.admit().abandoned()
-    assert pool.breaker.can_admit
-    assert pool.breaker.state is BreakerState.HALF_OPEN
 
 
 def test_ejections_in_a_row_grow_to_a_bound_and_shrink_while_it_works():
     pool = Pool()
     lengths = []
-    pool.fail(3)
-    for _ in range(5):
+    pool.fail(FAULTS)
+    for _ in range(12):
         lengths.append(pool.breaker.ejected_for_s)
         pool.now_s += pool.breaker.ejected_for_s
         pool.fail()
-    assert lengths == [30, 60, 90, 100, 100]
-    pool.now_s += 100
+    assert lengths == [*range(30, 300, 30), 300, 300, 300]
+    pool.now_s += 300
     pool.breaker.admit().succeeded()
-    pool.now_s += 35  # three ejections are forgotten, of four that count
-    pool.fail(3)
-    assert pool.breaker.ejected_for_s == 60
-
-
-def test_results_of_streams_from_before_the_ejection_change_nothing():
-    pool = Pool()
-    earlier = [pool.breaker.admit() for _ in range(4)]
-    pool.fail(3)
-    earlier[0].succeeded()
-    earlier[1].failed()
-    assert pool.breaker.ejected_for_s == 30
-    pool.now_s += 30
-    probe = pool.breaker.admit()
-    earlier[2].abandoned()
-    earlier[3].succeeded()
-    assert not pool.breaker.can_admit
-    probe.succeeded()
-    assert pool.breaker.is_closed
+    pool.now_s += 85  # eight ejections are forgotten, of ten that count
+    pool.fail(FAULTS)
+    assert pool.breaker.ejected_for_s == 90
 
 
 def test_an_attempt_counts_once():
@@ -99,37 +62,18 @@ def test_an_attempt_counts_once():
     attempt.failed()
     attempt.failed()
     attempt.succeeded()
-    pool.fail(2)
-    assert pool.breaker.state is BreakerState.EJECTED
-
-
-def test_the_pool_may_forbid_the_ejection_and_the_next_fault_asks_again():
-    pool = Pool()
-    pool.may_eject = False
-    pool.fail(10)
-    assert pool.breaker.state is BreakerState.CLOSED
-    pool.may_eject = True
-    pool.fail()
-    assert pool.breaker.state is BreakerState.EJECTED
+    pool.fail(FAULTS - 1)
+    assert pool.state == "ejected"
 
 
 def test_an_ejection_can_be_ended_early_but_still_takes_one_request_to_close():
     pool = Pool()
     pool.breaker.end_early()
-    pool.fail(3)
+    pool.fail(FAULTS)
     pool.breaker.end_early()
-    assert pool.breaker.state is BreakerState.HALF_OPEN
+    assert pool.state == "half_open"
     pool.fail()
     assert pool.breaker.ejected_for_s == 60
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"consecutive_faults": 0}, {"base_s": 0}, {"most_s": 1}, {"forget_s": 0}]
-)
-def test_a_policy_that_makes_no_sense_is_refused_by_name(wrong):
-    name = next(iter(wrong)).replace("most_s", "base_s")
-    with pytest.raises(ValueError, match=name):
-        BreakerPolicy(**wrong)
 
 
 class Reference:
@@ -144,9 +88,9 @@ class Reference:
         return "half_open" if self.state == "ejected" and now >= self.until else self.state
 
     def eject(self, now: float) -> None:
-        self.row = min(self.row + 1, 4)  # 4 times 30 s is over 100 s
+        self.row = min(self.row + 1, 10)
         self.state, self.faults, self.probe = "ejected", 0, None
-        self.until = now + min(30 * self.row, 100)
+        self.until = now + 30 * self.row
 
     def ended(self, attempt: object, result: str, now: float, may_eject: bool) -> None:
         """Of an attempt that began in this period."""
@@ -161,7 +105,7 @@ class Reference:
             self.faults = 0
         elif result == "failed":
             self.faults += 1
-            if self.faults >= 3 and may_eject:
+            if self.faults >= 5 and may_eject:
                 self.row = max(0, self.row - int((now - self.since) // 10))
                 self.eject(now)
 
@@ -205,7 +149,7 @@ class AgainstReference(RuleBasedStateMachine):
     def they_agree(self) -> None:
         breaker, now = self.pool.breaker, self.pool.now_s
         state = self.reference.at(now)
-        assert breaker.state.value == state
+        assert self.pool.state == state
         assert breaker.can_admit == (
             state == "closed" or (state == "half_open" and self.reference.probe is None)
         )

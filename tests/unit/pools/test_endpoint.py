@@ -43,7 +43,7 @@ def test_each_change_of_its_readiness_is_one_line_and_it_keeps_its_models():
                 assert stand.states() == {"a:1": NOT_READY}
                 assert stand.pools.endpoints()[0].reason == "cannot be reached"
                 assert [one.name for one in stand.pools.models()] == ["demo"]
-                assert not stand.catalog.is_available(stand.cards()[0])
+                assert not stand.pools.is_available(stand.cards()[0])
                 triton.reason = None
                 await checked(5)
             assert stand.states() == {"a:1": READY}
@@ -57,9 +57,9 @@ def test_it_makes_no_news_while_it_stays_away():
         async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
             triton.reason = "cannot be reached"
             await checked()
-            assert stand.catalog.has_news()
+            assert stand.pools.has_news()
             await checked(5)
-            assert not stand.catalog.has_news()
+            assert not stand.pools.has_news()
 
     clock.run(run())
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy import background
 from proxy.domain.endpoints import EngineLoad
 from proxy.pools import engine_load
 from proxy.pools.engine_load import MOST_SAMPLES, UNKNOWN, LoadReader, MetricsParser, loads, total
@@ -30,15 +29,7 @@ nv_trt_llm_request_metrics{request_type="waiting",model="demo_engine",version="1
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm",version="1"} 30
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="tensorrt_llm",version="1"} 40
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="demo_engine"} 0.5
-engine_requests_waiting{model="demo"} 2
-engine_rows_decoding{model="demo"} 3
 nv_inference_request_success{model="demo",version="1"} 5
-"""
-OLDER = """\
-engine_requests_waiting{model="demo"} 2
-engine_rows_decoding{model="demo"} 3
-engine_rows_prefilling{model="demo"} 1
-engine_requests_waiting{model="other"} 5
 """
 
 
@@ -60,12 +51,6 @@ def test_the_load_of_each_model_and_of_all():
     }
     assert total(by_model.values()) == EngineLoad(
         waiting=2, running=10, kv_in_use=0.75, is_stale=False
-    )
-
-
-def test_engines_of_before_nvidias_families_are_understood():
-    assert total(loads(parsed(OLDER.encode())).values()) == EngineLoad(
-        waiting=7, running=4, kv_in_use=None, is_stale=False
     )
 
 
@@ -99,7 +84,6 @@ def test_a_page_of_millions_of_models_keeps_a_bounded_number():
     [
         b"\n",
         b"nv_trt_llm_request_metrics{",
-        b"\nengine_rows_",
         b"nv_trt_llm_request_metrics{" + b"a" * 990 + b"} 1\n",
         b"nv_trt_llm_request_metrics{" + b'a="' * 330 + b"} 1\n",
         b'nv_trt_llm_request_metrics{request_type="waiting",model="' + b"m" * 290 + b'"} 1\n',
@@ -125,7 +109,6 @@ class Port:
 
     def __init__(self, answer: Callable[[httpx.Request], httpx.Response]) -> None:
         self.now_s = 100.0
-        self.changes: asyncio.Queue[None] = asyncio.Queue()
         self.requests: list[httpx.Request] = []
         self.answer = answer
 
@@ -133,16 +116,9 @@ class Port:
         self.requests.append(request)
         return self.answer(request)
 
-    def reader(self, url: str | None = "http://h:8002/metrics") -> LoadReader:
+    def reader(self) -> LoadReader:
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._answered))
-        return LoadReader(
-            url,
-            client,
-            clock=lambda: self.now_s,
-            changed=lambda: self.changes.put_nowait(None),
-            every_s=0.01,
-            timeout_s=0.5,
-        )
+        return LoadReader("http://h:8002/metrics", client, clock=lambda: self.now_s, timeout_s=0.5)
 
 
 def page(_: httpx.Request) -> httpx.Response:
@@ -170,10 +146,9 @@ def test_a_value_older_than_three_seconds_is_stale():
     assert port.requests[0].headers["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("url", [None, "http://h:8002/metrics"])
-def test_a_load_that_was_never_read_is_unknown_and_never_stale(url):
+def test_a_load_that_was_never_read_is_unknown_and_never_stale():
     port = Port(refused)
-    reader = port.reader(url)
+    reader = port.reader()
     asyncio.run(reader.read())
     port.now_s += 1_000
     assert reader.load == reader.load_of("m") == UNKNOWN
@@ -216,16 +191,3 @@ def test_a_failure_is_logged_once_and_so_is_its_end(answer, reason):
     assert reason in lines[0]["reason"]
     assert lines[0]["url"] == "http://h:8002/metrics"
     assert not reader.load.is_stale
-
-
-def test_it_reads_again_and_again_and_says_so_until_it_is_cancelled():
-    port = Port(page)
-
-    async def three() -> None:
-        running = asyncio.create_task(port.reader().run())
-        for _ in range(3):
-            await asyncio.wait_for(port.changes.get(), 10)
-        await background.end([running])
-
-    asyncio.run(three())
-    assert len(port.requests) >= 3

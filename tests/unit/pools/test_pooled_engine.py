@@ -107,16 +107,6 @@ def test_an_endpoint_that_answers_with_an_error_is_not_lost(error):
     clock.run(run())
 
 
-def test_an_error_names_the_endpoint_that_was_lost():
-    async def run() -> None:
-        async with PoolStand({"a:1": scripted(error=LOST)}) as stand:
-            with pytest.raises(ModelUnavailable) as lost:
-                await stand.deltas()
-            assert lost.value.endpoint == "a:1"
-
-    clock.run(run())
-
-
 def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
     async def run() -> None:
         tritons = {
@@ -151,19 +141,6 @@ def test_a_deadline_closes_no_breaker():
             with pytest.raises(DeadlineExceeded):
                 await stand.deltas(avoids=frozenset({"b:1"}))
             assert stand.states()["a:1"] is EndpointState.EJECTED
-
-    clock.run(run())
-
-
-def test_streams_spread_evenly_while_they_run():
-    async def run() -> None:
-        tritons = {f"{name}:1": scripted(deltas("a", None), hangs=True) for name in "abc"}
-        async with PoolStand(tritons) as stand:
-            streams = [await stand.begun() for _ in range(128)]
-            assert sorted(stand.counter.begun.values()) == [42, 43, 43]
-            for stream in streams:
-                await stream.aclose()
-            assert stand.outstanding == (0, 0)
 
     clock.run(run())
 
@@ -207,7 +184,7 @@ def test_the_first_token_has_the_exact_length_of_the_prompt_and_the_end_teaches_
             await stream.aclose()
             for _ in range(100):
                 await stand.answered()
-            route = stand.router.route(stand.request())
+            route = stand.engine.route(stand.request())
             assert stand.outstanding[1] < 20  # 256 before anything was seen
             route.end()
             assert stand.outstanding == (0, 0)

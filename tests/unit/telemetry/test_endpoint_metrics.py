@@ -4,8 +4,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.domain.endpoints import EndpointState
-from proxy.pools.endpoint_counter import Outcome, Place
-from proxy.telemetry.endpoint_metrics import MOST_ENDPOINTS, OTHERS, EndpointMetrics
+from proxy.telemetry.endpoint_metrics import (
+    MOST_ENDPOINTS,
+    OTHERS,
+    EndpointMetrics,
+    Outcome,
+    Place,
+)
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def test_a_state_that_no_endpoint_has_any_more_goes_back_to_zero(registry, metri
 def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
     for number in range(MOST_ENDPOINTS + 3):
         metrics.ejected(Place("west", f"10.0.0.1:{number}"))
-    metrics.ended(Place("west", f"10.0.0.1:{MOST_ENDPOINTS + 1}"), Outcome.LOST.value, 7)
+    metrics.ended(Place("west", f"10.0.0.1:{MOST_ENDPOINTS + 1}"), Outcome.LOST, 7)
     others = {"pool": "west", "endpoint": OTHERS}
     value = registry.get_sample_value
     assert value("proxy_endpoint_ejections_total", others) == 3

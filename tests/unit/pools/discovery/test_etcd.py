@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix
-from proxy.pools.discovery.outage import GrowingPause
+from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.file_server import FileServer

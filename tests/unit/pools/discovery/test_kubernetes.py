@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery import kubernetes
 from proxy.pools.discovery.kubernetes import KubernetesApi, KubernetesService, in_cluster
-from proxy.pools.discovery.outage import GrowingPause
+from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.kubernetes_api import (
     BREAK,
@@ -277,7 +277,9 @@ async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):
 
 
 def test_a_pod_finds_the_api_of_its_cluster(tmp_path):
-    api = in_cluster("fd00::1", 443)
+    variables = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    api = in_cluster(variables)
+    assert in_cluster({**variables, "KUBERNETES_SERVICE_PORT": "tcp"}) is None
     assert api.url == "https://[fd00::1]:443"
     assert str(api.token_file) == "/var/run/secrets/kubernetes.io/serviceaccount/token"
     assert str(api.ca_file) == "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"

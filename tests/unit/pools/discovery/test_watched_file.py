@@ -30,6 +30,13 @@ def path(tmp_path) -> Path:
     return tmp_path / "endpoints"
 
 
+def replace(path: Path, content: bytes) -> None:
+    """At once: a file that is truncated first may be read in between."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.rename(path)
+
+
 def source(path: Path) -> WatchedFile:
     return WatchedFile(parse(f"file+grpc://{path}"), poll_s=0.01)
 
@@ -64,7 +71,7 @@ async def test_a_file_that_does_not_exist_yet(path):
         async with watched(source(path)) as watching:
             coming = watching.read_ahead()
             await until(lambda: len(logs) >= 1)
-            path.write_text("one:8001")
+            replace(path, b"one:8001")
             assert await coming == {EndpointAddress("one:8001")}
     assert logs[0]["reason"] == f"{path}: No such file or directory"
     assert [each["log_level"] for each in logs] == ["warning", "info"]
@@ -101,10 +108,10 @@ async def test_a_wrong_file_keeps_the_endpoints(path, content, reason):
         async with watched(source(path)) as watching:
             await watching.endpoints()
             coming = watching.read_ahead()
-            path.write_bytes(content)
+            replace(path, content)
             await until(lambda: len(logs) >= 1)
             assert not coming.done()
-            path.write_text("two:8001\n")
+            replace(path, b"two:8001\n")
             assert await coming == {EndpointAddress("two:8001")}
     assert str(path) in logs[0]["reason"]
     assert reason in logs[0]["reason"]

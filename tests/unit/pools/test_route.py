@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.errors import ModelUnavailable
-from proxy.pools import router
 from tests.doubles import clock
 from tests.doubles.engine import FACTS
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
@@ -25,9 +24,8 @@ def test_what_a_request_avoids_is_not_chosen_while_another_serves():
             for _ in range(12):
                 await stand.answered(avoids=frozenset({"a:1", "c:1"}))
             assert stand.counter.begun == {"b:1": 12}
-            card = stand.cards()[0]
-            assert stand.router.has_another(card, frozenset({"a:1", "c:1"}))
-            assert not stand.router.has_another(card, frozenset(stand.tritons))
+            assert stand.engine.has_another(stand.request(avoids=frozenset({"a:1", "c:1"})))
+            assert not stand.engine.has_another(stand.request(avoids=frozenset(stand.tritons)))
             with pytest.raises(ModelUnavailable):
                 await stand.answered(avoids=frozenset(stand.tritons))
 
@@ -40,7 +38,7 @@ def test_equal_beginnings_go_to_one_endpoint_and_other_salts_do_not_share_it():
             await checked(20)
 
             async def place(**fields: object) -> str:
-                route = stand.router.route(stand.request(**fields))
+                route = stand.engine.route(stand.request(**fields))
                 route.end()
                 return route.place.endpoint
 
@@ -48,7 +46,7 @@ def test_equal_beginnings_go_to_one_endpoint_and_other_salts_do_not_share_it():
             assert {await place(text=PROMPT + str(n)) for n in range(10)} == {first}
             salted = {await place(text=PROMPT, cache_salt=str(n)) for n in range(30)}
             assert len(salted) == 3
-            route = stand.router.route(stand.request(text=PROMPT))
+            route = stand.engine.route(stand.request(text=PROMPT))
             assert route.matched > 0.9
             route.end()
 
@@ -67,24 +65,10 @@ def test_an_adapter_stays_where_it_is_loaded():
                 places = set()
                 for number in range(10):
                     request = stand.request(model=adapter, text=f"{number}")
-                    route = stand.router.route(request)
+                    route = stand.engine.route(request)
                     route.end()
                     places.add(route.place.endpoint)
                 assert len(places) == 1
-
-    clock.run(run())
-
-
-def test_lengths_are_learned_for_so_many_models_only(monkeypatch):
-    monkeypatch.setattr(router, "MOST_MODELS", 3)
-
-    async def run() -> None:
-        async with PoolStand(three()) as stand:
-            card = stand.cards()[0]
-            for number in range(20):
-                named = replace(card, triton_model=f"m{number}")
-                stand.router.route(stand.request(model=named)).end()
-                assert len(stand.router._estimates) <= 3
 
     clock.run(run())
 
@@ -95,10 +79,10 @@ def test_what_an_endpoint_has_cached_is_no_work_there():
             stand.tritons["b:1"] = ScriptedTriton()
             stand.source.name("a:1", "b:1")
             await checked(20)
-            first = stand.router.route(stand.request(text=PROMPT, max_tokens=1))
+            first = stand.engine.route(stand.request(text=PROMPT, max_tokens=1))
             tokens = stand.outstanding[1]
             first.end()
-            again = stand.router.route(stand.request(text=PROMPT, max_tokens=1))
+            again = stand.engine.route(stand.request(text=PROMPT, max_tokens=1))
             assert again.place == first.place
             assert stand.outstanding[1] < 0.1 * tokens
             again.end()

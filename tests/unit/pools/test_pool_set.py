@@ -1,0 +1,94 @@
+"""What all pools serve together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.engine import NotReady
+from proxy.pools import pool_set
+from tests.doubles import clock
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
+
+
+def test_it_has_every_model_of_every_endpoint_once():
+    async def run() -> None:
+        other = replace(DEMO, name="other")
+        tritons = {"a:1": ScriptedTriton(DEMO, other), "b:1": ScriptedTriton(DEMO)}
+        async with PoolStand(tritons) as stand:
+            assert sorted(one.name for one in await stand.pools.load()) == ["demo", "other"]
+            assert stand.pools.has_news()
+            assert not stand.pools.has_news()
+            await checked(5)
+            assert not stand.pools.has_news()
+
+    clock.run(run())
+
+
+def test_a_model_without_a_ready_endpoint_is_known_and_not_available():
+    async def run() -> None:
+        other = replace(DEMO, name="other")
+        tritons = {"a:1": ScriptedTriton(DEMO), "b:1": ScriptedTriton(other)}
+        async with PoolStand(tritons) as stand:
+            tritons["b:1"].reason = "it died"
+            await checked()
+            assert stand.pools.has_news()
+            await stand.pools.check_ready()
+            by_name = {
+                one.name: replace(card, triton_model=one.name)
+                for one, card in zip(stand.pools.models(), stand.cards(), strict=True)
+            }
+            assert stand.pools.is_available(by_name["demo"])
+            assert not stand.pools.is_available(by_name["other"])
+
+    clock.run(run())
+
+
+def away(stand: PoolStand) -> None:
+    for triton in stand.tritons.values():
+        triton.reason = "cannot be reached"
+
+
+def drained(stand: PoolStand) -> None:
+    stand.decisions.drained = frozenset(stand.tritons)
+
+
+def unnamed(stand: PoolStand) -> None:
+    stand.source.name()
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason", "category"),
+    [
+        (away, "none of 2 .* a:1: cannot be reached", "no Triton server is ready"),
+        (drained, "an operator drains it", "every Triton server is drained"),
+        (unnamed, "no endpoint", "no Triton server is known"),
+    ],
+)
+def test_why_nothing_is_ready_names_endpoints_to_the_log_and_none_to_callers(
+    happens, reason, category
+):
+    async def run() -> None:
+        async with PoolStand({"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}) as stand:
+            happens(stand)
+            await checked(2)
+            with pytest.raises(NotReady, match=reason) as error:
+                await stand.pools.load()
+            assert error.value.category == category
+
+    clock.run(run())
+
+
+def test_builds_that_are_gone_are_forgotten(monkeypatch):
+    monkeypatch.setattr(pool_set, "MOST_MODELS_REMEMBERED", 10)
+
+    async def run() -> None:
+        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+            for created in range(50):
+                triton.models = [build(created, versions=frozenset({created + 1}))]
+                await checked(0.6)
+            assert len(stand.pools._interned) <= 10
+            assert await stand.answered() == "ab"
+
+    clock.run(run())
