@@ -9,12 +9,11 @@ import pytest
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.output import FinishReason
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.api.test_errors import error_of
-from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.tokenizer import BOS
 
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 ALL = ["request_id", "formatted_prompt", "token_ids", "timing"]
 
 

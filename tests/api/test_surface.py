@@ -16,9 +16,10 @@ from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
+from tests.api.formats import CHAT, TEXT
 from tests.api.test_errors import error_of
 from tests.api.test_parameter_table import ROWS
-from tests.api.test_parameters import CHAT, TEXT, logged
+from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
 

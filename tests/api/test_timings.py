@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from proxy.domain.output import EngineTimes, TokenDelta
-from tests.api.formats import named
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, named
 from tests.api.test_continuation import NUMBER
-from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.api.test_server_tools import call
 from tests.api.test_tools import CATALOG as TOOL_CATALOG
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog, ScriptedEngine, deltas
 
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 TIMES = EngineTimes(prefill_s=0.06, decode_s=0.12)
 MUTE = FixedCatalog(capabilities=CAPABILITIES - {"engine_times"})
 # of deltas("abc"): 7 tokens of the prompt, 4 of them cached, then 3 bytes and the end token
