@@ -162,7 +162,13 @@ def test_dynamos_list_of_models(serve):
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [(TOKENIZE, {"prompt": "x"}), (DETOKENIZE, {"tokens": [1]}), (RENDER, CHAT)]
+    ("path", "body"),
+    [
+        (TOKENIZE, {"prompt": "x"}),
+        (DETOKENIZE, {"tokens": [1]}),
+        (RENDER, CHAT),
+        *((path, {"messages": MESSAGES}) for path in ("/chat/json", "/chat/stream", "/chat/sse")),
+    ],
 )
 def test_while_triton_is_away(serve, path, body):
     client = serve(ScriptedEngine(), FixedCatalog("Triton is away"))
