@@ -1,13 +1,31 @@
-"""Requests for an answer of a given form, and engines that give one or not."""
+"""Requests of both endpoints, their streams, forms of answers, and engines that give one or not."""
 
 from __future__ import annotations
+
+import json
+
+import pytest
 
 from proxy.domain.output import FinishReason
 from tests.doubles.engine import ScriptedEngine, deltas
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": "x"}]}
+CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+TEXT_BODY = {"model": "demo", "prompt": "hi"}
+BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def events(response) -> list[dict]:
+    """The payloads of a stream that ends with [DONE]."""
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["x-accel-buffering"] == "no"
+    *lines, done, rest = response.text.split("\n\n")
+    assert (done, rest) == ("data: [DONE]", "")
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
 def answering(first: str, *more: str, finish: FinishReason = FinishReason.STOP) -> ScriptedEngine:

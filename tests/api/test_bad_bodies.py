@@ -21,198 +21,123 @@ CALLING = {"role": "assistant", "tool_calls": [CALL]}
 RESULT = {"role": "tool", "content": "1", "tool_call_id": "call_1"}
 
 
+# Code of the error -> fields beside those of GOOD, and the field that the error names.
+REFUSED = {
+    "invalid_messages": [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "x", "content": ""}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": [1]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "tool", "content": "1"}]}, "messages[0].tool_call_id"),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}],
+                    }
+                ]
+            },
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        ({"messages": [CALLING], "continue_final_message": True}, "messages[0].tool_calls[0].id"),
+        (
+            {"messages": [{**CALLING, "tool_calls": [{**CALL, "type": None}]}, RESULT]},
+            "messages[0].tool_calls[0].type",
+        ),
+    ],
+    "unsupported_parameter": [
+        ({"store": True}, "store"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"modalities": ["text", "audio"]}, "modalities[1]"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"documents": [{"a": 1}]}, "documents"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
+        ({"best_of": 2}, "best_of"),
+        ({"chat_template": "x"}, "chat_template"),
+        ({"tools": [TOOL]}, "tools"),  # no parser
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"messages": [CALLING, RESULT]}, "messages[0].tool_calls"),  # no words in the template
+    ],
+    "invalid_parameter": [
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": "1"}, "temperature"),
+        ({"top_p": -0.1}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 2**31}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"stop": ["a", ""]}, "stop[1]"),
+        ({"stop": ["a"] * 17}, "stop"),
+        ({"stop": [7]}, "stop[0]"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"metadata": {"k": 1}}, "metadata.k"),
+        ({"metadata": {f"{i}": "x" for i in range(17)}}, "metadata"),
+        ({"logit_bias": {"x": 1}}, "logit_bias.x"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": {str(2**31): 1}}, f"logit_bias.{2**31}"),
+        ({"n": 0}, "n"),
+        ({"n": 129}, "n"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"min_tokens": 3, "max_tokens": 2}, "min_tokens"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"bad_words": [""]}, "bad_words[0]"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": False, "top_logprobs": 1}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"service_tier": "best"}, "service_tier"),
+        ({"prediction": {"type": "x"}}, "prediction.type"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"request_id": "a b"}, "request_id"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"truncation_side": "left"}, "truncation_side"),
+        ({"prompt_token_ids": []}, "prompt_token_ids"),
+        ({"prompt_token_ids": [1], "documents": [{}]}, "documents"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
+        ({"tools": [{**TOOL, "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        (
+            {"tools": [TOOL], "tool_choice": {**TOOL, "function": {"name": "g"}}},
+            "tool_choice.function.name",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [(fields, code, param) for code, rows in REFUSED.items() for fields, param in rows],
+)
+def test_a_bad_field_is_refused_by_name(serve, fields, code, param):
+    engine = ScriptedEngine()
+    response = serve(engine).post(CHAT, json={**GOOD, **fields})
+    error = error_of(response)
+    assert (response.status_code, error["code"], error["param"]) == (400, code, param)
+    assert error["type"] == "invalid_request_error"
+    assert not engine.requests
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "param"),
     [
         ({**GOOD, "model": "nope"}, 404, "model_not_found", "model"),
         ({"messages": HI}, 400, "missing_parameter", "model"),
         ({"model": "demo"}, 400, "missing_parameter", "messages"),
-        ({**GOOD, "messages": []}, 400, "invalid_messages", "messages"),
-        ({**GOOD, "messages": [{"role": "user"}]}, 400, "invalid_messages", "messages[0].content"),
-        (
-            {**GOOD, "messages": [{"role": "x", "content": ""}]},
-            400,
-            "invalid_messages",
-            "messages[0].role",
-        ),
-        (
-            {**GOOD, "messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]},
-            400,
-            "unsupported_parameter",
-            "messages[1].content[0]",
-        ),
-        (
-            {**GOOD, "messages": [{"role": "user", "content": [1]}]},
-            400,
-            "invalid_messages",
-            "messages[0].content[0]",
-        ),
-        ({**GOOD, "temperature": 2.1}, 400, "invalid_parameter", "temperature"),
-        ({**GOOD, "temperature": "1"}, 400, "invalid_parameter", "temperature"),
-        ({**GOOD, "top_p": -0.1}, 400, "invalid_parameter", "top_p"),
-        ({**GOOD, "max_tokens": 0}, 400, "invalid_parameter", "max_tokens"),
-        ({**GOOD, "max_tokens": 2**31}, 400, "invalid_parameter", "max_tokens"),
-        ({**GOOD, "max_tokens": True}, 400, "invalid_parameter", "max_tokens"),
-        (
-            {**GOOD, "max_tokens": 1, "max_completion_tokens": 2},
-            400,
-            "invalid_parameter",
-            "max_completion_tokens",
-        ),
-        ({**GOOD, "seed": 1.5}, 400, "invalid_parameter", "seed"),
-        ({**GOOD, "seed": 2**63}, 400, "invalid_parameter", "seed"),
-        ({**GOOD, "stop": ["a", ""]}, 400, "invalid_parameter", "stop[1]"),
-        ({**GOOD, "stop": ["a"] * 17}, 400, "invalid_parameter", "stop"),
-        ({**GOOD, "stop": [7]}, 400, "invalid_parameter", "stop[0]"),
-        (
-            {**GOOD, "stream_options": {"include_usage": True}},
-            400,
-            "invalid_parameter",
-            "stream_options",
-        ),
-        ({**GOOD, "metadata": {"k": 1}}, 400, "invalid_parameter", "metadata.k"),
-        (
-            {**GOOD, "metadata": {f"{i}": "x" for i in range(17)}},
-            400,
-            "invalid_parameter",
-            "metadata",
-        ),
-        ({**GOOD, "logit_bias": {"x": 1}}, 400, "invalid_parameter", "logit_bias.x"),
-        ({**GOOD, "logit_bias": {"5": 101}}, 400, "invalid_parameter", "logit_bias.5"),
-        ({**GOOD, "logit_bias": {str(2**31): 1}}, 400, "invalid_parameter", f"logit_bias.{2**31}"),
-        ({**GOOD, "n": 0}, 400, "invalid_parameter", "n"),
-        ({**GOOD, "n": 129}, 400, "invalid_parameter", "n"),
-        ({**GOOD, "presence_penalty": 2.1}, 400, "invalid_parameter", "presence_penalty"),
-        ({**GOOD, "frequency_penalty": -2.1}, 400, "invalid_parameter", "frequency_penalty"),
-        ({**GOOD, "repetition_penalty": 0}, 400, "invalid_parameter", "repetition_penalty"),
-        ({**GOOD, "top_k": -2}, 400, "invalid_parameter", "top_k"),
-        ({**GOOD, "min_p": 1.1}, 400, "invalid_parameter", "min_p"),
-        ({**GOOD, "min_tokens": 3, "max_tokens": 2}, 400, "invalid_parameter", "min_tokens"),
-        ({**GOOD, "stop_token_ids": [-1]}, 400, "invalid_parameter", "stop_token_ids[0]"),
-        ({**GOOD, "allowed_token_ids": []}, 400, "invalid_parameter", "allowed_token_ids"),
-        ({**GOOD, "bad_words": [""]}, 400, "invalid_parameter", "bad_words[0]"),
-        ({**GOOD, "top_logprobs": 2}, 400, "invalid_parameter", "top_logprobs"),
-        ({**GOOD, "logprobs": False, "top_logprobs": 1}, 400, "invalid_parameter", "top_logprobs"),
-        ({**GOOD, "logprobs": True, "top_logprobs": 21}, 400, "invalid_parameter", "top_logprobs"),
-        ({**GOOD, "store": True}, 400, "unsupported_parameter", "store"),
-        ({**GOOD, "service_tier": "flex"}, 400, "unsupported_parameter", "service_tier"),
-        ({**GOOD, "service_tier": "best"}, 400, "invalid_parameter", "service_tier"),
-        ({**GOOD, "modalities": ["text", "audio"]}, 400, "unsupported_parameter", "modalities[1]"),
-        ({**GOOD, "prediction": {"type": "x"}}, 400, "invalid_parameter", "prediction.type"),
-        ({**GOOD, "reasoning_effort": "low"}, 400, "unsupported_parameter", "reasoning_effort"),
-        ({**GOOD, "documents": [{"a": 1}]}, 400, "unsupported_parameter", "documents"),
-        (
-            {**GOOD, "chat_template_kwargs": {"messages": []}},
-            400,
-            "unsupported_parameter",
-            "chat_template_kwargs.messages",
-        ),
-        (
-            {**GOOD, "continue_final_message": True},
-            400,
-            "invalid_parameter",
-            "continue_final_message",
-        ),
-        ({**GOOD, "request_id": "a b"}, 400, "invalid_parameter", "request_id"),
-        ({**GOOD, "best_of": 2}, 400, "unsupported_parameter", "best_of"),
-        ({**GOOD, "chat_template": "x"}, 400, "unsupported_parameter", "chat_template"),
-        (
-            {**GOOD, "truncate_prompt_tokens": 0},
-            400,
-            "invalid_parameter",
-            "truncate_prompt_tokens",
-        ),
-        ({**GOOD, "truncation_side": "left"}, 400, "invalid_parameter", "truncation_side"),
-        ({**GOOD, "prompt_token_ids": []}, 400, "invalid_parameter", "prompt_token_ids"),
-        (
-            {**GOOD, "prompt_token_ids": [1], "documents": [{}]},
-            400,
-            "invalid_parameter",
-            "documents",
-        ),
-        ({**GOOD, "tools": [TOOL]}, 400, "unsupported_parameter", "tools"),  # no parser
-        ({**GOOD, "tools": [TOOL, TOOL]}, 400, "invalid_parameter", "tools[1].function.name"),
-        (
-            {**GOOD, "tools": [{"type": "custom", "custom": {"name": "f"}}]},
-            400,
-            "unsupported_parameter",
-            "tools[0].type",
-        ),
-        (
-            {**GOOD, "tools": [{**TOOL, "function": {"name": "a b"}}]},
-            400,
-            "invalid_parameter",
-            "tools[0].function.name",
-        ),
-        ({**GOOD, "tool_choice": "required"}, 400, "invalid_parameter", "tool_choice"),
-        ({**GOOD, "tools": [TOOL], "tool_choice": "any"}, 400, "invalid_parameter", "tool_choice"),
-        (
-            {**GOOD, "tools": [TOOL], "tool_choice": {**TOOL, "function": {"name": "g"}}},
-            400,
-            "invalid_parameter",
-            "tool_choice.function.name",
-        ),
-        (
-            {**GOOD, "messages": [{"role": "tool", "content": "1"}]},
-            400,
-            "invalid_messages",
-            "messages[0].tool_call_id",
-        ),
-        (
-            {
-                **GOOD,
-                "messages": [
-                    {
-                        "role": "assistant",
-                        "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}],
-                    }
-                ],
-            },
-            400,
-            "invalid_messages",
-            "messages[0].tool_calls[0].function.arguments",
-        ),
-        (
-            {**GOOD, "messages": [CALLING, RESULT]},
-            400,
-            "unsupported_parameter",  # this template has no words for calls
-            "messages[0].tool_calls",
-        ),
-        ({**GOOD, "messages": [*HI, RESULT]}, 400, "invalid_messages", "messages[1].role"),
-        (
-            {**GOOD, "messages": [CALLING, *HI]},
-            400,
-            "invalid_messages",
-            "messages[0].tool_calls[0].id",
-        ),
-        (
-            {**GOOD, "messages": [CALLING], "continue_final_message": True},
-            400,
-            "invalid_messages",
-            "messages[0].tool_calls[0].id",
-        ),
-        (
-            {**GOOD, "messages": [CALLING, {**RESULT, "tool_call_id": "call_2"}]},
-            400,
-            "invalid_messages",
-            "messages[1].tool_call_id",
-        ),
-        (
-            {**GOOD, "messages": [{**CALLING, "tool_calls": [{**CALL, "type": None}]}, RESULT]},
-            400,
-            "invalid_messages",
-            "messages[0].tool_calls[0].type",
-        ),
         ([], 400, "invalid_parameter", None),
     ],
 )
 def test_a_bad_body_is_refused_by_name(serve, body, status, code, param):
-    engine = ScriptedEngine()
-    response = serve(engine).post(CHAT, json=body)
+    response = serve(ScriptedEngine()).post(CHAT, json=body)
     error = error_of(response)
     assert (response.status_code, error["code"], error["param"]) == (status, code, param)
-    assert error["type"] == "invalid_request_error"
-    assert not engine.requests
 
 
 @pytest.mark.parametrize("path", [CHAT, f"{CHAT}/render", "/tokenize", "/chat/json"])
@@ -221,13 +146,6 @@ def test_every_route_with_messages_checks_the_history_of_tools(serve, path):
     error = error_of(serve(ScriptedEngine()).post(path, json=body))
     assert (error["code"], error["param"]) == ("invalid_messages", "messages[1].tool_call_id")
     assert "'tool_call_id' of 'x' not found in 'tool_calls' of previous message" in error["message"]
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'{"model": "demo",}', b'{"model": "\xff"}'])
-def test_what_is_not_json_is_refused(serve, content):
-    response = serve(ScriptedEngine()).post(CHAT, content=content)
-    assert response.status_code == 400
-    assert error_of(response)["code"] == "invalid_json"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd", "gzip, br"])
@@ -251,13 +169,6 @@ def test_at_most_ten_problems_are_told_and_values_are_cut(serve):
     error = error_of(serve(ScriptedEngine()).post(CHAT, json=body))
     assert "and 21 more" in error["message"]
     assert len(error["message"]) < 1500
-
-
-def test_a_body_over_the_limit_is_413(serve):
-    client = serve(ScriptedEngine(), max_request_size_mb=0.001)
-    response = client.post(CHAT, json={**GOOD, "user": "x" * 2000})
-    assert response.status_code == 413
-    assert error_of(response)["code"] == "request_too_large"
 
 
 def test_a_body_that_announces_too_much_is_not_waited_for(serve):

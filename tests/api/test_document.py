@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,7 +19,6 @@ from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
-from tests.fixtures.stack import ROOT
 
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
@@ -219,12 +217,6 @@ def test_the_limits_and_the_models_sizes_are_told(serve):
         assert ids.is_valid({"tokens": tokens}) is is_valid
         status = client.post("/detokenize", json={"tokens": tokens}).status_code
         assert (status == 200) is is_valid
-
-
-def test_the_version_is_that_of_the_package(serve):
-    _, own = open_document(serve, ScriptedEngine())
-    (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
-    assert own.document["info"]["version"] == version
 
 
 def test_no_two_bodies_have_the_same_name():

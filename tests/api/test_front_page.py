@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from proxy import __version__
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.fixtures.stack import ROOT
 
-ROOT = Path(__file__).parents[2]
 
-
-def test_the_version_is_the_projects():
+def test_the_version_is_the_projects(serve):
     project = (ROOT / "pyproject.toml").read_text()
-    assert re.findall(r'^version = "(.*)"$', project, re.MULTILINE) == [__version__]
+    (version,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
+    assert serve(ScriptedEngine()).get("/version").json() == {"version": version}
+    assert version == __version__
 
 
 def test_the_root_names_the_server_and_every_endpoint(serve):
@@ -37,10 +37,6 @@ def test_the_base_url_lists_what_is_below_it(serve):
     endpoints = client.get("/v1").json()["endpoints"]
     assert {"GET /v1/models", "POST /v1/chat/completions"} <= set(endpoints)
     assert all(" /v1/" in endpoint for endpoint in endpoints)
-
-
-def test_the_version_is_told_alone(serve):
-    assert serve(ScriptedEngine()).get("/version").json() == {"version": __version__}
 
 
 def test_a_ping_tells_whether_requests_can_be_served(serve):

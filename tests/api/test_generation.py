@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from proxy.domain.output import FinishReason, TokenDelta
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, events
 from tests.doubles.engine import ScriptedEngine, deltas
-from tests.fixtures.examples import examples
-
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
-TEXT_BODY = {"model": "demo", "prompt": "hi"}
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
-
-
-def events(response) -> list[dict]:
-    """The payloads of a stream that ends with [DONE]."""
-    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert response.headers["cache-control"] == "no-cache"
-    assert response.headers["x-accel-buffering"] == "no"
-    *lines, done, rest = response.text.split("\n\n")
-    assert (done, rest) == ("data: [DONE]", "")
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
-
-
-def text_of(choice: dict) -> str:
-    return choice["delta"].get("content", "") if "delta" in choice else choice["text"]
 
 
 def usage(completion_tokens: int) -> dict:
@@ -110,25 +87,23 @@ def test_usage_is_null_but_in_a_last_chunk_of_its_own(serve, path, body):
 
 
 @BOTH
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
-@given(
-    text=st.text(),
-    reason=st.sampled_from(FinishReason),
-    stop=st.none()
-    | st.text(min_size=1, max_size=2)
-    | st.lists(st.text(min_size=1, max_size=2), max_size=3),
-)
-def test_the_fold_of_the_stream_is_the_whole_body(serve, path, body, text, reason, stop):
-    client = serve(ScriptedEngine(deltas(text, reason)))
-    body = {**body, "stop": stop}
-    whole = client.post(path, json=body).json()
-    options = {"stream": True, "stream_options": {"include_usage": True}}
-    *chunks, last = events(client.post(path, json={**body, **options}))
-    (choice,) = whole["choices"]
-    streamed = "".join(text_of(chunk["choices"][0]) for chunk in chunks)
-    assert streamed == (choice["message"]["content"] if path == CHAT else choice["text"])
-    assert chunks[-1]["choices"][0]["finish_reason"] == choice["finish_reason"]
-    assert last["usage"] == whole["usage"]
+@pytest.mark.parametrize("n", [1, 3])
+def test_continuous_usage_grows_with_every_chunk(serve, path, body, n):
+    """Of several choices, it is of what was sent of all."""
+    options = {"stream": True, "n": n, "stream_options": {"continuous_usage_stats": True}}
+    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert sorted(set(counts)) == list(range(0 if path == CHAT else 1, 4 * n + 1))
+    assert counts == sorted(counts)
+    assert {chunk["usage"]["prompt_tokens"] for chunk in chunks} == {7}
+
+
+@BOTH
+def test_no_usage_is_told_where_it_is_not_to_be_included(serve, path, body):
+    told = {"include_usage": False, "continuous_usage_stats": True}
+    options = {"stream": True, "stream_options": told}
+    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
+    assert not any("usage" in chunk for chunk in chunks)
 
 
 def test_what_the_caller_says_reaches_the_engine(serve):

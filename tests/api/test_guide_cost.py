@@ -17,12 +17,9 @@ HUGE = "(a{500}){500}"  # 12 MB as an automaton
 # 4 KB that take 955 MB and 3 s to compile
 COSTLY = {"type": "object", "properties": {f"p{i}": {"pattern": f"{HUGE}{i}"} for i in range(80)}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": COSTLY}}
-RENDER = f"{CHAT}/render"
 ATTACKS = [
     (CHAT, {"guided_json": COSTLY}, "guided_json"),
-    (CHAT, named(COSTLY, strict=True), "response_format.json_schema.schema"),
     (CHAT, {"tools": [TOOL]}, "tools[0].function.parameters"),
-    (RENDER, {"guided_json": COSTLY}, "guided_json"),
     (
         CHAT,
         {"guided_json": COSTLY, "stream": True, "nvext": {"annotations": ["request_id"]}},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +12,8 @@ from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from tests.fixtures.own_server import served
+from tests.fixtures.asgi_calls import Call, started
+from tests.fixtures.stack import HANG_S
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": MESSAGES}
@@ -44,37 +44,29 @@ def test_a_tokenizer_request_is_logged_with_its_tokens(serve, path, body, tokens
     assert (line["model"], line["prompt_tokens"]) == ("demo", tokens)
 
 
-async def line_of_an_abandoned(engine: ScriptedEngine, body: dict, tmp_path) -> dict:
+async def line_of_an_abandoned(engine: ScriptedEngine, body: dict) -> dict:
     """A client sends the body, waits until the engine has sent all its tokens, and hangs up."""
-    settings = Settings(models_file=tmp_path / "none.yaml")
-    (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
-    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
     with capture_logs() as lines:
-        async with app.router.lifespan_context(app), served(app) as (host, port):
-            _, writer = await asyncio.open_connection(host, port)
-            content = json.dumps(body).encode()
-            head = (
-                f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}"
-            )
-            writer.write(f"{head}\r\n\r\n".encode() + content)
-            await asyncio.wait_for(engine.given.wait(), 30)
-            writer.close()
-            await writer.wait_closed()
+        async with started(app):
+            call = Call(app, "/v1/chat/completions", body, {})
+            await asyncio.wait_for(engine.given.wait(), HANG_S)
+            await call.disconnect()
         (line,) = [one for one in lines if one["event"] == "request"]
     return line
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_abandoned_request_is_logged_with_the_tokens_so_far(tmp_path, stream):
+async def test_an_abandoned_request_is_logged_with_the_tokens_so_far(stream):
     engine = ScriptedEngine(BEGUN, hangs=True)
-    line = await line_of_an_abandoned(engine, {**CHAT, "stream": stream}, tmp_path)
+    line = await line_of_an_abandoned(engine, {**CHAT, "stream": stream})
     assert line["finish"] == "abandoned"
     assert [line[name] for name in COUNTS] == [7, 4, 3]
 
 
 @pytest.mark.anyio
-async def test_a_request_abandoned_before_its_first_token_has_no_counts(tmp_path):
-    line = await line_of_an_abandoned(ScriptedEngine(hangs=True), CHAT, tmp_path)
+async def test_a_request_abandoned_before_its_first_token_has_no_counts():
+    line = await line_of_an_abandoned(ScriptedEngine(hangs=True), CHAT)
     assert line["finish"] == "abandoned"
     assert not set(COUNTS) & line.keys()

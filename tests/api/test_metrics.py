@@ -73,16 +73,13 @@ def test_a_refused_request_is_counted_by_its_code(serve, path, body, model, reas
     assert found.total("proxy_rejections_total") == 1
 
 
-def test_an_answer_is_no_rejection(serve):
-    client = serve(ScriptedEngine(deltas("a")))
-    assert client.post(CHAT, json=HI).status_code == 200
-    assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
-
-
-def test_a_health_check_that_fails_is_no_rejection(serve):
-    client = serve(ScriptedEngine(), catalog=FixedCatalog("away"))
-    assert client.get("/health/ready").status_code == 503
-    assert client.get("/ping").status_code == 503
+@pytest.mark.parametrize("why_away", [None, "away"])
+def test_neither_an_answer_nor_a_health_check_that_fails_is_a_rejection(serve, why_away):
+    client = serve(ScriptedEngine(deltas("a")), catalog=FixedCatalog(why_away))
+    status = 503 if why_away else 200
+    assert client.get("/health/ready").status_code == client.get("/ping").status_code == status
+    if why_away is None:
+        assert client.post(CHAT, json=HI).status_code == 200
     assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
 
 
@@ -97,7 +94,7 @@ def test_a_client_that_takes_open_metrics_gets_it(serve):
 
 @pytest.mark.anyio
 async def test_nothing_that_callers_send_makes_series_without_bound(tmp_path):
-    """Ten thousand requests, each with its own tenant, model, path, method and fields."""
+    """Two thousand requests, each with its own tenant, model, path, method and fields."""
     app = composed(tmp_path, ScriptedEngine(deltas("a")), metrics_tenants=3)
 
     async def attack(app: Any, numbers: range) -> None:
@@ -109,10 +106,10 @@ async def test_nothing_that_callers_send_makes_series_without_bound(tmp_path):
         await attack(app, range(50))
         await metrics(app)
         before = await metrics(app)
-        await attack(app, range(50, 2_500))
+        await attack(app, range(50, 500))
         after = await metrics(app)
     responses = "proxy_http_responses_total"
-    assert after.total(responses) - before.total(responses) == 4 * 2_450 + 1
+    assert after.total(responses) - before.total(responses) == 4 * 450 + 1
     assert after.values.keys() == before.values.keys()
     tenants = {"front-0", "front-1", "front-2", "other"}
     assert after.labels("proxy_tenant_prompt_tokens_total") == tenants
@@ -228,13 +225,13 @@ def has_text(call: Call) -> bool:
 
 
 @pytest.mark.anyio
-async def test_it_agrees_with_the_load_generator_of_a_thousand_requests(tmp_path):
+async def test_it_agrees_with_the_load_generator_of_many_requests(tmp_path):
     app = composed(tmp_path, PacedEngine(), metrics_tenants=TENANTS)
     async with started(app):
         load = LoadGenerator(app)
         for number in range(20):  # what is done once delays the first ones, each by itself
             await load.send(number)
-        await asyncio.gather(*(load.send(number) for number in range(20, 1000)))
+        await asyncio.gather(*(load.send(number) for number in range(20, 400)))
         found = await metrics(app)
     assert_counts(found, load.seen)
     for name, field in (("time_to_first_token", "ttft_s"), ("request_duration", "duration_s")):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 
-import openai
 import pytest
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.output import FinishReason
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.api.test_errors import error_of
-from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.tokenizer import BOS
 
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 ALL = ["request_id", "formatted_prompt", "token_ids", "timing"]
 
 
@@ -89,11 +87,8 @@ def test_its_guides_are_those_of_the_body(serve, path, body, guided, constraint)
 def test_what_contradicts_or_is_out_of_range_is_refused_by_name(serve, nvext, fields, param):
     response, seen = post(serve, CHAT, CHAT_BODY, nvext, **fields)
     error = error_of(response)
-    assert (response.status_code, error["code"], error["param"]) == (
-        400,
-        "invalid_parameter",
-        param,
-    )
+    assert (response.status_code, error["code"]) == (400, "invalid_parameter")
+    assert error["param"] == param
     assert not seen
 
 
@@ -101,11 +96,7 @@ def test_a_budget_of_reasoning_is_the_chats_own_field(serve):
     response, _ = post(serve, CHAT, CHAT_BODY, {"max_thinking_tokens": 5})
     assert error_of(response)["param"] == "thinking_token_budget", "this model has no reasoning"
     response, _ = post(serve, TEXT, TEXT_BODY, {"max_thinking_tokens": 5})
-    error = error_of(response)
-    assert (error["code"], error["param"]) == (
-        "unsupported_parameter",
-        "nvext.max_thinking_tokens",
-    )
+    assert error_of(response)["param"] == "nvext.max_thinking_tokens"
 
 
 @BOTH
@@ -203,17 +194,6 @@ def test_extra_fields_are_in_the_whole_answer_and_in_the_last_choices_chunk(serv
     only, _ = post(serve, path, body, {"extra_fields": ["worker_id"]})
     assert only.json()["nvext"].keys() == {"worker_id"}
     assert "nvext" not in post(serve, path, body, {"top_k": 1})[0].json()
-
-
-def test_openais_sdk_reads_an_annotated_stream(serve):
-    test_client = serve(ScriptedEngine(deltas("ab")))
-    sdk = openai.OpenAI(
-        base_url=f"{test_client.base_url}/v1", api_key="none", http_client=test_client
-    )
-    nvext = {"annotations": ALL, "extra_fields": ["timing"]}
-    chunks = [*sdk.chat.completions.create(**CHAT_BODY, stream=True, extra_body={"nvext": nvext})]
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "ab"
-    assert chunks[-1].nvext["timing"]["total_time_ms"] >= 0
 
 
 def test_a_socket_tells_annotations_as_messages(serve):

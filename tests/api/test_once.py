@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from types import FrameType
@@ -17,6 +16,7 @@ from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.asgi_calls import Call, started
 
 BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 COUNTED = {
@@ -33,47 +33,22 @@ COUNTED = {
 BY_CODE = {function.__code__: name for function, name in COUNTED.items()}
 
 
-def scope(size: int) -> dict:
-    headers = {"host": "localhost", "content-type": "application/json", "content-length": size}
-    return {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": "/v1/chat/completions",
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(name.encode(), str(value).encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-    }
-
-
 async def counted(engine: ScriptedEngine) -> tuple[Counter[str], bytes]:
     """The calls of COUNTED in one request, and its answer."""
-    calls, body, answer = Counter(), json.dumps(BODY).encode(), []
-    messages = [{"type": "http.request", "body": body}]
-
-    async def receive() -> dict:
-        if not messages:
-            await asyncio.Event().wait()
-        return messages.pop()
-
-    async def send(message: dict) -> None:
-        answer.append(message.get("body", b""))
+    calls: Counter[str] = Counter()
 
     def seen(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code in BY_CODE:
             calls[BY_CODE[frame.f_code]] += 1
 
     app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
-    async with app.router.lifespan_context(app):
+    async with started(app):
         sys.setprofile(seen)
         try:
-            await app(scope(len(body)), receive, send)
+            call = await Call(app, "/v1/chat/completions", BODY, {}).done()
         finally:
             sys.setprofile(None)
-    return calls, b"".join(answer)
+    return calls, call.body
 
 
 def test_a_plain_chat_is_looked_up_planned_and_rendered_once():

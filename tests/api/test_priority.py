@@ -8,8 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
+from tests.api.formats import BOTH
 from tests.api.test_errors import error_of
-from tests.api.test_parameters import BOTH, LimitedCatalog
+from tests.api.test_parameters import LimitedCatalog
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.limits import AsCaller, caller

@@ -10,11 +10,10 @@ import yaml
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.api.test_errors import error_of
-from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY, LimitedCatalog
+from tests.api.test_parameters import LimitedCatalog
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 
 
 class InfillingCatalog(FixedCatalog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.asgi_calls import Call, started
+from tests.fixtures.stack import HANG_S
 
 THEIRS = [{"type": "function", "function": {"name": "theirs"}}]
 
@@ -262,3 +265,19 @@ def test_a_secret_reaches_the_tool_only(serve, policy, server, monkeypatch, capl
     told = [json.dumps(answer), engine.requests[1].text, caplog.text, *capfd.readouterr()]
     assert not any("s3cr3t" in text for text in told)
     assert "server_tool" in "".join(told)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_while_a_tool_runs_ends_the_tools_call(policy, server, stream):
+    engine = rounds(call("slow"), "never")
+    app = compose(Settings(models_file=policy()), engine, CATALOG, ByteTokenizer(), InProcess())
+
+    async def leave() -> None:
+        async with started(app):
+            asked = Call(app, CHAT, {"model": "demo", "messages": HI, "stream": stream}, {})
+            assert await asyncio.to_thread(server.asked.wait, HANG_S)
+            await asyncio.wait_for(asked.disconnect(), HANG_S)
+
+    asyncio.run(leave())
+    assert server.left.wait(HANG_S)
+    assert len(engine.requests) == 1

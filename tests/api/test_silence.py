@@ -17,8 +17,10 @@ EVENTS = pytest.mark.parametrize("path", [CHAT, SSE])
 
 
 @EVENTS
-def test_a_silent_stream_gets_comments_before_the_first_token_too(serve, path):
-    engine = ScriptedEngine(deltas("ab"), pause_s=0.05)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_silent_stream_gets_comments_before_the_first_token_too(serve, path, lost):
+    """Also while it is sent to Triton again."""
+    engine = ScriptedEngine(deltas("ab"), pause_s=0.05, lost=lost)
     response = serve(engine, keep_alive_s=0.02).post(path, json=BODIES[path])
     first, *parts, done, _ = response.text.split("\n\n")
     assert (first, done) == (COMMENT, "data: [DONE]")

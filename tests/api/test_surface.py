@@ -1,5 +1,6 @@
 """The whole surface: each parameter of OpenAI's specification, and of the servers whose clients
-come here, does something, is accepted as the specification allows, or is refused by name.
+come here, does something, is accepted as the specification allows, or is refused by name; and the
+table of parameters in docs/api.md says which.
 """
 
 from __future__ import annotations
@@ -7,22 +8,27 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.generation_body import StreamOptions
+from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
+from tests.api.formats import BOTH, CHAT, TEXT
 from tests.api.test_errors import error_of
-from tests.api.test_parameter_table import ROWS
-from tests.api.test_parameters import CHAT, TEXT, logged
+from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
+from tests.fixtures.stack import ROOT
 
 BODIES = {CHAT: ChatCompletionBody, TEXT: CompletionBody}
+API = (ROOT / "docs" / "api.md").read_text()
+ROW = re.compile(r"^\| `(\w+)` \| (chat|completions|both) \| (.+) \|$", re.MULTILINE)
 # Of vLLM, SGLang, trtllm-serve, TGI and Dynamo, chat and completions together.
 EXTENSIONS = re.findall(
     r"\w+",
@@ -198,21 +204,44 @@ def test_what_has_no_effect_is_of_a_short_list(observed, path):
     assert observed(path, given) == observed(path, {})
 
 
-@pytest.mark.parametrize("path", openai_api.REQUESTS)
-def test_every_parameter_of_the_specification_has_a_row_in_the_readme(path):
-    endpoint = "chat" if path.startswith("/chat") else "completions"
-    told = {name for name, of, _ in ROWS if of in (endpoint, "both")}
-    assert set(openai_api.parameters(path)) - told == set()
+def rows(path: str) -> dict[str, str]:
+    """Field -> what happens to it, by the table."""
+    kind = "chat" if path.removeprefix("/v1").startswith("/chat") else "completions"
+    found = [(name, fate) for name, of, fate in ROW.findall(API) if of in (kind, "both")]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def is_refused(fate: str) -> bool:
+    return bool(re.match("refused(:|$)", fate))
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_an_extension_is_a_field_or_refused_by_its_name(serve, path):
+def test_every_field_of_a_body_has_a_row_and_every_row_a_field(path):
+    documented = {name for name, fate in rows(path).items() if not is_refused(fate)}
+    assert documented == set(BODIES[path].model_fields)
+
+
+@pytest.mark.parametrize("path", openai_api.REQUESTS)
+def test_every_parameter_of_the_specification_has_a_row(path):
+    assert set(openai_api.parameters(path)) <= rows(path).keys()
+
+
+@BOTH
+def test_what_the_table_calls_refused_is_and_so_are_other_extensions(serve, path, body):
     client = serve(ScriptedEngine())
-    body = {"model": "demo", "messages": [{"role": "user", "content": "x"}]}
-    if path == TEXT:
-        body = {"model": "demo", "prompt": "x"}
-    for name in EXTENSIONS:
-        if name in BODIES[path].model_fields:
-            continue
-        error = error_of(client.post(path, json={**body, name: 1}))
-        assert (error["code"], error["param"]) == ("unsupported_parameter", name)
+    refused = {name for name, fate in rows(path).items() if is_refused(fate)}
+    for name in refused | set(EXTENSIONS) - BODIES[path].model_fields.keys():
+        response = client.post(path, json={**body, name: 1})
+        error = error_of(response)
+        expected = (400, "unsupported_parameter", name)
+        assert (response.status_code, error["code"], error["param"]) == expected
+
+
+def test_each_stream_option_and_each_field_of_nvext_is_documented():
+    options = rows(CHAT)["stream_options"]
+    assert set(re.findall(r"`(\w+)`:", options)) == set(StreamOptions.model_fields)
+    documented = API.partition("## nvext\n")[2].partition("## Errors\n")[0]
+    found = re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)
+    known = [*NvExt.model_fields, *get_args(AnnotationName), *get_args(ExtraField)]
+    assert sorted(found) == sorted(known)

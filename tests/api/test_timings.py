@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from proxy.domain.output import EngineTimes, TokenDelta
-from tests.api.formats import named
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, named
 from tests.api.test_continuation import NUMBER
-from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY
 from tests.api.test_server_tools import call
 from tests.api.test_tools import CATALOG as TOOL_CATALOG
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog, ScriptedEngine, deltas
 
-BOTH = pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (TEXT, TEXT_BODY)])
 TIMES = EngineTimes(prefill_s=0.06, decode_s=0.12)
 MUTE = FixedCatalog(capabilities=CAPABILITIES - {"engine_times"})
 # of deltas("abc"): 7 tokens of the prompt, 4 of them cached, then 3 bytes and the end token
@@ -104,11 +102,6 @@ def test_several_prompts_add_up(serve):
     assert timings == {**ONE, **{name: 2 * ONE[name] for name in doubled}}
 
 
-def test_candidates_that_are_not_returned_count_too(serve):
-    timings = whole(serve(ScriptedEngine(timed("abc"))), TEXT, TEXT_BODY, best_of=3)["timings"]
-    assert (timings["predicted_n"], timings["predicted_ms"]) == (12, 360.0)
-
-
 def test_rounds_of_tools_add_up(serve, policy):
     texts = (call("weather"), "12 degrees.")
     scripts = [timed(text) for text in texts]
@@ -141,6 +134,10 @@ def test_what_the_engine_does_not_report_is_null(serve, path, body):
     }
     counts = {name: ONE[name] for name in ("cache_n", "prompt_n", "predicted_n")}
     assert counts.items() <= timings.items()
+    nvext = {"nvext": {"extra_fields": ["timing"]}}
+    client = serve(ScriptedEngine(deltas("abc")), MUTE)
+    timing = client.post(path, json={**body, **nvext}).json()["nvext"]["timing"]
+    assert timing["decode_time_ms"] is timing["prefill_time_ms"] is timing["queue_time_ms"] is None
 
 
 def test_one_token_has_no_speed(serve):
@@ -210,21 +207,6 @@ def test_nvexts_timing_has_them_too(serve):
     assert expected.items() <= json.loads(last[6:])["nvext"]["timing"].items()
 
 
-def test_both_can_be_asked_for_at_once(serve):
-    client = serve(ScriptedEngine(timed("abc")))
-    nvext = {"extra_fields": ["timing"], "annotations": ["timing"]}
-    last = chunks(client, CHAT, CHAT_BODY, nvext=nvext)[-1]
-    assert last["timings"] == ONE
-    assert last["nvext"]["timing"]["decode_time_ms"] == ONE["predicted_ms"]
-
-
-def test_nvexts_timing_is_null_where_the_engine_does_not_report_it(serve):
-    client = serve(ScriptedEngine(deltas("abc")), MUTE)
-    body = {**CHAT_BODY, "nvext": {"extra_fields": ["timing"]}}
-    timing = client.post(CHAT, json=body).json()["nvext"]["timing"]
-    assert timing["decode_time_ms"] is timing["prefill_time_ms"] is timing["queue_time_ms"] is None
-
-
 def test_the_socket_has_them_in_its_last_chunk(serve):
     client = serve(ScriptedEngine(timed("abc")))
     with client.websocket_connect("/v1/chat/completions/ws") as socket:
@@ -241,8 +223,3 @@ def test_with_the_cached_tokens_the_time_of_prefill_is_hidden(serve):
     timings = both(client, CHAT, CHAT_BODY)
     assert (timings["cache_n"], timings["prompt_n"], timings["prompt_ms"]) == (0, 7, None)
     assert (timings["predicted_ms"], timings["queue_ms"]) == (120.0, 5.0)
-
-
-def test_it_is_a_boolean(serve):
-    response = serve(ScriptedEngine()).post(CHAT, json={**CHAT_BODY, "include_timings": "yes"})
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "include_timings")
