@@ -9,8 +9,7 @@ from __future__ import annotations
 from grpc import StatusCode
 
 from proxy.triton.http2 import frames
-from proxy.triton.http2.calls import Calls, Changed, Event, Http2Limits
-from proxy.triton.http2.flow_control import ReceiveWindow, SendQueue
+from proxy.triton.http2.calls import Calls, Changed, Event, Http2Limits, ReceiveWindow, SendQueue
 from proxy.triton.http2.frames import (
     DEFAULT_WINDOW,
     ConnectionFault,
