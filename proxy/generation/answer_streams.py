@@ -18,10 +18,9 @@ from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest
+from proxy.domain.request import Delivery, GenerationRequest
 from proxy.domain.server_tools import ToolRunner
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved

@@ -9,11 +9,10 @@ import pytest
 
 from proxy.domain.completion import fold
 from proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
-from proxy.domain.generation import Delivery
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.request import Delivery, GenerationRequest, Sampling, TextPrompt
 from proxy.domain.scheduling import Standing, Ticket
 from proxy.generation.choice.choice_cost import UsageCounter
 from proxy.generation.stream.row_permit import RowPermit

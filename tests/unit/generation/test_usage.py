@@ -16,11 +16,10 @@ from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, ProxyError
-from proxy.domain.generation import Delivery
 from proxy.domain.identity import Limits, current_caller
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.domain.request import Delivery, GenerationRequest, TextPrompt
 from proxy.generation.service import Access, Service
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.models.recovery_queue import RecoveryQueue
