@@ -89,6 +89,8 @@ class AnswerStreams:
     def _answer(self, part: Part) -> Events:
         """One choice, through calls of the server's tools; each of its rounds must conform."""
         tools = self._plan.card.server_tools
+        if not tools.tools:
+            return self._conforming(part)
         return run_tool_loop(partial(self._round, part), part.request, tools, self._means.tools)
 
     def _round(self, part: Part, request: GenerationRequest) -> Events:

@@ -53,7 +53,7 @@ class CallRefused(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """`is_closed` or `has_room` may have changed."""
+    """`is_closed` or `room` may have changed."""
 
 
 Event = MessageArrived | CallEnded | CallRefused | Changed
@@ -227,18 +227,13 @@ class Calls:
         self._sending = sending
         self._calls: dict[int, Call] = {}
         # stream identifiers are odd, ascending, each used once (RFC 9113, section 5.1.1)
-        self._next_stream = limits.first_stream
+        self.next_stream = limits.first_stream
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    @property
-    def are_used_up(self) -> bool:
-        """Whether the connection has no stream identifiers left."""
-        return self._next_stream > LAST_STREAM
-
     def open(self, block: bytes, message: bytes) -> int:
-        stream, self._next_stream = self._next_stream, self._next_stream + 2
+        stream, self.next_stream = self.next_stream, self.next_stream + 2
         call = self._calls[stream] = Call(
             stream,
             framed(message),
@@ -347,7 +342,7 @@ class Calls:
     def _call(self, stream: int) -> Call | None:
         """None if it has ended. Raises ConnectionFault if it was never opened."""
         call = self._calls.get(stream)
-        if call is None and (stream % 2 == 0 or stream >= self._next_stream):
+        if call is None and (stream % 2 == 0 or stream >= self.next_stream):
             raise ConnectionFault(
                 ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
             )
