@@ -52,7 +52,7 @@ logger = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 MAX_WAIT_S = 60.0  # for a guide that is being compiled
-FIRST_PAUSE_S = 0.02
+FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
 LONGEST_PAUSE_S = 0.1
 NOTHING = TokenDelta(())
 Transport = Literal["lean", "grpc"]

@@ -127,8 +127,7 @@ class HeaderBlocks:
         """A block that leaves the table as it is means the same until another one changes it."""
         if (known := self._known.get(block)) is not None:
             return known
-        table = self._decoder.header_table
-        before = table.maxsize, len(table.dynamic_entries), next(iter(table.dynamic_entries), None)
+        size, newest = self._table()
         try:
             pairs = self._decoder.decode(block, raw=True)
         except HPACKError as error:
@@ -138,11 +137,16 @@ class HeaderBlocks:
         fields = {
             bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in pairs
         }
-        after = table.maxsize, len(table.dynamic_entries), next(iter(table.dynamic_entries), None)
-        # a new entry is a new object, also where it is equal to the one that it puts out
-        has_changed = after[:2] != before[:2] or after[2] is not before[2]
+        size_now, newest_now = self._table()
+        has_changed = size_now != size or newest_now is not newest
         if has_changed or len(self._known) == MOST_KNOWN:
             self._known.clear()
         if not has_changed:
             self._known[block] = fields
         return fields
+
+    def _table(self) -> tuple[tuple[int, int], object]:
+        """Its sizes, and its newest entry, which is a new object even if it equals an older one."""
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return (table.maxsize, len(entries)), entries[0] if entries else None
