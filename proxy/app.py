@@ -30,7 +30,7 @@ from proxy.api.http.authentication import no_audit
 from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import LayerParts
-from proxy.api.http.layers import application, layers
+from proxy.api.http.layers import Application, layers
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
@@ -375,7 +375,7 @@ def compose(
                 yield
             await background.end(tasks)
 
-    app = application(
+    app = Application(
         layers(
             settings,
             metrics=metrics,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 
 from proxy.domain.constraint import Constraint
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
@@ -125,6 +126,15 @@ class Sampling:
 
 
 NO_DEFAULTS = Sampling()
+
+
+class Delivery(Enum):
+    """LIVE: events reach the caller as they come, so that none can be taken back. HELD: the caller
+    gets the whole answer at its end.
+    """
+
+    LIVE = "live"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

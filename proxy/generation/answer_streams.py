@@ -18,10 +18,9 @@ from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest
+from proxy.domain.request import Delivery, GenerationRequest
 from proxy.domain.server_tools import ToolRunner
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
@@ -90,6 +89,8 @@ class AnswerStreams:
     def _answer(self, part: Part) -> Events:
         """One choice, through calls of the server's tools; each of its rounds must conform."""
         tools = self._plan.card.server_tools
+        if not tools.tools:
+            return self._conforming(part)
         return run_tool_loop(partial(self._round, part), part.request, tools, self._means.tools)
 
     def _round(self, part: Part, request: GenerationRequest) -> Events:

@@ -18,11 +18,10 @@ from proxy.access.start_gate import StartGate
 from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery, Generation
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord, StageName, running_record
-from proxy.domain.request import GenerationRequest
+from proxy.domain.request import Delivery, GenerationRequest
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
@@ -60,6 +59,14 @@ class Access:
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
     queues_by_priority: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """An answer while it is made. Closing the events ends the generation in the engine."""
+
+    events: Events
+    record: RequestRecord
 
 
 USUAL_CONTINUATION = ContinuationLimits()

@@ -24,7 +24,7 @@ from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable
+from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request_limits import smaller
@@ -36,7 +36,6 @@ from proxy.triton.errors import (
     foreign_answer,
     malformed,
 )
-from proxy.triton.guide_retries import GuideRetries
 from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.port import (
@@ -52,6 +51,9 @@ from proxy.triton.target import Target
 logger = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S = 5.0
+MAX_WAIT_S = 60.0  # for a guide that is being compiled
+FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
+LONGEST_PAUSE_S = 0.1
 NOTHING = TokenDelta(())
 Transport = Literal["lean", "grpc"]
 
@@ -249,3 +251,35 @@ class MissingFinishReason:
         limit = min(room, self._max_tokens or room)
         is_cut = self._tokens >= limit and self._last not in self._ends
         return FinishReason.LENGTH if is_cut else FinishReason.STOP
+
+
+class GuideRetries:
+    """Sends one request again while its guide is being compiled, which the tokenizer reports within
+    a tenth of a second, instead of holding up other prompts.
+
+    left_s: what is left of `timeout_s` for the next attempt.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._began: float | None = None
+        self._timeout_s = self.left_s = timeout_s
+        self._pause_s = FIRST_PAUSE_S
+
+    async def wait(self, pending: GuidePending) -> None:
+        """Returns when the next attempt is due.
+
+        Raises:
+            DeadlineExceeded: the request's time is over.
+            GuidePending: MAX_WAIT_S is over; this is `pending`.
+        """
+        now = asyncio.get_running_loop().time
+        if self._began is None:
+            self._began = now()
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        waited_s = now() - self._began
+        if waited_s > MAX_WAIT_S:
+            raise pending
+        self.left_s = self._timeout_s - waited_s
+        if self.left_s <= 0:
+            raise DeadlineExceeded("The request took longer than allowed and was stopped.")

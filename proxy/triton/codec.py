@@ -127,7 +127,7 @@ def receipt_mark(model: ModelCard, request_id: str) -> bytes | None:
 
 
 def _guide_may_be_pending(message: service_pb2.ModelInferRequest, request: EngineRequest) -> None:
-    """Lets the tokenizer report a pending guide, see guide_retries."""
+    """Lets the tokenizer report a pending guide, see client.GuideRetries."""
     if request.constraint is not None:
         message.parameters["guide_may_be_pending"].bool_param = True
 

@@ -15,9 +15,8 @@ from proxy.domain.errors import EngineFailed, ForeignAnswer, GuidePending
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.triton import codec, tensors
-from proxy.triton.client import TritonClient
+from proxy.triton.client import GuideRetries, TritonClient
 from proxy.triton.errors import error_of_call, foreign_answer
-from proxy.triton.guide_retries import GuideRetries
 
 DETOKENIZE_TIMEOUT_S = 30.0
 

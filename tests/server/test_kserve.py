@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from proxy.access.start_gate import StartGate
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.http.layers import application
+from proxy.api.http.layers import Application
 from proxy.api.http.middleware import RequestContext
 from proxy.api.kserve import kserve_routes
 from proxy.telemetry.metrics import Metrics
@@ -99,7 +99,7 @@ def client(triton: Stack) -> Iterator[TestClient]:
         async with engine:
             yield
 
-    app = application(
+    app = Application(
         [Middleware(RequestContext, gate=StartGate(), metrics=Metrics(), log=RequestLog())], running
     )
     app.include_router(router)

@@ -20,9 +20,9 @@ from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer, StreamFor
 from proxy.api.http.generation_headers import headers_of
 from proxy.domain.completion import Completion, Fold
 from proxy.domain.events import Events
-from proxy.domain.generation import Delivery, Generation
 from proxy.domain.record import RequestRecord
-from proxy.generation.service import Service
+from proxy.domain.request import Delivery
+from proxy.generation.service import Generation, Service
 
 
 class Answers:

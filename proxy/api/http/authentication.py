@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Protocol
 
 from prometheus_client import Counter
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.api import errors
 from proxy.api.http.route_scopes import Need, Open, RouteScopes
 from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
@@ -42,12 +42,6 @@ Headers = list[tuple[bytes, bytes]]
 Denied = Callable[[str, str, Caller | None, ErrorCode], None]
 
 
-class Authenticates(Protocol):
-    """See access.authentication.authenticator.Authenticator."""
-
-    async def caller(self, headers: Headers, peer: str) -> Caller: ...
-
-
 def no_audit(method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
     """Notes nothing."""
 
@@ -63,7 +57,7 @@ class Authentication:
         self,
         app: ASGIApp,
         *,
-        authenticator: Authenticates,
+        authenticator: Authenticator,
         metrics: Metrics,
         scopes: RouteScopes,
         denied: Denied = no_audit,

@@ -77,10 +77,24 @@ class Application(FastAPI):
     """FastAPI inside `layers`, the outermost first; the outermost catches all errors.
 
     FastAPI would put them inside its own middleware, which every chunk would pass without effect.
+
+    running: what runs as long as the application serves.
     """
 
-    def __init__(self, *, layers: Sequence[Middleware], **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        layers: Sequence[Middleware],
+        running: Callable[[FastAPI], AbstractAsyncContextManager[None]],
+    ) -> None:
+        super().__init__(
+            title=NAME,
+            version=__version__,
+            redirect_slashes=False,
+            openapi_url=None,  # `pages` serves the document, without a CDN
+            generate_unique_id_function=lambda route: "_".join([*map(str, route.tags), route.name]),
+            lifespan=running,
+            exception_handlers={HTTPException: errors.routing_error},
+        )
         entry: ASGIApp = super().__call__
         for layer in reversed(layers):
             entry = layer.cls(entry, *layer.args, **layer.kwargs)
@@ -95,19 +109,3 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._entry(scope, receive, send)
-
-
-def application(
-    layers: Sequence[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
-) -> Application:
-    """running: what runs as long as the application serves."""
-    return Application(
-        title=NAME,
-        version=__version__,
-        redirect_slashes=False,
-        openapi_url=None,  # `pages` serves the document, without a CDN
-        generate_unique_id_function=lambda route: "_".join([*route.tags, route.name]),
-        lifespan=running,
-        layers=layers,
-        exception_handlers={HTTPException: errors.routing_error},
-    )

@@ -33,7 +33,7 @@ from proxy.domain.errors import (
     echoed,
     in_short,
 )
-from proxy.domain.generation import Delivery
+from proxy.domain.request import Delivery
 from proxy.generation.service import Service
 from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.request_log import REQUEST_LOG, RequestLog

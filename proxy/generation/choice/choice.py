@@ -42,7 +42,9 @@ class Choice:
         self.usage_counter = UsageCounter(counts_prompt=counts_prompt, counts_cached=counts_cached)
         self._index = index
         strips_space = card.facts.strips_leading_space
-        self._echo = PromptEcho(request, strips_leading_space=strips_space, specials=specials)
+        self._echo: PromptEcho | None = None
+        if request.echoes_prompt:
+            self._echo = PromptEcho(request, strips_leading_space=strips_space, specials=specials)
         self._text = AnswerText(
             request,
             parser,
@@ -79,9 +81,7 @@ class Choice:
             return self._of_text(text, [], delta.token_ids)
         if delta.prompt_tokens is not None:
             self.usage_counter.count_prompt(delta)
-            self._echo.begin(delta.prompt_tokens)
-            self._held.before = self._echo.length
-        if self._echo.is_coming:
+        if self._echo is not None:
             delta = self._echo.split(delta)
             self._held.before = self._echo.length
         logged, taken = self._push_tokens(delta)
@@ -168,8 +168,11 @@ class Choice:
         """`ids`: of the tokens taken."""
         if self._parser is not None:
             return self._of_found(self._text.take_found(), logged, ids, is_last=is_last)
-        prompt, of_prompt = self._echo.take()
-        return self._of_text(prompt + self._text.take_text(), [*of_prompt, *logged], ids)
+        text = self._text.take_text()
+        if self._echo is not None:
+            prompt, of_prompt = self._echo.take()
+            text, logged = prompt + text, [*of_prompt, *logged]
+        return self._of_text(text, logged, ids)
 
     def _of_text(
         self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]

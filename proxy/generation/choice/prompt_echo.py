@@ -39,18 +39,10 @@ class PromptEcho:
         self._text = [text]  # a delta may have tens of thousands of tokens
         self.length = len(text)  # in characters, of the prompt so far
 
-    @property
-    def is_coming(self) -> bool:
-        """Whether the next tokens are the prompt's."""
-        return self._left > 0
-
-    def begin(self, prompt_tokens: int) -> None:
-        """With a stream's first delta."""
-        if self._comes_in_tokens:
-            self._left = prompt_tokens
-
     def split(self, delta: TokenDelta) -> TokenDelta:
         """The answer's part of a delta; what is before it is kept."""
+        if self._comes_in_tokens and delta.prompt_tokens is not None:  # a stream's first
+            self._left = delta.prompt_tokens
         if not self._left:
             return delta
         count = min(self._left, len(delta.token_bytes))

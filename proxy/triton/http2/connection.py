@@ -9,8 +9,15 @@ from __future__ import annotations
 from grpc import StatusCode
 
 from proxy.triton.http2 import frames
-from proxy.triton.http2.calls import Calls, Changed, Event, Http2Limits
-from proxy.triton.http2.flow_control import ReceiveWindow, SendQueue
+from proxy.triton.http2.calls import (
+    LAST_STREAM,
+    Calls,
+    Changed,
+    Event,
+    Http2Limits,
+    ReceiveWindow,
+    SendQueue,
+)
 from proxy.triton.http2.frames import (
     DEFAULT_WINDOW,
     ConnectionFault,
@@ -59,24 +66,21 @@ class Connection:
     @property
     def is_leaving(self) -> bool:
         """Whether no more calls can be opened."""
-        return bool(self.why_closed) or self._has_gone_away or self._calls.are_used_up
+        return bool(self.why_closed) or self._has_gone_away or self._calls.next_stream > LAST_STREAM
 
     @property
     def is_closed(self) -> bool:
         return bool(self.why_closed)
 
     @property
-    def has_room(self) -> bool:
-        return self.room > 0
-
-    @property
     def room(self) -> int:
         """How many more calls can be opened now."""
-        free = self._peer.max_concurrent_streams - len(self._calls)
-        return max(0, free) if self.is_ready else 0
+        if not self.is_ready:
+            return 0
+        return max(0, self._peer.max_concurrent_streams - len(self._calls))
 
     def open(self, headers: Fields, message: bytes) -> int:
-        """Opens a call with headers of its own and returns its stream number. Needs `has_room`."""
+        """Opens a call with headers of its own and returns its stream number. Needs `room`."""
         return self._calls.open(self._heads.encode(headers), message)
 
     def cancel(self, stream: int) -> None:

@@ -48,13 +48,9 @@ class HeadEncoder:
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)
-        if _are_references(block):  # which change no table, now or later
+        if all(byte & _REFERENCE for byte in block):  # which change no table, now or later
             self._references = block
         return block
-
-
-def _are_references(block: bytes) -> bool:
-    return all(byte & _REFERENCE for byte in block)
 
 
 def _literal(name: str, value: str) -> bytes:
@@ -99,7 +95,7 @@ class HeaderBlocks:
 
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
-        self._known: dict[bytes, dict[str, str]] = {}  # what blocks of mere references refer to
+        self._known: dict[bytes, dict[str, str]] = {}  # what blocks mean with the table of now
         self._block = bytearray()
         self.stream = 0
         self._ends_stream = False
@@ -128,9 +124,10 @@ class HeaderBlocks:
         return Headers(stream, self._decoded(block), self._ends_stream)
 
     def _decoded(self, block: bytes) -> dict[str, str]:
-        """A block of references changes no table, so it means the same until another one does."""
+        """A block that leaves the table as it is means the same until another one changes it."""
         if (known := self._known.get(block)) is not None:
             return known
+        size, newest = self._table()
         try:
             pairs = self._decoder.decode(block, raw=True)
         except HPACKError as error:
@@ -140,8 +137,16 @@ class HeaderBlocks:
         fields = {
             bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in pairs
         }
-        if not _are_references(block) or len(self._known) >= MOST_KNOWN:
+        size_now, newest_now = self._table()
+        has_changed = size_now != size or newest_now is not newest
+        if has_changed or len(self._known) == MOST_KNOWN:
             self._known.clear()
-        elif block:
+        if not has_changed:
             self._known[block] = fields
         return fields
+
+    def _table(self) -> tuple[tuple[int, int], object]:
+        """Its sizes, and its newest entry, which is a new object even if it equals an older one."""
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return (table.maxsize, len(entries)), entries[0] if entries else None

@@ -76,7 +76,7 @@ class Link(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        return self._connection.has_room
+        return self._connection.room > 0
 
     @property
     def is_leaving(self) -> bool:

@@ -17,7 +17,7 @@ from proxy.access.authentication.authenticator import authenticator
 from proxy.access.start_gate import StartGate
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.http.layers import application
+from proxy.api.http.layers import Application
 from proxy.api.http.middleware import RequestContext
 from proxy.api.http.rate_limit_headers import RateLimitHeaders
 from proxy.api.http.route_scopes import RouteScopes, check
@@ -60,7 +60,7 @@ class Front:
                 yield
 
         options = {"authenticator": callers, "metrics": metrics, "scopes": RouteScopes()}
-        self.app = application(
+        self.app = Application(
             [
                 Middleware(RequestContext, gate=StartGate(), metrics=metrics, log=RequestLog()),
                 Middleware(Authentication, **options),
@@ -258,7 +258,7 @@ async def infer(app: ASGIApp, *, hangs_up: bool = False) -> int:
 async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_triton_has_answered(
     front,
 ):
-    app = application([], None)
+    app = Application([], None)
     app.include_router(front.router)
     noisy, quiet = AsCaller(app, caller("noisy")), AsCaller(app, caller("quiet"))
     front.models.may_answer.clear()
@@ -277,7 +277,7 @@ async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_tri
 
 def test_inferences_and_metadata_count_in_limits_on_requests(front):
     headers = Middleware(RateLimitHeaders, limiter=unlimited(), scopes=RouteScopes())
-    app = application([headers], None)
+    app = Application([headers], None)
     app.include_router(front.router)
     who = caller(key=Limits(requests_per_minute=2))
     with TestClient(AsCaller(app, who)) as client:

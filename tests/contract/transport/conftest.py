@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.triton.http2.flow_control import Call
+from proxy.triton.http2.calls import Call
 from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.lean_stream import LeanStream

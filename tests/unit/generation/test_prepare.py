@@ -13,10 +13,10 @@ from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest, RequestError, SchemaViolation
-from proxy.domain.generation import Delivery
 from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.request import (
     ChatPrompt,
+    Delivery,
     GenerationRequest,
     Message,
     PromptBatch,

@@ -9,11 +9,10 @@ import pytest
 
 from proxy.domain.completion import fold
 from proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
-from proxy.domain.generation import Delivery
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.request import Delivery, GenerationRequest, Sampling, TextPrompt
 from proxy.domain.scheduling import Standing, Ticket
 from proxy.generation.choice.choice_cost import UsageCounter
 from proxy.generation.stream.row_permit import RowPermit
@@ -273,5 +272,33 @@ def test_what_cannot_be_continued_exactly_keeps_its_row():
         await stand.begin(sampling=Sampling(seed=5))
         await stand.begin(id="r2")
         assert [one.may_yield for one in scheduler.tickets] == [False, True]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("asked", "sent"), [(None, 1), (0, 1), (-3, -2)])
+def test_what_took_over_a_row_goes_before_its_class_until_it_yields(asked, sent):
+    async def run() -> None:
+        stand, scheduler = await served(engine := Held(3))
+        scheduler.takes_over = True
+        task = stand.begin(priority=asked)
+        await engine.is_held.wait()
+        scheduler.permits[0].preempt()
+        await turns()
+        engine.may_go_on.set()
+        assert fold(await task).text == TEXT
+        assert [one.priority for one in engine.requests] == [sent, asked]
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_takes_no_priority_gets_none():
+    async def run() -> None:
+        engine = DyingEngine(TEXT)
+        catalog = FixedCatalog(capabilities=CAPABILITIES - {"priority"})
+        stand, scheduler = await served(engine, catalog=catalog)
+        scheduler.takes_over = True
+        await stand.begin()
+        assert [one.priority for one in engine.requests] == [None]
 
     asyncio.run(run())

@@ -9,16 +9,17 @@ from contextlib import aclosing
 import pytest
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ModelUnavailable
+from proxy.domain.errors import ModelUnavailable, RateLimited
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
 from proxy.domain.shadow import ShadowOutcome, ShadowResult
-from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of, permitted
 from proxy.models.deployments import Shadow
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.scheduler import GivenScheduler
 
 pytestmark = pytest.mark.anyio
 
@@ -32,16 +33,17 @@ def asked(**fields) -> EngineRequest:
 
 
 class Traffic:
-    """Shadow traffic to one scripted engine, and what was counted of it."""
+    """Shadow traffic to one scripted engine and its scheduler, and what was counted of it."""
 
     def __init__(self, copies: ScriptedEngine, *, most: int = 8, number: float = 0.0) -> None:
         self.copies, self.deployments = copies, list[str]()
+        self.scheduler = GivenScheduler()
         self.results: asyncio.Queue[ShadowResult] = asyncio.Queue()
         self.shadows = ShadowTraffic(self._open, self, most=most, draw=lambda: number)
 
     def _open(self, request: EngineRequest, deployment: str):
         self.deployments.append(deployment)
-        return self.copies.generate(request)
+        return permitted(request, self.copies, self.scheduler)
 
     def count(self, result: ShadowResult) -> None:
         self.results.put_nowait(result)
@@ -182,3 +184,36 @@ async def test_a_copy_adds_nothing_to_the_callers_log_line():
             await text(traffic.mirrored(deltas("same")))
             await traffic.result()
     assert record.id is None
+
+
+async def test_a_copy_has_the_lowest_class_a_tenant_of_its_own_and_no_patience():
+    traffic = Traffic(ScriptedEngine(deltas("abc")))
+    async with traffic.shadows:
+        await text(traffic.mirrored(deltas("abc")))
+        await traffic.result()
+    (permit,), (ticket,) = traffic.scheduler.permits, traffic.scheduler.tickets
+    assert (ticket.queue, ticket.priority, ticket.patience_s) == ("default/m", LOWEST_PRIORITY, 0)
+    assert ticket.may_yield
+    assert ticket.tenant == "(shadow)"
+    assert traffic.scheduler.held == 0
+    assert permit.tokens == sum(len(each.token_bytes) for each in deltas("abc"))
+
+
+async def test_without_a_free_row_a_copy_is_dropped_and_the_caller_does_not_notice():
+    traffic = Traffic(ScriptedEngine(deltas("same")))
+    traffic.scheduler.refusal = RateLimited("The queue is full.")
+    async with traffic.shadows:
+        assert await text(traffic.mirrored(deltas("same"))) == b"same"
+        assert (await traffic.result()).outcome is ShadowOutcome.DROPPED
+    assert traffic.copies.requests == []
+
+
+async def test_a_copy_gives_its_row_to_another_class():
+    traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
+    async with traffic.shadows:
+        assert await text(traffic.mirrored(deltas("same"))) == b"same"
+        await asyncio.wait_for(traffic.copies.given.wait(), 30)
+        traffic.scheduler.permits[0].preempt()
+        assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED
+        assert traffic.scheduler.held == 0
+    assert traffic.copies.closed_early == 1

@@ -9,32 +9,20 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
-from proxy.access.concurrency import ModelConcurrency
-from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.start_gate import StartGate
-from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed, ProxyError
-from proxy.domain.generation import Delivery
 from proxy.domain.identity import Limits, current_caller
-from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.generation.service import Access, Service
-from proxy.generation.stream.time_limits import TimeLimits
-from proxy.models.recovery_queue import RecoveryQueue
-from proxy.models.registry import Registry
+from proxy.domain.request import Delivery, GenerationRequest, TextPrompt
+from proxy.generation.service import Service
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Grant
-from proxy.telemetry.metrics import Metrics
-from tests.doubles.engine import FACTS, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.shadow import without_shadows
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
-from tests.doubles.tools import ScriptedTools
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
+from tests.fixtures.lost_triton import Stand
 
 REQUESTS = 1_000
 BIG = 10**12
@@ -77,24 +65,11 @@ class MixedEngine(ScriptedEngine):
             yield delta
 
 
-def serving(engine: Engine, limiter: RequestLimiter) -> Service:
-    registry, gate = Registry({}), StartGate()
-    registry.serve([LoadedModel(name="demo", facts=FACTS)])
-    access = Access(
-        concurrency=ModelConcurrency(),
-        limiter=limiter,
-        guide_precheck=GuidePrecheck(ByteTokenizer()),
-        log_prob_budget=LogProbBudget(1_000_000),
-    )
-    service = Service(
-        *(registry, engine, Metrics().generations, access, ScriptedTools(), InProcess(), gate),
-        RecoveryQueue(gate),
-        limits=TimeLimits(silence_s=9, whole_s=9),
-        max_resends=0,
-        shadows=without_shadows(registry, engine),
-    )
-    service.card = registry.card("demo")
-    return service
+async def serving(engine: ScriptedEngine, limiter: RequestLimiter) -> Service:
+    stand = Stand(engine, limiter=limiter)
+    await stand.look()
+    stand.service.card = stand.registry.card("demo")
+    return stand.service
 
 
 async def consume(service: Service, number: int, rng: random.Random) -> None:
@@ -137,7 +112,7 @@ def test_1000_mixed_requests_use_what_the_engines_counted():
 
     async def main() -> None:
         current_caller.set(caller(key=LIMITS))
-        await mixed(serving(engine, limiter), random.Random(7))
+        await mixed(await serving(engine, limiter), random.Random(7))
         meters = (await limiter._means.callers.meters(caller(key=LIMITS), "demo")).meters
         grant = await ledger.reserve(meters, [0] * len(meters))
         assert isinstance(grant, Grant)
@@ -167,7 +142,7 @@ def test_a_request_without_limits_has_its_usage_too():
     limiter = RequestLimiter(InProcessLedger(), ByteTokenizer(), usage=sink)
 
     async def main() -> None:
-        service = serving(ScriptedEngine(deltas("abc")), limiter)
+        service = await serving(ScriptedEngine(deltas("abc")), limiter)
         await consume(service, 1, random.Random(1))
 
     asyncio.run(main())
@@ -184,7 +159,7 @@ def test_the_engines_count_of_the_prompt_frees_what_bytes_had_reserved():
 
     async def main() -> None:
         current_caller.set(who)
-        service = serving(ScriptedEngine(deltas("abcdef", None), hangs=True), limiter)
+        service = await serving(ScriptedEngine(deltas("abcdef", None), hangs=True), limiter)
         request = GenerationRequest(
             id="r", model="demo", prompt=TextPrompt(text="x" * 80), max_tokens=9
         )

@@ -1,11 +1,11 @@
-"""guide_retries: how long a request waits until its guide is compiled."""
+"""GuideRetries: how long a request waits until its guide is compiled."""
 
 from __future__ import annotations
 
 import pytest
 
 from proxy.domain.errors import DeadlineExceeded, GuidePending
-from proxy.triton.guide_retries import FIRST_PAUSE_S, MAX_WAIT_S, GuideRetries
+from proxy.triton.client import FIRST_PAUSE_S, MAX_WAIT_S, GuideRetries
 from tests.doubles import clock
 
 PENDING = GuidePending("not yet")

@@ -171,10 +171,10 @@ def test_a_peer_that_asks_and_does_not_read_is_given_up():
 def test_a_connection_whose_stream_numbers_are_used_up_takes_no_more_calls():
     connection = Connection(Http2Limits(first_stream=2**31 - 1))
     connection.receive(READY)
-    assert connection.has_room
+    assert connection.room
     assert connection.open(HEAD, b"request") == 2**31 - 1
     assert connection.is_leaving
-    assert not connection.has_room
+    assert not connection.room
 
 
 def test_calls_that_are_cancelled_before_they_could_be_sent_are_forgotten():

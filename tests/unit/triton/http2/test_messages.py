@@ -1,30 +1,11 @@
-"""gRPC's framing of messages: however they are cut, and the length that is allowed."""
+"""gRPC's framing of messages: the length that is allowed, and what came before a bad one."""
 
 from __future__ import annotations
 
 import pytest
 from grpc import StatusCode
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from proxy.triton.http2.messages import BadMessage, MessageReader, framed
-from tests.strategies import cuts
-
-
-@settings(derandomize=True)
-@given(st.lists(st.binary(max_size=50)), st.data())
-def test_messages_are_the_same_however_the_bytes_are_cut(messages, data):
-    whole = b"".join(map(framed, messages))
-    reader = MessageReader(max_bytes=50)
-    got = [message for piece in data.draw(cuts(whole)) for message in reader.push(piece)]
-    assert got == messages
-    assert not reader.is_inside
-
-
-def test_a_message_that_has_begun_is_known():
-    reader = MessageReader(max_bytes=50)
-    assert list(reader.push(framed(b"abc")[:4])) == []
-    assert reader.is_inside
 
 
 @pytest.mark.parametrize(
