@@ -17,7 +17,7 @@ from ipaddress import ip_network
 from statistics import median
 from typing import Any
 
-from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.authentication.credentials import TrustedFront
 from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
@@ -46,8 +46,6 @@ RULES = TokenRules(
     algorithms=("RS256",),
     tenant_claim="tenant",
     scope_claim="scope",
-    leeway_s=30.0,
-    most_bytes=8192,
 )
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -67,7 +65,7 @@ async def authenticator(source: KeysInMemory) -> Authenticator:
     signing = SigningKeys(fetch, clock=time.monotonic, report=up)
     await signing.refresh()
     caller = Caller(tenant="default", key_id="API_KEY", scopes=ALL_SCOPES)
-    sources = Sources(
+    return Authenticator(
         fixed={sha256(FIXED.encode()).digest(): caller},
         keys=keys,
         tokens=Tokens(RULES, signing),
@@ -75,7 +73,6 @@ async def authenticator(source: KeysInMemory) -> Authenticator:
         front=TrustedFront((ip_network("10.0.0.0/8"),), "x-client-name"),
         front_scopes=ALL_SCOPES,
     )
-    return Authenticator(sources)
 
 
 async def us_per_call(app: App, headers: list[tuple[bytes, bytes]]) -> float:
