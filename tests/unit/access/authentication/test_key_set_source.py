@@ -16,11 +16,6 @@ from tests.fixtures.file_server import FileServer
 KEYS = {"keys": [{"kid": "one"}]}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.anyio
 async def test_keys_are_where_the_discovery_document_says():
     answers = {"/keys": orjson.dumps(KEYS)}

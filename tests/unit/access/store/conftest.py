@@ -37,11 +37,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def store(url: str) -> AsyncIterator[Store]:
     async with opened(url) as store:
         yield store
