@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -46,11 +45,15 @@ READ_ENTRIES = 32
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKeys:
-    record: str
-    parts: str
-    readers: str
+    """The names in Redis of one request's record, and of the answer that `token` generates."""
+
+    def __init__(self, request: KeyedRequest, token: str) -> None:
+        one = request.id.hex()
+        self.token = token
+        self.record = f"{ANSWERS}r:{one}"
+        self.parts = f"{ANSWERS}p:{one}:{token}"
+        self.readers = f"{ANSWERS}w:{one}:{token}"
 
 
 class RedisRecords:
@@ -76,7 +79,7 @@ class RedisRecords:
         self._keep = self._client.register_script(redis_scripts.KEEP)
 
     async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
-        record = _keys(request, token).record
+        record = AnswerKeys(request, token).record
         args = (token, request.body, self._lease_ms)
         if self._redis.is_away:
             raise RecordsUnavailable("redis is away")
@@ -90,22 +93,16 @@ class RedisRecords:
         if state == b"kept":
             check_resumption(request.after, Head.of_json(head), int(parts))
             outcome = Outcome.REPLAYED
-        token = other.decode()
+        keys = AnswerKeys(request, other.decode())
         return CopiedAnswer(
-            self._redis.readers,
-            _keys(request, token),
-            token,
-            request,
-            outcome,
-            lease_ms=self._lease_ms,
+            self._redis.readers, keys, request.after, outcome, lease_ms=self._lease_ms
         )
 
     def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
         self._copies[token] = Copy(
             self._client,
             self._renew,
-            _keys(request, token),
-            token,
+            AnswerKeys(request, token),
             recording,
             lease_ms=self._lease_ms,
             most_bytes=self._answer_bytes,
@@ -117,7 +114,7 @@ class RedisRecords:
         if copy is None or head is None or not await copy.written():
             await self._end_copy(token)
             raise RecordsUnavailable("the copy of the answer in Redis is not complete")
-        keys, now_ms = _keys(request, token), int(time.time() * 1000)
+        keys, now_ms = AnswerKeys(request, token), int(time.time() * 1000)
         size = OVERHEAD_BYTES + recording.held_bytes
         quotas = self._quotas
         args = (
@@ -143,7 +140,7 @@ class RedisRecords:
         if (copy := self._copies.get(token)) is not None:
             await copy.written()
         await self._end_copy(token)
-        record = _keys(request, token).record
+        record = AnswerKeys(request, token).record
         with contextlib.suppress(RecordsUnavailable):
             await self._call(self._release((record,), (token,)))
 
@@ -174,15 +171,6 @@ class RedisRecords:
             raise RecordsUnavailable(str(error)) from error
 
 
-def _keys(request: KeyedRequest, token: str) -> AnswerKeys:
-    one = request.id.hex()
-    return AnswerKeys(
-        record=f"{ANSWERS}r:{one}",
-        parts=f"{ANSWERS}p:{one}:{token}",
-        readers=f"{ANSWERS}w:{one}:{token}",
-    )
-
-
 class Copy:
     """Writes a running answer to Redis, and renews its claim. While somebody reads the copy, the
     generation counts one more reader. Where Redis fails, the copy ends: the answer itself does not.
@@ -197,7 +185,6 @@ class Copy:
         client: Any,
         renew: AsyncScript,
         keys: AnswerKeys,
-        token: str,
         recording: Recording,
         *,
         lease_ms: int,
@@ -206,7 +193,6 @@ class Copy:
         self._client = client
         self._renew = renew
         self._keys = keys
-        self._token = token
         self._recording = recording
         self._lease_ms = lease_ms
         self._most_bytes = most_bytes
@@ -272,7 +258,7 @@ class Copy:
         while True:
             await asyncio.sleep(self._lease_ms / 4000)
             with contextlib.suppress(*FAILURES):
-                renewed = await self._renew(keys, (self._token, self._lease_ms))
+                renewed = await self._renew(keys, (self._keys.token, self._lease_ms))
                 self._recording.count_in(self._reader, all(renewed))
 
 
@@ -283,8 +269,7 @@ class CopiedAnswer(OpenAnswer):
         self,
         client: Any,
         keys: AnswerKeys,
-        token: str,
-        request: KeyedRequest,
+        after: int,
         outcome: Outcome,
         *,
         lease_ms: int,
@@ -292,8 +277,7 @@ class CopiedAnswer(OpenAnswer):
         self.outcome = outcome
         self._client = client
         self._keys = keys
-        self._token = token
-        self._after = request.after
+        self._after = after
         self._lease_ms = lease_ms
         self._last = b"0-0"
         self._entries: deque[tuple[bytes, dict[bytes, bytes]]] = deque()
@@ -363,5 +347,5 @@ class CopiedAnswer(OpenAnswer):
         )
         if found:
             self._entries.extend(found[0][1])
-        elif await self._client.hget(self._keys.record, "token") != self._token.encode():
+        elif await self._client.hget(self._keys.record, "token") != self._keys.token.encode():
             raise AnswerLost

@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from proxy.api.http import route_scopes
 from proxy.api.http.route_scopes import NEEDS, Open
 from proxy.app import compose
-from proxy.domain.identity import Scope, current_caller
+from proxy.domain.identity import Scope
 from proxy.domain.model import CAPABILITIES, LoadedModel
 from proxy.settings import Settings
 from tests.api.error_body import error_of
@@ -142,23 +142,11 @@ def test_the_key_of_prometheus_reads_metrics_and_nothing_else(client):
     }
 
 
-def test_metrics_may_be_public(serve):
-    client = serve(ScriptedEngine(), api_key=API_KEY, public_metrics=True)
-    assert ask(client, "/metrics", None).status_code == 200
-    assert ask(client, "/v1/models", None).status_code == 401
-
-
 def test_an_unknown_path_says_nothing_to_strangers(client):
     assert client.get("/admin/v1/anything").status_code == 401
     assert client.get("/nope").status_code == 401
     assert client.get("/nope", headers=bearer(API_KEY)).status_code == 404
     assert client.get("/v1/models/", headers=bearer("x" * 20)).status_code == 401
-
-
-def test_everything_below_admin_needs_the_scope_admin(client, keys):
-    chatter = keys.add("chat", scopes=frozenset({Scope.CHAT}))
-    response = client.get("/admin/v1/keys", headers=bearer(chatter))
-    assert error_of(response)["code"] == "insufficient_scope"
 
 
 @pytest.mark.parametrize("header", ["x-api-key", "api-key"])
@@ -349,17 +337,6 @@ def test_the_log_line_has_tenant_and_key_id_and_no_log_has_a_key(client, keys, m
     text = written.getvalue() + client.get("/metrics", headers=bearer(METRICS_KEY)).text
     for secret in ("x" * 43, "w" * 43, "hostile-secret", API_KEY, METRICS_KEY, PEPPER):
         assert secret not in text
-
-
-def test_refusals_do_not_echo_the_key(client):
-    for headers in (bearer("sk-my-secret"), {"authorization": "Basic c2VjcmV0"}):
-        assert "secret" not in client.get("/v1/models", headers=headers).text.lower()
-        assert "c2VjcmV0" not in client.get("/v1/models", headers=headers).text
-
-
-def test_the_caller_is_forgotten_with_the_request(client):
-    ask(client, "/v1/models", API_KEY)
-    assert current_caller.get().key_id == "anonymous"
 
 
 def test_a_preflight_needs_no_key_and_the_page_reads_the_refusal(serve):

@@ -35,11 +35,8 @@ class KeysInMemory:
         self.delay_s = 0.0
         self.add_tenant("acme")
 
-    def add_tenant(self, name: str, *, limits: Limits = Limits(), **fields: object) -> None:  # noqa: B008
-        record = TenantRecord(
-            name=name, limits=limits, of_models={}, is_active=True, created_at=BEGAN
-        )
-        self.tenants[name] = replace(record, **fields)
+    def add_tenant(self, name: str, **fields: object) -> None:
+        self.tenants[name] = TenantRecord(name=name, created_at=BEGAN, **fields)
         self.changes += 1
 
     def add(
@@ -63,9 +60,6 @@ class KeysInMemory:
             limits=Limits(),
             created_at=BEGAN,
             expires_at=expires_at,
-            revoked_at=None,
-            overlap_digest=None,
-            overlap_until=None,
         )
         self.changes += 1
         return key

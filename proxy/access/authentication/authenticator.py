@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_network
@@ -35,7 +36,7 @@ OUTAGE = "API keys and tokens cannot be checked at present: try again later."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Authenticator:
     """By what a caller can be known; None and empty are switched off.
 
     fixed: callers by the SHA-256 of a key from the environment. front_scopes: of callers that a
@@ -48,11 +49,6 @@ class Sources:
     signing_keys: SigningKeys | None = None
     front: TrustedFront | None = None
     front_scopes: frozenset[Scope] = frozenset()
-
-
-class Authenticator:
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
 
     async def caller(self, headers: Headers, peer: str) -> Caller:
         """The caller. A key in the headers takes precedence over what a front says.
@@ -68,10 +64,10 @@ class Authenticator:
         try:
             if given is not None:
                 return await self._of_credential(given)
-            if (front := self._sources.front) is not None:
+            if (front := self.front) is not None:
                 name = front.identity(headers, peer)
                 if name is not None:
-                    scopes = self._sources.front_scopes
+                    scopes = self.front_scopes
                     known = Caller(tenant=name, key_id=f"mtls:{name}", scopes=scopes)
                     return await self._of_tenant(known)
         except KeysUnavailable:
@@ -83,9 +79,9 @@ class Authenticator:
 
     def concerns(self) -> list[Concern]:
         """Sources that cannot be reached at present."""
-        found, keys, signing_keys = [], self._sources.keys, self._sources.signing_keys
+        found, keys, signing_keys = [], self.keys, self.signing_keys
         if keys is not None and not keys.watch.answers:
-            is_only = not self._sources.fixed and signing_keys is None
+            is_only = not self.fixed and signing_keys is None
             is_fatal = is_only and not keys.watch.is_trusted()
             found.append(Concern(message="keys cannot be read", is_fatal=is_fatal))
         if signing_keys is not None and not signing_keys.answers:
@@ -96,7 +92,7 @@ class Authenticator:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follows changes of keys, in tasks that end with the body. The first look comes first."""
-        keys, signing_keys = self._sources.keys, self._sources.signing_keys
+        keys, signing_keys = self.keys, self.signing_keys
         first: list[Awaitable[object]] = []
         following: list[Coroutine[object, object, None]] = []
         if keys is not None:
@@ -113,14 +109,14 @@ class Authenticator:
             await background.end(tasks)
 
     async def _of_credential(self, given: bytes) -> Caller:
-        if self._sources.fixed:
+        if self.fixed:
             digest = sha256(given).digest()
-            for expected, caller in self._sources.fixed.items():
+            for expected, caller in self.fixed.items():
                 if compare_digest(digest, expected):
                     return caller
-        if self._sources.keys is not None and given.startswith(b"sk-"):
-            return await self._sources.keys.caller(given)
-        if (tokens := self._sources.tokens) is not None and tokens.has_form(given):
+        if self.keys is not None and given.startswith(b"sk-"):
+            return await self.keys.caller(given)
+        if (tokens := self.tokens) is not None and tokens.has_form(given):
             claims = await tokens.claims(given)
             known = Caller(
                 tenant=claims.tenant,
@@ -133,9 +129,9 @@ class Authenticator:
 
     async def _of_tenant(self, caller: Caller) -> Caller:
         """The caller, who has no key of ours, with what a store has of the tenant."""
-        if self._sources.keys is None:
+        if self.keys is None:
             return caller
-        return of_tenant(caller, await self._sources.keys.tenant(caller.tenant))
+        return of_tenant(caller, await self.keys.tenant(caller.tenant))
 
 
 def authenticator(
@@ -155,14 +151,12 @@ def authenticator(
         networks = tuple(map(ip_network, settings.trusted_fronts))
         front = TrustedFront(networks, settings.client_name_header.lower())
     return Authenticator(
-        Sources(
-            fixed=_fixed(settings),
-            keys=_keys(settings, source, metrics),
-            tokens=tokens,
-            signing_keys=signing_keys,
-            front=front,
-            front_scopes=frozenset(map(Scope, settings.client_name_scopes)),
-        )
+        fixed=_fixed(settings),
+        keys=_keys(settings, source, metrics),
+        tokens=tokens,
+        signing_keys=signing_keys,
+        front=front,
+        front_scopes=frozenset(map(Scope, settings.client_name_scopes)),
     )
 
 
@@ -189,12 +183,12 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
 
 
 def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
-    from proxy.access.authentication.signing_keys import KeySetSource, SigningKeys
+    from proxy.access.authentication.signing_keys import SigningKeys, fetch_key_set
     from proxy.access.authentication.tokens import TokenRules, Tokens
 
-    key_set = KeySetSource(issuer, settings.jwt_jwks_url)
+    fetch = partial(fetch_key_set, issuer, settings.jwt_jwks_url)
     up = metrics.authentication_source_up.labels("issuer")
-    keys = SigningKeys(key_set.fetch, clock=time.monotonic, report=up.set)
+    keys = SigningKeys(fetch, clock=time.monotonic, report=up.set)
     rules = TokenRules(
         issuer=issuer,
         audiences=settings.jwt_audience,

@@ -28,29 +28,20 @@ SMALLEST_RSA_BITS = 2048
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class KeySetSource:
-    """url: of the key set. None: found by the issuer's discovery document, for each fetch."""
+async def fetch_key_set(issuer: str, url: str | None) -> dict[str, Any]:
+    """The JWK set of an issuer. url: of the set; None: the issuer's discovery document names it.
 
-    def __init__(self, issuer: str, url: str | None) -> None:
-        self._issuer = issuer
-        self._url = url
-
-    async def fetch(self) -> dict[str, Any]:
-        """The JWK set.
-
-        Raises:
-            httpx.HTTPError: the issuer cannot be reached, or answers with an error.
-            ValueError: the answer is not JSON, too large, of another issuer, or not over TLS.
-        """
-        async with httpx.AsyncClient(follow_redirects=False) as client:
-            url = self._url or await self._discovered(client)
-            return await _json(client, url)
-
-    async def _discovered(self, client: httpx.AsyncClient) -> str:
-        found = await _json(client, self._issuer.rstrip("/") + DISCOVERY)
-        if found.get("issuer") != self._issuer:
-            raise ValueError(f"the discovery document is of another issuer than {self._issuer}")
-        return str(found.get("jwks_uri"))
+    Raises:
+        httpx.HTTPError: the issuer cannot be reached, or answers with an error.
+        ValueError: the answer is not JSON, too large, of another issuer, or not over TLS.
+    """
+    async with httpx.AsyncClient(follow_redirects=False) as client:
+        if not url:
+            found = await _json(client, issuer.rstrip("/") + DISCOVERY)
+            if found.get("issuer") != issuer:
+                raise ValueError(f"the discovery document is of another issuer than {issuer}")
+            url = str(found.get("jwks_uri"))
+        return await _json(client, url)
 
 
 def is_safe(url: str) -> bool:

@@ -17,7 +17,7 @@ from proxy.domain.errors import AuthenticationFailed, ErrorCode
 from proxy.domain.identity import Scope, is_reserved
 
 MOST_REMEMBERED = 10_000
-LEEWAY_S = 30.0
+LEEWAY_S = 30.0  # how far clocks may differ
 MOST_BYTES = 8192  # a longer token is refused before it is read
 LONGEST_NAME = 200  # of a tenant or subject, in characters
 MOST_PRIORITY = 2**31 - 1
@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must have. leeway_s: how far clocks may differ.
+    """What a token must have.
 
     tenant_claim, scope_claim: names of claims; a dot leads into an object, as `realm.roles`.
     Scopes are a list or words in one string; words that are no Scope are ignored.
@@ -41,8 +41,6 @@ class TokenRules:
     tenant_claim: str
     scope_claim: str
     priority_claim: str | None = None
-    leeway_s: float = LEEWAY_S
-    most_bytes: int = MOST_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +77,9 @@ class Tokens:
             AuthenticationFailed: it is too long, expired, or not valid here.
             KeysUnavailable: the issuer's keys are not known at present.
         """
-        if len(token) > self._rules.most_bytes:
+        if len(token) > MOST_BYTES:
             raise AuthenticationFailed(
-                f"The token has {len(token):,} bytes: at most {self._rules.most_bytes:,} are read."
+                f"The token has {len(token):,} bytes: at most {MOST_BYTES:,} are read."
             )
         name = sha256(token).digest()
         known = self._verified.get(name)
@@ -137,7 +135,7 @@ class Tokens:
                 algorithms=[algorithm],
                 audience=rules.audiences,
                 issuer=rules.issuer,
-                leeway=rules.leeway_s,
+                leeway=LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except jwt.ExpiredSignatureError:

@@ -57,11 +57,11 @@ class CallerMeters:
     """
 
     def __init__(
-        self, caller: Caller, meters: Sequence[Meter], units: Sequence[Unit], ends_at_s: float
+        self, caller: Caller, meters: Sequence[tuple[Meter, Unit]], ends_at_s: float
     ) -> None:
         self.caller = caller
-        self.meters = tuple(meters)
-        self.units = tuple(units)
+        self.meters = tuple(meter for meter, _ in meters)
+        self.units = tuple(unit for _, unit in meters)
         self.ends_at_s = ends_at_s
         rates = self._indexes(MeterKind.RATE, Unit.REQUESTS)
         self.request_windows = self._indexes(MeterKind.WINDOW, Unit.REQUESTS) or rates
@@ -102,11 +102,9 @@ async def meters_of(
 ) -> CallerMeters:
     """model: its public name. now_s: since 1970."""
     since, until = _month(now_s)
-    meters, units = list[Meter](), list[Unit]()
+    meters = list[tuple[Meter, Unit]]()
     for scope in _scopes(caller, model):
-        for meter, unit in _meters(scope, caller.tenant):
-            meters.append(meter)
-            units.append(unit)
+        meters += _meters(scope, caller.tenant)
         if scope.limits.monthly_tokens is None and scope.limits.monthly_budget is None:
             continue
         spent = Spent()
@@ -114,10 +112,8 @@ async def meters_of(
             spent = await usage.spent(
                 tenant=caller.tenant, key_id=scope.key_id, model=scope.model, since=since
             )
-        for meter, unit in _monthly(scope, caller.tenant, spent, since, until):
-            meters.append(meter)
-            units.append(unit)
-    return CallerMeters(caller, meters, units, until.timestamp())
+        meters += _monthly(scope, caller.tenant, spent, since, until)
+    return CallerMeters(caller, meters, until.timestamp())
 
 
 def has_limits(caller: Caller) -> bool:

@@ -67,7 +67,8 @@ class ChangeLog:
             yield change
             if change.recorded:
                 entries = [(actor, *each) for each in change.recorded]
-                await self._append(connection, meta, entries, generation=meta.generation + 1)
+                generation = meta.generation + 1
+                await self._append(connection, meta, change.at, entries, generation=generation)
 
     async def denied(self, times: Mapping[tuple[str, str, str], int]) -> None:
         """Records denied calls, by actor, object and code. The generation stays."""
@@ -84,13 +85,18 @@ class ChangeLog:
 
     async def _note(self, entries: Sequence[Entry]) -> None:
         async with self._database.writing() as connection:
-            await self._append(connection, await _locked(connection), entries)
+            await self._append(connection, await _locked(connection), _now(), entries)
 
     async def _append(
-        self, connection: AsyncConnection, meta: Row[Any], entries: Sequence[Entry], **counts: int
+        self,
+        connection: AsyncConnection,
+        meta: Row[Any],
+        at: datetime,
+        entries: Sequence[Entry],
+        **counts: int,
     ) -> None:
         """Adds the entries to the chain. counts: other columns of `meta`."""
-        head, at = _head(meta), _now()
+        head = _head(meta)
         for actor, action, object, before, after in entries:
             entry = AuditEntry(
                 number=head.entries + 1,

@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import Table, select
-from sqlalchemy import insert as insert_into
-from sqlalchemy import update as update_in
+from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.store.change_log import Change
@@ -37,7 +35,7 @@ async def find(connection: AsyncConnection, kind: type[Record], name: str) -> Re
 async def add(change: Change, record: KeyRecord | TenantRecord) -> None:
     """Stores a new record, with its audit entry."""
     table = _table(type(record))
-    await change.connection.execute(insert_into(table).values(_row(record)))
+    await change.connection.execute(insert(table).values(_row(record)))
     change.record(f"{table.name}.create", _object(record), after=view(record))
 
 
@@ -47,7 +45,7 @@ async def replace(
     """Stores the changed record, with its audit entry. details: more of the view after it."""
     table, row = _table(type(before)), _row(after)
     (column,) = table.primary_key
-    await change.connection.execute(update_in(table).where(column == row[column.name]).values(row))
+    await change.connection.execute(update(table).where(column == row[column.name]).values(row))
     views = {"before": view(before), "after": {**view(after), **details}}
     change.record(f"{table.name}.{verb}", _object(before), **views)
 

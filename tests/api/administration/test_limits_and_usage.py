@@ -1,8 +1,13 @@
-"""A tenant with limits asks for answers: what it used is in the store, and what is left holds."""
+"""A tenant with limits asks for answers: what it used is in the store, and what is left holds.
+
+The metric of proxies that share a store and no Redis.
+"""
 
 from __future__ import annotations
 
 import pytest
+from pydantic import SecretStr
+from starlette.testclient import TestClient
 
 from proxy import app as composition
 from tests.api.test_parameters import deltas
@@ -63,3 +68,16 @@ def test_a_months_tokens_are_remembered_by_the_store(proxy, made):
         refused = ask(client)
     assert refused.status_code == 429
     assert refused.json()["error"]["code"] == "insufficient_quota"
+
+
+@pytest.mark.parametrize(("ledger_url", "shown"), [(None, 2.0), ("redis://127.0.0.1:1", 0.0)])
+def test_other_writers_of_the_store_show_only_without_redis(proxy, ledger_url, shown):
+    store = proxy.new_store()
+    secret = None if ledger_url is None else SecretStr(ledger_url)
+    settings = proxy.settings.model_copy(update={"ledger_url": secret, "public_metrics": True})
+    app = composition.compose(
+        *(settings, ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess()), store=store
+    )
+    store.usage.others = 2
+    client = TestClient(app, headers=dict(proxy.admin.headers))
+    assert f"\nproxy_unshared_proxies {shown}\n" in client.get("/metrics").text

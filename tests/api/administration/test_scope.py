@@ -85,6 +85,15 @@ def test_without_keys_a_fuzzer_that_follows_the_document_changes_nothing(proxy, 
     assert not proxy.store.decisions.drained
 
 
+@pytest.mark.parametrize("admin", ["off", "on"])
+def test_a_store_whose_keys_are_not_checked_is_not_administrated(proxy, admin):
+    settings = proxy.settings.model_copy(update={"auth": "off", "admin": admin})
+    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
+    with TestClient(compose(settings, *ports, store=proxy.new_store())) as anyone:
+        for path in (TENANTS, KEYS, AUDIT):
+            assert anyone.get(path).json()["error"]["code"] == "insufficient_scope"
+
+
 def test_without_keys_the_setting_admin_lets_everybody_on_this_machine_administrate(proxy):
     settings = Settings(models_file=proxy.settings.models_file, admin="on")
     pools = operations(proxy.store)

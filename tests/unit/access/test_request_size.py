@@ -78,11 +78,6 @@ def test_choices_with_alternatives_count_for_more(top, choices, counted):
     assert permits_needed(request(sampling=Sampling(top_log_probs=top), choices=choices)) == counted
 
 
-def test_an_answer_without_max_tokens_ends_at_the_bound():
-    assert LIMITS.limit_log_probs(logged(4), CARD).max_tokens == 20
-    assert LIMITS.limit_log_probs(request(), CARD).max_tokens is None
-
-
 def test_more_tokens_than_the_context_holds_do_not_count():
     limits = RequestSizeLimits(log_probs=CARD.facts.context_length)
     asked = logged(0, max_tokens=10**6)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from proxy.access.start_gate import StartGate
+
+pytestmark = pytest.mark.anyio
 
 
 def test_a_burst_begins_a_few_a_turn_and_in_order():
@@ -28,15 +32,12 @@ def test_a_burst_begins_a_few_a_turn_and_in_order():
     assert max(a_turn) <= 2
 
 
-def test_those_that_leave_hold_up_nobody():
-    async def scenario():
-        gate = StartGate(1)
-        tasks = [asyncio.ensure_future(gate.wait()) for _ in range(5)]
-        await asyncio.sleep(0)
-        for task in tasks[1:4]:
-            task.cancel()
-        await tasks[4]
-        await asyncio.wait(tasks)
-        await asyncio.wait_for(gate.wait(), 5)
-
-    asyncio.run(scenario())
+async def test_those_that_leave_hold_up_nobody():
+    gate = StartGate(1)
+    tasks = [asyncio.ensure_future(gate.wait()) for _ in range(5)]
+    await asyncio.sleep(0)
+    for task in tasks[1:4]:
+        task.cancel()
+    await tasks[4]
+    await asyncio.wait(tasks)
+    await asyncio.wait_for(gate.wait(), 5)

@@ -30,6 +30,11 @@ LIMITS = RelayLimits(
 Pair = Callable[..., AbstractAsyncContextManager[tuple[Relay, Relay]]]
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     if PROGRAM is None:

@@ -24,64 +24,57 @@ from tests.unit.state.answering import (
 )
 from tests.unit.state.conftest import LIMITS, QUOTAS
 
+pytestmark = pytest.mark.anyio
+
 
 def relay(records: Records) -> Relay:
     return Relay(records, LIMITS, IdempotencyMetrics(CollectorRegistry()))
 
 
 @needs_redis
-def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(redis: RedisServer):
-    async def run() -> None:
-        connection = RedisConnection(redis.url, timeout_s=1, beat_s=0.05)
-        records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=400)
-        async with connection, relay(records) as one:
-            generation = Generation()
-            answer = await one.open(asked(), generation)
-            redis.kill()
-            with pytest.raises(RecordsUnavailable):
-                await one.open(asked("other"), generation)
-            generation.step(5)
-            assert await read(answer) == whole()
-            await settled(one)
-            redis.start()
-            await until(lambda: not connection.is_away)
-            generation.step(5)
-            assert await ask(one, generation, asked("other")) == whole()
-            assert generation.runs == 2
-
-    asyncio.run(run())
+async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(redis: RedisServer):
+    connection = RedisConnection(redis.url, timeout_s=1, beat_s=0.05)
+    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=400)
+    async with connection, relay(records) as one:
+        generation = Generation()
+        answer = await one.open(asked(), generation)
+        redis.kill()
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked("other"), generation)
+        generation.step(5)
+        assert await read(answer) == whole()
+        await settled(one)
+        redis.start()
+        await until(lambda: not connection.is_away)
+        generation.step(5)
+        assert await ask(one, generation, asked("other")) == whole()
+        assert generation.runs == 2
 
 
 @needs_redis
-def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: RedisServer):
-    async def run() -> None:
-        connection = RedisConnection(redis.url, timeout_s=5)
-        records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=300)
-        async with connection, relay(records) as one:
-            assert await records.claim(asked(), "of another proxy") is None
-            generation = Generation()
-            generation.step(5)
-            answer = await one.open(asked(), generation)
-            assert answer.outcome is Outcome.JOINED
-            await answer.aclose()
-            await asyncio.sleep(0.4)
-            assert await ask(one, generation) == whole()
-
-    asyncio.run(run())
+async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: RedisServer):
+    connection = RedisConnection(redis.url, timeout_s=5)
+    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=300)
+    async with connection, relay(records) as one:
+        assert await records.claim(asked(), "of another proxy") is None
+        generation = Generation()
+        generation.step(5)
+        answer = await one.open(asked(), generation)
+        assert answer.outcome is Outcome.JOINED
+        await answer.aclose()
+        await asyncio.sleep(0.4)
+        assert await ask(one, generation) == whole()
 
 
 @needs_redis
-def test_a_broken_record_concerns_its_key_only(redis: RedisServer):
-    async def run() -> None:
-        connection = RedisConnection(redis.url, timeout_s=5)
-        records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000)
-        async with connection, relay(records) as one:
-            generation = Generation()
-            generation.step(5)
-            await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")
-            with pytest.raises(RecordsUnavailable):
-                await one.open(asked(), generation)
-            assert not connection.is_away
-            assert await ask(one, generation, asked("other")) == whole()
-
-    asyncio.run(run())
+async def test_a_broken_record_concerns_its_key_only(redis: RedisServer):
+    connection = RedisConnection(redis.url, timeout_s=5)
+    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000)
+    async with connection, relay(records) as one:
+        generation = Generation()
+        generation.step(5)
+        await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked(), generation)
+        assert not connection.is_away
+        assert await ask(one, generation, asked("other")) == whole()

@@ -11,6 +11,8 @@ from proxy.state.answer import AnswerLost, JoinRefused, Notice, Reason
 from proxy.state.recording import MemoryBudget, Reader, Recording
 from tests.unit.state.answering import HEAD, event
 
+pytestmark = pytest.mark.anyio
+
 PART = b"x" * 100
 
 
@@ -28,114 +30,96 @@ async def read(one: Recording, reader: Reader) -> list[bytes]:
     return found
 
 
-def test_readers_of_any_speed_get_all_parts_in_order():
-    async def run() -> None:
-        chance, one = random.Random(1), recording(10_000, 100_000)
+async def test_readers_of_any_speed_get_all_parts_in_order():
+    chance, one = random.Random(1), recording(10_000, 100_000)
 
-        async def reader() -> bytes:
-            mine, found = one.enter(0), b""
-            async for part in one.parts(mine):
-                assert isinstance(part, bytes)
-                found += part
-                for _ in range(chance.randint(0, 5)):
-                    await asyncio.sleep(0)
-            return found
+    async def reader() -> bytes:
+        mine, found = one.enter(0), b""
+        async for part in one.parts(mine):
+            assert isinstance(part, bytes)
+            found += part
+            for _ in range(chance.randint(0, 5)):
+                await asyncio.sleep(0)
+        return found
 
-        readers = [asyncio.create_task(reader()) for _ in range(20)]
-        for number in range(100):
-            await one.append(event(number))
-            await asyncio.sleep(0)
-        one.complete()
-        whole = b"".join(map(event, range(100)))
-        assert await asyncio.gather(*readers) == [whole] * 20
-
-    asyncio.run(run())
+    readers = [asyncio.create_task(reader()) for _ in range(20)]
+    for number in range(100):
+        await one.append(event(number))
+        await asyncio.sleep(0)
+    one.complete()
+    whole = b"".join(map(event, range(100)))
+    assert await asyncio.gather(*readers) == [whole] * 20
 
 
-def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound():
-    async def run() -> None:
-        one = recording()
-        reader = one.enter(0)
-        writing = asyncio.create_task(write(one, 50))
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not writing.done()
-        assert one.held_bytes <= 1_000
-        assert b"".join(await read(one, reader)) == PART * 50
-        await writing
-        assert not one.is_whole
-
-    asyncio.run(run())
+async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound():
+    one = recording()
+    reader = one.enter(0)
+    writing = asyncio.create_task(write(one, 50))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    assert one.held_bytes <= 1_000
+    assert b"".join(await read(one, reader)) == PART * 50
+    await writing
+    assert not one.is_whole
 
 
-def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
-    async def run() -> None:
-        one = recording()
-        slow, fast = one.enter(0), one.enter(0)
-        reading = asyncio.create_task(read(one, fast))
-        await write(one, 50)
-        assert b"".join(await reading) == PART * 50
-        assert one.held_bytes <= 1_000
-        with pytest.raises(AnswerLost):
-            await read(one, slow)
-
-    asyncio.run(run())
+async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
+    one = recording()
+    slow, fast = one.enter(0), one.enter(0)
+    reading = asyncio.create_task(read(one, fast))
+    await write(one, 50)
+    assert b"".join(await reading) == PART * 50
+    assert one.held_bytes <= 1_000
+    with pytest.raises(AnswerLost):
+        await read(one, slow)
 
 
-def test_without_readers_the_generation_waits():
-    async def run() -> None:
-        one = recording()
-        writing = asyncio.create_task(write(one, 50))
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not writing.done()
-        assert one.held_bytes <= 1_000
-        reader = one.enter(0)
-        parts = one.parts(reader)
-        await anext(parts)
-        taking = asyncio.create_task(anext(parts))
-        while one.is_whole:  # noqa: ASYNC110  (there is no event)
-            await asyncio.sleep(0)
-        with pytest.raises(JoinRefused) as refused:
-            one.enter(0)
-        await taking
-        assert refused.value.reason is Reason.TOO_LARGE
-        writing.cancel()
-
-    asyncio.run(run())
+async def test_without_readers_the_generation_waits():
+    one = recording()
+    writing = asyncio.create_task(write(one, 50))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    assert one.held_bytes <= 1_000
+    reader = one.enter(0)
+    parts = one.parts(reader)
+    await anext(parts)
+    taking = asyncio.create_task(anext(parts))
+    while one.is_whole:  # noqa: ASYNC110  (there is no event)
+        await asyncio.sleep(0)
+    with pytest.raises(JoinRefused) as refused:
+        one.enter(0)
+    await taking
+    assert refused.value.reason is Reason.TOO_LARGE
+    writing.cancel()
 
 
-def test_all_recordings_together_have_a_bound():
-    async def run() -> None:
-        budget = MemoryBudget(1_000)
-        many = [Recording(budget, 1_000, lambda count: None) for _ in range(30)]
-        readers = [one.enter(0) for one in many]
-        tasks = [asyncio.create_task(write(one, 20)) for one in many]
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert budget.bytes <= 1_000 + 30 * len(PART)
-        found = await asyncio.gather(*map(read, many, readers))
-        assert {b"".join(parts) for parts in found} == {PART * 20}
-        await asyncio.gather(*tasks)
-        for one in many:
-            one.clear()
-        assert budget.bytes == 0
-
-    asyncio.run(run())
+async def test_all_recordings_together_have_a_bound():
+    budget = MemoryBudget(1_000)
+    many = [Recording(budget, 1_000, lambda count: None) for _ in range(30)]
+    readers = [one.enter(0) for one in many]
+    tasks = [asyncio.create_task(write(one, 20)) for one in many]
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert budget.bytes <= 1_000 + 30 * len(PART)
+    found = await asyncio.gather(*map(read, many, readers))
+    assert {b"".join(parts) for parts in found} == {PART * 20}
+    await asyncio.gather(*tasks)
+    for one in many:
+        one.clear()
+    assert budget.bytes == 0
 
 
-def test_a_reader_that_only_copies_is_not_counted():
-    async def run() -> None:
-        counts: list[int] = []
-        one = Recording(MemoryBudget(1_000), 1_000, counts.append)
-        copy = one.enter(0, is_counted=False)
-        reader = one.enter(0)
-        one.count_in(copy, True)
-        one.leave(reader)
-        one.count_in(copy, False)
-        assert counts == [0, 1, 2, 1, 0]
-
-    asyncio.run(run())
+async def test_a_reader_that_only_copies_is_not_counted():
+    counts: list[int] = []
+    one = Recording(MemoryBudget(1_000), 1_000, counts.append)
+    copy = one.enter(0, is_counted=False)
+    reader = one.enter(0)
+    one.count_in(copy, True)
+    one.leave(reader)
+    one.count_in(copy, False)
+    assert counts == [0, 1, 2, 1, 0]
 
 
 async def write(one: Recording, count: int) -> None:

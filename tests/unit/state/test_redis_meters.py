@@ -20,7 +20,7 @@ from proxy.state.redis_meters import RedisLedger
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.state.test_ledgers import gauge, month, unique, window
 
-pytestmark = needs_redis
+pytestmark = [needs_redis, pytest.mark.anyio]
 BEAT_S = 0.1
 LEASE_S = 0.5
 
@@ -43,7 +43,7 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> No
         await asyncio.sleep(0.02)
 
 
-def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
+async def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
     tenant = unique("t")
     meters = [
         gauge(f"{tenant}.g", 2),
@@ -51,94 +51,84 @@ def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
         window(f"{tenant}.w", 10),
     ]
 
-    async def main() -> None:
-        dead = await ledger(redis_server).__aenter__()
-        async with ledger(redis_server) as alive:
-            assert isinstance(await dead.reserve(meters, [1, 60, 1]), Grant)
-            kept = await alive.reserve(meters, [1, 30, 1])
-            assert isinstance(kept, Grant)
-            assert isinstance(await alive.reserve(meters, [1, 5, 1]), Refusal)
-            await dead.drop()  # as a host does that is switched off
+    dead = await ledger(redis_server).__aenter__()
+    async with ledger(redis_server) as alive:
+        assert isinstance(await dead.reserve(meters, [1, 60, 1]), Grant)
+        kept = await alive.reserve(meters, [1, 30, 1])
+        assert isinstance(kept, Grant)
+        assert isinstance(await alive.reserve(meters, [1, 5, 1]), Refusal)
+        await dead.drop()  # as a host does that is switched off
 
-            async def has_room() -> bool:
-                return isinstance(await alive.reserve(meters, [1, 70, 1]), Grant)
+        async def has_room() -> bool:
+            return isinstance(await alive.reserve(meters, [1, 70, 1]), Grant)
 
-            await until(has_room)
-            look = (await alive.reserve(meters, [0, 0, 0])).look
-            assert [look(at)[0] for at in range(3)] == [0, 0, 7]  # requests were made
-            await dead.redis.close()
-
-    asyncio.run(main())
+        await until(has_room)
+        look = (await alive.reserve(meters, [0, 0, 0])).look
+        assert [look(at)[0] for at in range(3)] == [0, 0, 7]  # requests were made
+        await dead.redis.close()
 
 
-def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: RedisServer):
+async def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: RedisServer):
     """A beat sends what is held whenever no call is under way."""
     meter = gauge(f"{unique('t')}.g", 1)
 
-    async def main() -> None:
-        async with ledger(redis_server) as one:
-            assert isinstance(await one.reserve([meter], [1]), Grant)
-            refused = asyncio.ensure_future(one.reserve([meter], [1]))
-            while not refused.done():
-                assert one.calls or list(one._own.holdings()) == [(meter, 1)]
-                await asyncio.sleep(0)
-            assert isinstance(refused.result(), Refusal)
-
-    asyncio.run(main())
+    async with ledger(redis_server) as one:
+        assert isinstance(await one.reserve([meter], [1]), Grant)
+        refused = asyncio.ensure_future(one.reserve([meter], [1]))
+        while not refused.done():
+            assert one.calls or list(one._own.holdings()) == [(meter, 1)]
+            await asyncio.sleep(0)
+        assert isinstance(refused.result(), Refusal)
 
 
-def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
+async def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
     meters = [gauge(f"{unique('t')}.g", 3)]
 
-    async def main() -> None:
-        async with ledger(redis_server) as one:
-            for turns in range(60):
-                call = asyncio.ensure_future(one.reserve(meters, [1]))
-                for _ in range(turns % 20):
-                    await asyncio.sleep(0)
-                call.cancel()
-                result = (await asyncio.gather(call, return_exceptions=True))[0]
-                if isinstance(result, Grant):
-                    one.settle(result, [0])
+    async with ledger(redis_server) as one:
+        for turns in range(60):
+            call = asyncio.ensure_future(one.reserve(meters, [1]))
+            for _ in range(turns % 20):
+                await asyncio.sleep(0)
+            call.cancel()
+            result = (await asyncio.gather(call, return_exceptions=True))[0]
+            if isinstance(result, Grant):
+                one.settle(result, [0])
 
-            async def is_free() -> bool:
-                await one.flush()
-                return (await one.reserve(meters, [0])).look(0)[0] == 3
+        async def is_free() -> bool:
+            await one.flush()
+            return (await one.reserve(meters, [0])).look(0)[0] == 3
 
-            await until(is_free)
-
-    asyncio.run(main())
+        await until(is_free)
 
 
 @pytest.mark.parametrize("mode", OutageMode)
-def test_an_outage_is_visible_and_does_what_the_mode_says(server: RedisServer, mode: OutageMode):
+async def test_an_outage_is_visible_and_does_what_the_mode_says(
+    server: RedisServer, mode: OutageMode
+):
     meters = [window("t.w", 10)]
 
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one = await stack.enter_async_context(ledger(server, mode))
-            await stack.enter_async_context(ledger(server, mode))
-            await asyncio.sleep(3 * BEAT_S)  # so that both know of each other
-            assert one.outage is None
-            server.kill()
-            granted = 0
-            for _ in range(20):
-                try:
-                    granted += isinstance(await one.reserve(meters, [1]), Grant)
-                except LedgerUnavailable:
-                    assert mode is OutageMode.CLOSED
-            assert granted == {"share": 5, "closed": 0, "open": 20}[mode.value]
-            assert one.outage == mode.value
-            server.start()
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(ledger(server, mode))
+        await stack.enter_async_context(ledger(server, mode))
+        await asyncio.sleep(3 * BEAT_S)  # so that both know of each other
+        assert one.outage is None
+        server.kill()
+        granted = 0
+        for _ in range(20):
+            try:
+                granted += isinstance(await one.reserve(meters, [1]), Grant)
+            except LedgerUnavailable:
+                assert mode is OutageMode.CLOSED
+        assert granted == {"share": 5, "closed": 0, "open": 20}[mode.value]
+        assert one.outage == mode.value
+        server.start()
 
-            async def is_back() -> bool:
-                return one.outage is None
+        async def is_back() -> bool:
+            return one.outage is None
 
-            await until(is_back)
-            left = (await one.reserve(meters, [0])).look(0)[0]
-            assert left == max(10 - granted, 0)  # what was granted meanwhile counts
-
-    asyncio.run(main())
+        await until(is_back)
+        left = (await one.reserve(meters, [0])).look(0)[0]
+        assert left == max(10 - granted, 0)  # what was granted meanwhile counts
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
@@ -186,7 +176,7 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
 
 
 @pytest.mark.parametrize("calls", [2, 30])
-def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_restored(
+async def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_restored(
     server: RedisServer, calls: int
 ):
     """Calls at once, some of which need a new connection: nobody has noticed the restart yet."""
@@ -197,51 +187,42 @@ def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_resto
             return isinstance(await one.reserve([meter], [1]), Grant)
         return False
 
-    async def main() -> None:
-        async with ledger(server, beat_s=30) as one:
-            assert [await is_granted(one) for _ in range(11)] == [True] * 10 + [False]
-            server.kill()
-            await asyncio.to_thread(server.start)
-            assert not any(await asyncio.gather(*(is_granted(one) for _ in range(calls))))
-            assert one.outage == "closed"
-
-    asyncio.run(main())
+    async with ledger(server, beat_s=30) as one:
+        assert [await is_granted(one) for _ in range(11)] == [True] * 10 + [False]
+        server.kill()
+        await asyncio.to_thread(server.start)
+        assert not any(await asyncio.gather(*(is_granted(one) for _ in range(calls))))
+        assert one.outage == "closed"
 
 
-def test_a_redis_that_has_lost_its_data_knows_again_what_runs(server: RedisServer):
+async def test_a_redis_that_has_lost_its_data_knows_again_what_runs(server: RedisServer):
     meters = [gauge("t.g", 1), month("t.m", 100, steady_us() + 10**12)]
 
-    async def main() -> None:
-        async with ledger(server) as one:
-            running = await one.reserve(meters, [1, 60])
-            server.kill()
-            await asyncio.to_thread(server.start)
-            await until(lambda: _is(one.redis.is_away))
-            await until(lambda: _is(one.outage is None))
-            assert isinstance(await one.reserve(meters, [1, 10]), Refusal)
-            one.settle(running, [1, 50])
-            await one.flush()
-            look = (await one.reserve(meters, [0, 0])).look
-            assert [look(at)[0] for at in range(2)] == [1, 50]
-
-    asyncio.run(main())
+    async with ledger(server) as one:
+        running = await one.reserve(meters, [1, 60])
+        server.kill()
+        await asyncio.to_thread(server.start)
+        await until(lambda: _is(one.redis.is_away))
+        await until(lambda: _is(one.outage is None))
+        assert isinstance(await one.reserve(meters, [1, 10]), Refusal)
+        one.settle(running, [1, 50])
+        await one.flush()
+        look = (await one.reserve(meters, [0, 0])).look
+        assert [look(at)[0] for at in range(2)] == [1, 50]
 
 
-def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
+async def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
     server.kill()
 
-    async def main() -> None:
-        async with ledger(server, OutageMode.SHARE) as one:
-            assert one.outage == "share"
-            assert isinstance(await one.reserve([window("t.w", 10)], [1]), Grant)
-            await asyncio.to_thread(server.start)
+    async with ledger(server, OutageMode.SHARE) as one:
+        assert one.outage == "share"
+        assert isinstance(await one.reserve([window("t.w", 10)], [1]), Grant)
+        await asyncio.to_thread(server.start)
 
-            async def is_back() -> bool:
-                return one.outage is None
+        async def is_back() -> bool:
+            return one.outage is None
 
-            await until(is_back)
-
-    asyncio.run(main())
+        await until(is_back)
 
 
 def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisServer):
@@ -272,40 +253,36 @@ def granted(results: list[Grant | Refusal]) -> int:
     return sum(isinstance(result, Grant) for result in results)
 
 
-def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server: RedisServer):
+async def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(
+    server: RedisServer,
+):
     """The first one to come back sees no other."""
     meter = window("t.w", 20)
 
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, other = [
-                await stack.enter_async_context(ledger(server, OutageMode.SHARE)) for _ in "12"
-            ]
-            await until(lambda: _is(one.proxies == 2))
-            await other.drop()  # it beats no more
-            server.kill()
-            assert granted([await one.reserve([meter], [1]) for _ in range(30)]) == 10
-            await asyncio.to_thread(server.start)
-            while one.outage is not None:
-                if one.is_open.is_set():
-                    assert not granted([await one.reserve([meter], [1])])
-                await asyncio.sleep(BEAT_S / 20)
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(ledger(server, OutageMode.SHARE)) for _ in "12"
+        ]
+        await until(lambda: _is(one.proxies == 2))
+        await other.drop()  # it beats no more
+        server.kill()
+        assert granted([await one.reserve([meter], [1]) for _ in range(30)]) == 10
+        await asyncio.to_thread(server.start)
+        while one.outage is not None:
+            if one.is_open.is_set():
+                assert not granted([await one.reserve([meter], [1])])
+            await asyncio.sleep(BEAT_S / 20)
 
 
-def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_died(
+async def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_died(
     server: RedisServer,
 ):
-    async def main() -> None:
-        async with ledger(server) as one:
-            other = await ledger(server).__aenter__()
-            await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
-            await other.drop()
-            await until(lambda: _is(part(one, 7) == 7))
-            await other.redis.close()
-
-    asyncio.run(main())
+    async with ledger(server) as one:
+        other = await ledger(server).__aenter__()
+        await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
+        await other.drop()
+        await until(lambda: _is(part(one, 7) == 7))
+        await other.redis.close()
 
 
 @pytest.mark.parametrize("broken", ["w", "m", "g", "leases"])

@@ -9,7 +9,7 @@ import pytest
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Grant, LedgerUnavailable, Refusal
 from tests.fixtures.ledgers import Clock
-from tests.unit.state.test_ledgers import DAY, MINUTE, S, gauge, month, rate, window
+from tests.unit.state.test_ledgers import DAY, MINUTE, S, month, rate, window
 
 
 def in_any_window(taken: list[tuple[int, int]], span_us: int) -> int:
@@ -58,34 +58,6 @@ def test_a_rate_lets_a_burst_through_and_never_more_than_its_rate(per_second: in
             clock.now += rng.choice([1, result.wait_us // 2 or 1, result.wait_us])
     assert in_any_window(taken, S) <= per_second + burst - 1
     assert len(taken) >= 0.99 * 30 * per_second
-
-
-def test_many_waits_are_exact_and_not_longer_than_needed():
-    rng, clock = random.Random(5), Clock()
-    ledger = InProcessLedger(clock)
-    meters = [rate("t.r", 20, 5), window("t.w", 60), window("t.tokens", 1_000)]
-    waited = 0
-    for _ in range(3_000):
-        clock.now += rng.randint(0, S // 2)
-        amounts = [1, 1, rng.randint(1, 300)]
-        result = ledger.take(meters, amounts)
-        if isinstance(result, Refusal):
-            waited += 1
-            clock.now += result.wait_us - 1
-            assert isinstance(ledger.take(meters, amounts), Refusal)
-            clock.now += 1
-            assert isinstance(ledger.take(meters, amounts), Grant)
-    assert waited > 100
-
-
-def test_a_refusal_takes_nothing_of_any_meter():
-    ledger = InProcessLedger(Clock())
-    meters = [window("t.w", 5), gauge("t.g", 5), window("t.tokens", 10)]
-    for _ in range(50):
-        refusal = ledger.take(meters, [1, 1, 11])
-        assert isinstance(refusal, Refusal)
-        assert refusal.meter.key == "t.tokens"
-        assert [refusal.look(at)[0] for at in range(3)] == [5, 5, 10]
 
 
 def test_the_limit_with_the_longest_wait_is_named():

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.access.authentication.authenticator import Authenticator, Sources
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.authentication.credentials import TrustedFront
 from proxy.access.authentication.known_keys import KnownKeys
 from proxy.access.authentication.signing_keys import SigningKeys
@@ -34,7 +34,7 @@ async def authenticator(store: KeysInMemory | None) -> Authenticator:
     if store is not None:
         keys = KnownKeys(store, PEPPER.encode(), trust_s=60, report=lambda up: None)
         await keys.watch.check()
-    sources = Sources(
+    return Authenticator(
         fixed={},
         keys=keys,
         tokens=Tokens(RULES_WITH_CLAIM, signing_keys),
@@ -42,7 +42,6 @@ async def authenticator(store: KeysInMemory | None) -> Authenticator:
         front=TrustedFront((ip_network("10.0.0.0/8"),), "x-client-name"),
         front_scopes=ALL_SCOPES,
     )
-    return Authenticator(sources)
 
 
 def known(store: KeysInMemory | None, name: bytes, value: str) -> Caller:

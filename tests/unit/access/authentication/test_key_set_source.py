@@ -1,4 +1,4 @@
-"""key_set_source: an issuer's keys over HTTP, and what is not taken for them."""
+"""fetch_key_set: an issuer's keys over HTTP, and what is not taken for them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ import pytest
 from proxy.access.authentication.signing_keys import (
     DISCOVERY,
     MOST_BYTES,
-    KeySetSource,
+    fetch_key_set,
     is_safe,
 )
 from tests.fixtures.file_server import FileServer
 
 KEYS = {"keys": [{"kid": "one"}]}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.anyio
@@ -28,9 +23,9 @@ async def test_keys_are_where_the_discovery_document_says():
         issuer = server.url("")
         found = {"issuer": issuer, "jwks_uri": server.url("/keys")}
         answers[DISCOVERY] = orjson.dumps(found)
-        assert await KeySetSource(issuer, None).fetch() == KEYS
+        assert await fetch_key_set(issuer, None) == KEYS
         assert server.asked == [DISCOVERY, "/keys"]
-        assert await KeySetSource("https://elsewhere.example", server.url("/keys")).fetch() == KEYS
+        assert await fetch_key_set("https://elsewhere.example", server.url("/keys")) == KEYS
 
 
 @pytest.mark.anyio
@@ -50,7 +45,7 @@ async def test_a_discovery_document_that_leads_elsewhere(document, says):
         named = {**document, "issuer": document["issuer"] or issuer}
         answers[DISCOVERY] = orjson.dumps(named)
         with pytest.raises(ValueError, match=says):
-            await KeySetSource(issuer, None).fetch()
+            await fetch_key_set(issuer, None)
 
 
 @pytest.mark.anyio
@@ -64,7 +59,7 @@ async def test_a_discovery_document_that_leads_elsewhere(document, says):
 )
 async def test_an_answer_that_is_no_key_set(answer, says):
     with FileServer({"/keys": answer}) as server, pytest.raises(ValueError, match=says):
-        await KeySetSource("https://a.example", server.url("/keys")).fetch()
+        await fetch_key_set("https://a.example", server.url("/keys"))
 
 
 @pytest.mark.anyio
@@ -72,7 +67,7 @@ async def test_redirects_are_not_followed():
     answers = {"/keys": "/elsewhere", "/elsewhere": orjson.dumps(KEYS)}
     with FileServer(answers) as server:
         with pytest.raises(Exception, match="302"):
-            await KeySetSource("https://a.example", server.url("/keys")).fetch()
+            await fetch_key_set("https://a.example", server.url("/keys"))
         assert server.asked == ["/keys"]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from inspect import Signature, signature
 
 import pytest
 
@@ -57,197 +59,175 @@ class Keys:
         return True
 
 
-def played(scene) -> None:
-    """Runs `scene(keys)`."""
+def played(scene: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Makes a test of a coroutine that takes `keys` first."""
 
-    async def main() -> None:
-        async with Keys() as keys:
-            await scene(keys)
+    def test(**given: object) -> None:
+        async def main() -> None:
+            async with Keys() as keys:
+                await scene(keys, **given)
 
-    clock.run(main())
+        clock.run(main())
+
+    _, *own = signature(scene).parameters.values()
+    test.__signature__ = Signature(own)
+    return test
 
 
-def test_a_key_is_its_tenants_caller_and_read_once():
-    async def scene(keys):
-        key = keys.source.add("k1ey", models=("de*",)).encode()
-        await asyncio.sleep(1)
-        caller = await keys.known.caller(key)
-        assert (caller.tenant, caller.key_id) == ("acme", "k1ey")
-        assert caller.models.patterns == ("de*",)
-        assert await keys.known.caller(key) is caller
-        assert keys.source.reads == ["k1ey", "acme"]
-
-    played(scene)
+@played
+async def test_a_key_is_its_tenants_caller_and_read_once(keys):
+    key = keys.source.add("k1ey", models=("de*",)).encode()
+    await asyncio.sleep(1)
+    caller = await keys.known.caller(key)
+    assert (caller.tenant, caller.key_id) == ("acme", "k1ey")
+    assert caller.models.patterns == ("de*",)
+    assert await keys.known.caller(key) is caller
+    assert keys.source.reads == ["k1ey", "acme"]
 
 
 @pytest.mark.parametrize("wrong", ["", "sk-", "sk-k1ey-", "sk-k1ey-short", "k1ey", "sk-k1ey\0"])
-def test_what_is_no_key_is_refused_without_a_read(wrong):
-    async def scene(keys):
-        keys.source.add("k1ey")
-        assert not await keys.may(wrong)
-        assert keys.source.reads == []
-
-    played(scene)
+@played
+async def test_what_is_no_key_is_refused_without_a_read(keys, wrong):
+    keys.source.add("k1ey")
+    assert not await keys.may(wrong)
+    assert keys.source.reads == []
 
 
-def test_a_lookup_that_began_before_a_revocation_is_not_remembered():
-    async def scene(keys):
-        key = keys.source.add("k1ey")
-        await asyncio.sleep(1)
-        found, keys.source.delay_s = keys.source.keys["k1ey"], 0.6
+@played
+async def test_a_lookup_that_began_before_a_revocation_is_not_remembered(keys):
+    key = keys.source.add("k1ey")
+    await asyncio.sleep(1)
+    found, keys.source.delay_s = keys.source.keys["k1ey"], 0.6
 
-        async def slow(key_id):
-            await asyncio.sleep(0.6)
-            return found
+    async def slow(key_id):
+        await asyncio.sleep(0.6)
+        return found
 
-        keys.source.key = slow
-        asking = asyncio.create_task(keys.may(key))
-        await asyncio.sleep(0.01)
-        keys.source.change("k1ey", revoked_at=BEGAN)
-        assert await asking
-        del keys.source.key
-        assert not await keys.may(key)
-
-    played(scene)
+    keys.source.key = slow
+    asking = asyncio.create_task(keys.may(key))
+    await asyncio.sleep(0.01)
+    keys.source.change("k1ey", revoked_at=BEGAN)
+    assert await asking
+    del keys.source.key
+    assert not await keys.may(key)
 
 
-def test_an_expired_key_ends_at_its_second():
-    async def scene(keys):
-        key = keys.source.add("k1ey", expires_at=BEGAN + timedelta(hours=1))
-        keys.wall.now = BEGAN + timedelta(minutes=59, seconds=59.9)
-        assert await keys.may(key)
-        keys.wall.now = BEGAN + timedelta(hours=1)
-        with pytest.raises(AuthenticationFailed) as refused:
-            await keys.known.caller(key.encode())
-        assert refused.value.code is ErrorCode.EXPIRED_API_KEY
-
-    played(scene)
+@played
+async def test_an_expired_key_ends_at_its_second(keys):
+    key = keys.source.add("k1ey", expires_at=BEGAN + timedelta(hours=1))
+    keys.wall.now = BEGAN + timedelta(minutes=59, seconds=59.9)
+    assert await keys.may(key)
+    keys.wall.now = BEGAN + timedelta(hours=1)
+    with pytest.raises(AuthenticationFailed) as refused:
+        await keys.known.caller(key.encode())
+    assert refused.value.code is ErrorCode.EXPIRED_API_KEY
 
 
-def test_both_keys_of_a_rotation_work_until_the_overlap_ends_and_then_the_new_one():
-    async def scene(keys):
-        old, new = keys.source.add("k1ey"), whole_key("k1ey", "n")
-        end = BEGAN + timedelta(hours=1)
-        keys.source.change(
-            "k1ey", digest=digest(new), overlap_digest=digest(old), overlap_until=end
-        )
-        await asyncio.sleep(1)
-        for moment, olds in ((BEGAN, True), (end - timedelta(seconds=0.1), True), (end, False)):
-            keys.wall.now = moment
-            assert (await keys.may(old), await keys.may(new)) == (olds, True), moment
-
-    played(scene)
+@played
+async def test_both_keys_of_a_rotation_work_until_the_overlap_ends_and_then_the_new_one(keys):
+    old, new = keys.source.add("k1ey"), whole_key("k1ey", "n")
+    end = BEGAN + timedelta(hours=1)
+    keys.source.change("k1ey", digest=digest(new), overlap_digest=digest(old), overlap_until=end)
+    await asyncio.sleep(1)
+    for moment, olds in ((BEGAN, True), (end - timedelta(seconds=0.1), True), (end, False)):
+        keys.wall.now = moment
+        assert (await keys.may(old), await keys.may(new)) == (olds, True), moment
 
 
-def test_a_tenant_that_is_not_active_is_refused():
-    async def scene(keys):
-        keys.source.add_tenant("asleep", is_active=False)
-        key = keys.source.add("k1ey", tenant="asleep")
-        with pytest.raises(Forbidden) as refused:
-            await keys.known.caller(key.encode())
-        assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
-
-    played(scene)
+@played
+async def test_a_tenant_that_is_not_active_is_refused(keys):
+    keys.source.add_tenant("asleep", is_active=False)
+    key = keys.source.add("k1ey", tenant="asleep")
+    with pytest.raises(Forbidden) as refused:
+        await keys.known.caller(key.encode())
+    assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
 
 
-def test_a_known_key_works_for_a_minute_of_an_outage_and_an_unknown_one_does_not():
-    async def scene(keys):
-        known, other = keys.source.add("k1ey"), keys.source.add("k2ey")
-        await asyncio.sleep(1)
-        assert await keys.may(known)
-        keys.source.is_down = True
-        await asyncio.sleep(TRUST_S - 1)
-        assert await keys.may(known)
-        with pytest.raises(KeysUnavailable):
-            await keys.known.caller(other.encode())
-        await asyncio.sleep(2)
-        with pytest.raises(KeysUnavailable):
-            await keys.known.caller(known.encode())
-        assert keys.reports[-1] is False
-        keys.source.is_down = False
-        await asyncio.sleep(1)
-        assert await keys.may(known)
-        assert await keys.may(other)
-        assert keys.reports[-1] is True
-
-    played(scene)
+@played
+async def test_a_known_key_works_for_a_minute_of_an_outage_and_an_unknown_one_does_not(keys):
+    known, other = keys.source.add("k1ey"), keys.source.add("k2ey")
+    await asyncio.sleep(1)
+    assert await keys.may(known)
+    keys.source.is_down = True
+    await asyncio.sleep(TRUST_S - 1)
+    assert await keys.may(known)
+    with pytest.raises(KeysUnavailable):
+        await keys.known.caller(other.encode())
+    await asyncio.sleep(2)
+    with pytest.raises(KeysUnavailable):
+        await keys.known.caller(known.encode())
+    assert keys.reports[-1] is False
+    keys.source.is_down = False
+    await asyncio.sleep(1)
+    assert await keys.may(known)
+    assert await keys.may(other)
+    assert keys.reports[-1] is True
 
 
-def test_a_revocation_during_an_outage_counts_when_it_is_over():
-    async def scene(keys):
-        key = keys.source.add("k1ey")
-        await asyncio.sleep(1)
-        assert await keys.may(key)
-        keys.source.is_down = True
-        await asyncio.sleep(5)
-        keys.source.change("k1ey", revoked_at=BEGAN)
-        keys.source.is_down = False
-        await asyncio.sleep(POLL_S + 0.01)
-        assert not await keys.may(key)
-
-    played(scene)
+@played
+async def test_a_revocation_during_an_outage_counts_when_it_is_over(keys):
+    key = keys.source.add("k1ey")
+    await asyncio.sleep(1)
+    assert await keys.may(key)
+    keys.source.is_down = True
+    await asyncio.sleep(5)
+    keys.source.change("k1ey", revoked_at=BEGAN)
+    keys.source.is_down = False
+    await asyncio.sleep(POLL_S + 0.01)
+    assert not await keys.may(key)
 
 
-def test_a_store_that_hangs_keeps_no_request_of_a_known_key():
-    async def scene(keys):
-        key = keys.source.add("k1ey")
-        await asyncio.sleep(1)
-        assert await keys.may(key)
-        keys.source.delay_s = 3600
-        began = asyncio.get_running_loop().time()
-        assert await keys.may(key)
-        assert asyncio.get_running_loop().time() == began
-        with pytest.raises(KeysUnavailable):
-            await keys.known.caller(whole_key("other").encode())
-
-    played(scene)
+@played
+async def test_a_store_that_hangs_keeps_no_request_of_a_known_key(keys):
+    key = keys.source.add("k1ey")
+    await asyncio.sleep(1)
+    assert await keys.may(key)
+    keys.source.delay_s = 3600
+    began = asyncio.get_running_loop().time()
+    assert await keys.may(key)
+    assert asyncio.get_running_loop().time() == began
+    with pytest.raises(KeysUnavailable):
+        await keys.known.caller(whole_key("other").encode())
 
 
-def test_many_requests_of_one_unknown_key_are_one_lookup_which_is_remembered():
-    async def scene(keys):
-        keys.source.delay_s = 0.1
-        key = whole_key("nobody")
-        assert not any(await asyncio.gather(*(keys.may(key) for _ in range(100))))
-        assert not await keys.may(key)
-        assert keys.source.reads == ["nobody"]
-        await asyncio.sleep(ABSENT_S + 1)
-        assert not await keys.may(key)
-        assert keys.source.reads == ["nobody", "nobody"]
-
-    played(scene)
+@played
+async def test_many_requests_of_one_unknown_key_are_one_lookup_which_is_remembered(keys):
+    keys.source.delay_s = 0.1
+    key = whole_key("nobody")
+    assert not any(await asyncio.gather(*(keys.may(key) for _ in range(100))))
+    assert not await keys.may(key)
+    assert keys.source.reads == ["nobody"]
+    await asyncio.sleep(ABSENT_S + 1)
+    assert not await keys.may(key)
+    assert keys.source.reads == ["nobody", "nobody"]
 
 
-def test_a_key_that_is_made_after_it_was_unknown_works_at_once():
-    async def scene(keys):
-        assert not await keys.may(whole_key("later"))
-        key = keys.source.add("later")
-        await asyncio.sleep(POLL_S + 0.01)
-        assert await keys.may(key)
-
-    played(scene)
+@played
+async def test_a_key_that_is_made_after_it_was_unknown_works_at_once(keys):
+    assert not await keys.may(whole_key("later"))
+    key = keys.source.add("later")
+    await asyncio.sleep(POLL_S + 0.01)
+    assert await keys.may(key)
 
 
-def test_random_keys_neither_flood_the_store_nor_displace_known_keys():
-    async def scene(keys):
-        key = keys.source.add("k1ey")
-        await asyncio.sleep(1)
-        assert await keys.may(key)
-        keys.source.delay_s = 0.4
-        attackers = [
-            asyncio.create_task(keys.known.caller(whole_key(f"r{n:05}").encode()))
-            for n in range(2000)
-        ]
-        await asyncio.sleep(0.1)
-        keys.source.add("another")  # everything known is dropped, and read again
-        await asyncio.sleep(0.5)
-        began = asyncio.get_running_loop().time()
-        assert await keys.may(key)
-        assert asyncio.get_running_loop().time() - began < 0.9  # the key, and its tenant
-        results = await asyncio.gather(*attackers, return_exceptions=True)
-        assert {type(one) for one in results} <= {AuthenticationFailed, KeysUnavailable}
-        assert keys.source.most_at_once <= 9
-
-    played(scene)
+@played
+async def test_random_keys_neither_flood_the_store_nor_displace_known_keys(keys):
+    key = keys.source.add("k1ey")
+    await asyncio.sleep(1)
+    assert await keys.may(key)
+    keys.source.delay_s = 0.4
+    attackers = [
+        asyncio.create_task(keys.known.caller(whole_key(f"r{n:05}").encode())) for n in range(2000)
+    ]
+    await asyncio.sleep(0.1)
+    keys.source.add("another")  # everything known is dropped, and read again
+    await asyncio.sleep(0.5)
+    began = asyncio.get_running_loop().time()
+    assert await keys.may(key)
+    assert asyncio.get_running_loop().time() - began < 0.9  # the key, and its tenant
+    results = await asyncio.gather(*attackers, return_exceptions=True)
+    assert {type(one) for one in results} <= {AuthenticationFailed, KeysUnavailable}
+    assert keys.source.most_at_once <= 9
 
 
 def test_the_cache_keeps_at_most_so_many_of_each_kind():
@@ -265,16 +245,14 @@ def test_the_cache_keeps_at_most_so_many_of_each_kind():
     clock.run(main())
 
 
-def test_a_caller_that_disconnects_does_not_end_the_lookup_of_others():
-    async def scene(keys):
-        keys.source.delay_s = 0.5
-        key = keys.source.add("k1ey")
-        first, second = (asyncio.create_task(keys.may(key)) for _ in range(2))
-        await asyncio.sleep(0.1)
-        first.cancel()
-        assert await second
-
-    played(scene)
+@played
+async def test_a_caller_that_disconnects_does_not_end_the_lookup_of_others(keys):
+    keys.source.delay_s = 0.5
+    key = keys.source.add("k1ey")
+    first, second = (asyncio.create_task(keys.may(key)) for _ in range(2))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    assert await second
 
 
 def test_slots_refuse_when_too_many_wait():

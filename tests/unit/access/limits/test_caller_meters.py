@@ -23,6 +23,8 @@ from proxy.state.meters import MeterKind
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
 
+pytestmark = pytest.mark.anyio
+
 ALL = Limits(
     requests_per_second=3,
     burst=7,
@@ -107,22 +109,19 @@ def test_who_has_limits():
     assert has_limits(caller(of_models={"demo": Limits(concurrent_requests=1)}))
 
 
-def test_meters_are_kept_until_limits_change_or_the_month_ends():
+async def test_meters_are_kept_until_limits_change_or_the_month_ends():
     now_s = [NOVEMBER]
     source = KeptUsage()
     known = MeteredCallers(source, clock=lambda: now_s[0])
     who = caller(key=Limits(monthly_tokens=9))
 
-    async def main() -> None:
-        first = await known.meters(who, "demo")
-        assert await known.meters(replace(who), "demo") is first  # the same in a new object
-        changed = caller(key=Limits(monthly_tokens=8))
-        assert (await known.meters(changed, "demo")).meters[0].limit == 8
-        now_s[0] += 10 * 86_400
-        assert (await known.meters(changed, "demo")).meters[0].key.endswith("2026-12")
-        assert len(source.asked) == 3
-
-    asyncio.run(main())
+    first = await known.meters(who, "demo")
+    assert await known.meters(replace(who), "demo") is first  # the same in a new object
+    changed = caller(key=Limits(monthly_tokens=8))
+    assert (await known.meters(changed, "demo")).meters[0].limit == 8
+    now_s[0] += 10 * 86_400
+    assert (await known.meters(changed, "demo")).meters[0].key.endswith("2026-12")
+    assert len(source.asked) == 3
 
 
 def test_the_callers_that_are_kept_are_bounded():

@@ -15,6 +15,8 @@ from proxy.domain.sandbox import TooCostly
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import caller, unlimited
 
+pytestmark = pytest.mark.anyio
+
 TWO = caller(key=Limits(requests_per_minute=2))
 
 
@@ -49,61 +51,52 @@ class Stand:
         return standings.requests.remaining
 
 
-def test_costly_calls_count_as_requests_and_then_none_is_made_until_the_limit_is_free():
-    async def scenario():
-        stand = Stand()
-        stand.is_costly = False
-        assert await stand.call() == 1
-        stand.is_costly = True
-        left = [await stand.left()]
-        for _ in range(3):
-            with pytest.raises(TooCostly):
-                await stand.call()
-            left.append(await stand.left())
-        assert left == [2, 1, 0, 0]
-        with pytest.raises(RateLimited) as refused:
-            await stand.call()
-        assert len(stand.inner.functions) == 4
-        assert refused.value.limit == "key.requests_per_minute"
+async def test_costly_calls_count_as_requests_and_then_none_is_made_until_the_limit_is_free():
+    stand = Stand()
+    stand.is_costly = False
+    assert await stand.call() == 1
+    stand.is_costly = True
+    left = [await stand.left()]
+    for _ in range(3):
         with pytest.raises(TooCostly):
-            await stand.call(caller(key_id="other", key=Limits(requests_per_minute=2)))
-        stand.clock.now += refused.value.retry_after_s
-        stand.is_costly = False
-        assert await stand.call() == 1
-
-    asyncio.run(scenario())
-
-
-def test_a_request_that_is_counted_already_is_not_given_back():
-    async def scenario():
-        stand, standings = Stand(), Standings()
-        current_caller.set(TWO)
-        current_record.set(RequestRecord(standings=standings))
-        async with stand.limiter.counted(TWO, standings) as counted:
-            with pytest.raises(TooCostly):
-                await stand.sandbox.run("a", stand.work)
-            counted.give_back()
-        assert await stand.left() == 1
-
-    asyncio.run(scenario())
+            await stand.call()
+        left.append(await stand.left())
+    assert left == [2, 1, 0, 0]
+    with pytest.raises(RateLimited) as refused:
+        await stand.call()
+    assert len(stand.inner.functions) == 4
+    assert refused.value.limit == "key.requests_per_minute"
+    with pytest.raises(TooCostly):
+        await stand.call(caller(key_id="other", key=Limits(requests_per_minute=2)))
+    stand.clock.now += refused.value.retry_after_s
+    stand.is_costly = False
+    assert await stand.call() == 1
 
 
-def test_a_client_that_disconnects_is_charged_too():
+async def test_a_request_that_is_counted_already_is_not_given_back():
+    stand, standings = Stand(), Standings()
+    current_caller.set(TWO)
+    current_record.set(RequestRecord(standings=standings))
+    async with stand.limiter.counted(TWO, standings) as counted:
+        with pytest.raises(TooCostly):
+            await stand.sandbox.run("a", stand.work)
+        counted.give_back()
+    assert await stand.left() == 1
+
+
+async def test_a_client_that_disconnects_is_charged_too():
     class Slow(InProcess):
         async def run(self, *_: object) -> None:
             await asyncio.sleep(0)
             raise TooCostly("it takes more than 2 s")
 
-    async def scenario():
-        stand = Stand()
-        stand.sandbox = ChargedSandbox(Slow(), stand.limiter)
-        call = asyncio.ensure_future(stand.call())
+    stand = Stand()
+    stand.sandbox = ChargedSandbox(Slow(), stand.limiter)
+    call = asyncio.ensure_future(stand.call())
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    for _ in range(5):
         await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert await stand.left() == 1
-
-    asyncio.run(scenario())
+    assert await stand.left() == 1

@@ -34,11 +34,6 @@ def test_the_priority_is_the_lower_of_what_is_asked_and_what_is_allowed(asked, o
         assert got is request
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.anyio
 async def test_a_second_request_at_once_is_refused_and_a_later_one_is_not():
     limiter, who = unlimited(), caller(key=Limits(concurrent_requests=1))

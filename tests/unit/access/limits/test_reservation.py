@@ -25,6 +25,8 @@ from tests.doubles.engine import CARD, FACTS
 from tests.fixtures.ledgers import Clock
 from tests.fixtures.limits import caller
 
+pytestmark = pytest.mark.anyio
+
 LONG = replace(CARD, facts=replace(FACTS, context_length=100_000))
 
 
@@ -114,20 +116,19 @@ def test_a_prompt_far_beyond_what_is_left_is_refused_without_being_counted():
         (ModelUnavailable("away"), 9),
     ],
 )
-def test_requests_that_were_refused_later_are_given_back(error: BaseException | None, left: int):
+async def test_requests_that_were_refused_later_are_given_back(
+    error: BaseException | None, left: int
+):
     ledger = InProcessLedger()
     limiter = RequestLimiter(ledger, FourBytes())
     who = caller(key=Limits(requests_per_minute=10, output_tokens_per_minute=100))
 
-    async def main() -> None:
-        with suppress(BaseException):
-            async with reservation(limiter, who, "x", max_tokens=90):
-                if error is not None:
-                    raise error
+    with suppress(BaseException):
         async with reservation(limiter, who, "x", max_tokens=90):
-            meters = (await limiter._means.callers.meters(who, "demo")).meters
-            looked = await ledger.reserve(meters, [0] * len(meters))
-            assert looked.look(0)[0] == left
-            assert looked.look(1)[0] == 10
-
-    asyncio.run(main())
+            if error is not None:
+                raise error
+    async with reservation(limiter, who, "x", max_tokens=90):
+        meters = (await limiter._means.callers.meters(who, "demo")).meters
+        looked = await ledger.reserve(meters, [0] * len(meters))
+        assert looked.look(0)[0] == left
+        assert looked.look(1)[0] == 10

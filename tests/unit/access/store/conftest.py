@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from proxy.access.store.store import Store
 from tests.unit.access.store import postgres
+from tests.unit.access.store.samples import opened
 
 NUMBERS = count()
 
@@ -32,3 +34,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     return request.getfixturevalue("postgres_server").create(f"test{next(NUMBERS)}")
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    async with opened(url) as store:
+        yield store

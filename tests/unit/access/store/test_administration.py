@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -19,168 +17,142 @@ from proxy.domain.identity import Limits, ModelPatterns, Scope
 from proxy.processes.errors import LaunchError
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, PEPPERS, opened
 
-Use = Callable[[Store], Awaitable[None]]
+pytestmark = pytest.mark.anyio
 
 
-def use(url: str, body: Use) -> None:
-    async def main() -> None:
-        async with opened(url) as store:
-            await store.administration.tenants.create(ACTOR, "acme")
-            await body(store)
-
-    asyncio.run(main())
+@pytest.fixture
+async def store(store: Store) -> Store:
+    """With the tenant `acme`."""
+    await store.administration.tenants.create(ACTOR, "acme")
+    return store
 
 
-def test_a_key_is_stored_as_its_digest_only(url):
-    async def body(store: Store) -> None:
-        made = await store.administration.keys.create(ACTOR, ORDER)
-        assert re.fullmatch(r"sk-[a-z0-9]{12}-[A-Za-z0-9_-]{43}", made.key)
-        found = await store.keys.key(made.record.id)
-        assert found == made.record
-        digest = hmac.new(PEPPERS.today, made.key.encode(), hashlib.sha256).digest()
-        assert found.digest == digest
-        assert found.limits == LIMITS
-        assert found.models == ModelPatterns(patterns=("llama-*", "demo"))
-        assert found.scopes == {Scope.CHAT, Scope.MODELS}
-        assert (found.expires_at, found.revoked_at, found.overlap_digest) == (None, None, None)
-        age = datetime.now(timezone.utc) - found.created_at
-        assert timedelta(0) <= age < timedelta(minutes=1)
-
-    use(url, body)
+async def test_a_key_is_stored_as_its_digest_only(store):
+    made = await store.administration.keys.create(ACTOR, ORDER)
+    assert re.fullmatch(r"sk-[a-z0-9]{12}-[A-Za-z0-9_-]{43}", made.key)
+    found = await store.keys.key(made.record.id)
+    assert found == made.record
+    digest = hmac.new(PEPPERS.today, made.key.encode(), hashlib.sha256).digest()
+    assert found.digest == digest
+    assert found.limits == LIMITS
+    assert found.models == ModelPatterns(patterns=("llama-*", "demo"))
+    assert found.scopes == {Scope.CHAT, Scope.MODELS}
+    assert (found.expires_at, found.revoked_at, found.overlap_digest) == (None, None, None)
+    age = datetime.now(timezone.utc) - found.created_at
+    assert timedelta(0) <= age < timedelta(minutes=1)
 
 
-def test_times_keep_their_microseconds_and_are_in_utc(url):
-    async def body(store: Store) -> None:
-        far = timezone(timedelta(hours=5, minutes=30))
-        expiry = datetime(2031, 5, 6, 1, 2, 3, 456789, tzinfo=far)
-        made = await store.administration.keys.create(ACTOR, replace(ORDER, expires_at=expiry))
-        found = await store.keys.key(made.record.id)
-        assert found is not None
-        assert found.expires_at == expiry
-        assert found.expires_at.utcoffset() == timedelta(0)
-
-    use(url, body)
+async def test_times_keep_their_microseconds_and_are_in_utc(store):
+    far = timezone(timedelta(hours=5, minutes=30))
+    expiry = datetime(2031, 5, 6, 1, 2, 3, 456789, tzinfo=far)
+    made = await store.administration.keys.create(ACTOR, replace(ORDER, expires_at=expiry))
+    found = await store.keys.key(made.record.id)
+    assert found is not None
+    assert found.expires_at == expiry
+    assert found.expires_at.utcoffset() == timedelta(0)
 
 
-def test_each_change_is_stored_as_it_is_returned_and_raises_the_generation(url):
-    async def body(store: Store) -> None:
-        admin, before = store.administration, await store.keys.generation()
-        made = (await admin.keys.create(ACTOR, ORDER)).record
-        limits = {"demo": Limits(requests_per_minute=3)}
-        tenant = await admin.tenants.update(
-            ACTOR, "acme", lambda each: replace(each, of_models=limits, weight=0.01, records=True)
-        )
-        assert await store.keys.tenant("acme") == tenant
-        assert (tenant.of_models, tenant.weight, tenant.records) == (limits, 0.01, True)
-        renamed = await admin.keys.update(
-            ACTOR, made.id, lambda key: replace(key, name="other", max_priority=-5)
-        )
-        assert renamed == replace(made, name="other", max_priority=-5)
-        assert await store.keys.key(made.id) == renamed
-        rotated = (await admin.keys.rotate(ACTOR, made.id, timedelta(hours=2))).record
-        assert rotated.digest != rotated.overlap_digest == made.digest
-        assert timedelta(hours=1) < rotated.overlap_until - datetime.now(timezone.utc)
-        assert await store.keys.key(made.id) == rotated
-        again = (await admin.keys.rotate(ACTOR, made.id, timedelta(0))).record
-        assert (again.overlap_digest, again.overlap_until) == (None, None)
-        with pytest.raises(Conflict) as refused:
-            await admin.tenants.delete(ACTOR, "acme")
-        assert refused.value.code is ErrorCode.TENANT_HAS_KEYS
-        assert made.id in refused.value.message
-        revoked = await admin.keys.revoke(ACTOR, made.id)
-        assert await admin.keys.list(tenant="acme") == [revoked]
-        assert await admin.keys.revoke(ACTOR, made.id) == revoked  # which changes nothing
+async def test_each_change_is_stored_as_it_is_returned_and_raises_the_generation(store):
+    admin, before = store.administration, await store.keys.generation()
+    made = (await admin.keys.create(ACTOR, ORDER)).record
+    limits = {"demo": Limits(requests_per_minute=3)}
+    tenant = await admin.tenants.update(
+        ACTOR, "acme", lambda each: replace(each, of_models=limits, weight=0.01, records=True)
+    )
+    assert await store.keys.tenant("acme") == tenant
+    assert (tenant.of_models, tenant.weight, tenant.records) == (limits, 0.01, True)
+    renamed = await admin.keys.update(
+        ACTOR, made.id, lambda key: replace(key, name="other", max_priority=-5)
+    )
+    assert renamed == replace(made, name="other", max_priority=-5)
+    assert await store.keys.key(made.id) == renamed
+    rotated = (await admin.keys.rotate(ACTOR, made.id, timedelta(hours=2))).record
+    assert rotated.digest != rotated.overlap_digest == made.digest
+    assert timedelta(hours=1) < rotated.overlap_until - datetime.now(timezone.utc)
+    assert await store.keys.key(made.id) == rotated
+    again = (await admin.keys.rotate(ACTOR, made.id, timedelta(0))).record
+    assert (again.overlap_digest, again.overlap_until) == (None, None)
+    with pytest.raises(Conflict) as refused:
         await admin.tenants.delete(ACTOR, "acme")
-        assert await store.keys.tenant("acme") is None
-        assert await store.keys.key(made.id) is None
-        assert await store.keys.generation() == before + 7
-        store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
-        await store.denied_calls.flush()
-        assert await store.keys.generation() == before + 7
-
-    use(url, body)
-
-
-def test_any_text_is_a_name_that_nobody_has(url):
-    async def body(store: Store) -> None:
-        admin = store.administration
-        for odd in ("none", "\0", "\ud800"):
-            assert await store.keys.key(odd) is None
-            assert await store.keys.tenant(odd) is None
-            for call in (
-                admin.keys.show(odd),
-                admin.keys.revoke(ACTOR, odd),
-                admin.keys.create(ACTOR, replace(ORDER, tenant=odd)),
-                admin.tenants.show(odd),
-            ):
-                with pytest.raises(NotStored):
-                    await call
-        with pytest.raises(Conflict):
-            await admin.tenants.create(ACTOR, "acme")
-        assert len(await admin.audit.list()) == 1  # refused changes are no changes
-
-    use(url, body)
+    assert refused.value.code is ErrorCode.TENANT_HAS_KEYS
+    assert made.id in refused.value.message
+    revoked = await admin.keys.revoke(ACTOR, made.id)
+    assert await admin.keys.list(tenant="acme") == [revoked]
+    assert await admin.keys.revoke(ACTOR, made.id) == revoked  # which changes nothing
+    await admin.tenants.delete(ACTOR, "acme")
+    assert await store.keys.tenant("acme") is None
+    assert await store.keys.key(made.id) is None
+    assert await store.keys.generation() == before + 7
+    store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+    await store.denied_calls.flush()
+    assert await store.keys.generation() == before + 7
 
 
-def test_the_first_key_is_made_once_and_never_after_a_change(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            made = await store.create_first_key()
-            assert made is not None
-            assert made.record.scopes == {Scope.ADMIN}
-            assert await store.create_first_key() is None
-            await store.administration.keys.revoke(ACTOR, made.record.id)
-            await store.administration.tenants.delete(ACTOR, made.record.tenant)
-            assert await store.create_first_key() is None
-            assert (await store.administration.audit.verify()).ok
+async def test_any_text_is_a_name_that_nobody_has(store):
+    admin = store.administration
+    for odd in ("none", "\0", "\ud800"):
+        assert await store.keys.key(odd) is None
+        assert await store.keys.tenant(odd) is None
+        for call in (
+            admin.keys.show(odd),
+            admin.keys.revoke(ACTOR, odd),
+            admin.keys.create(ACTOR, replace(ORDER, tenant=odd)),
+            admin.tenants.show(odd),
+        ):
+            with pytest.raises(NotStored):
+                await call
+    with pytest.raises(Conflict):
+        await admin.tenants.create(ACTOR, "acme")
+    assert len(await admin.audit.list()) == 1  # refused changes are no changes
 
-    asyncio.run(main())
+
+async def test_the_first_key_is_made_once_and_never_after_a_change(url):
+    async with opened(url) as store:
+        made = await store.create_first_key()
+        assert made is not None
+        assert made.record.scopes == {Scope.ADMIN}
+        assert await store.create_first_key() is None
+        await store.administration.keys.revoke(ACTOR, made.record.id)
+        await store.administration.tenants.delete(ACTOR, made.record.tenant)
+        assert await store.create_first_key() is None
+        assert (await store.administration.audit.verify()).ok
 
 
-def test_another_pepper_is_refused_at_the_start(url):
-    async def body(store: Store) -> None:
-        with pytest.raises(LaunchError, match="KEY_PEPPER is not the one"):
-            async with opened(url, Peppers(b"another")):
-                pass
-        async with opened(url, Peppers(b"another", (PEPPERS.today,))) as later:
-            await later.administration.tenants.create(ACTOR, "beta")
-            assert (await later.administration.audit.verify()).ok
-
-    use(url, body)
+async def test_another_pepper_is_refused_at_the_start(store, url):
+    with pytest.raises(LaunchError, match="KEY_PEPPER is not the one"):
+        async with opened(url, Peppers(b"another")):
+            pass
+    async with opened(url, Peppers(b"another", (PEPPERS.today,))) as later:
+        await later.administration.tenants.create(ACTOR, "beta")
+        assert (await later.administration.audit.verify()).ok
 
 
 @pytest.mark.parametrize(
     "url", ["sqlite:////proc/none/store.db", "postgresql://nobody@127.0.0.1:1/none"]
 )
-def test_a_store_that_cannot_be_reached_is_one_error(url):
-    async def main() -> None:
-        store = Store(url, PEPPERS)
-        for call in (
-            store.prepare(),
-            store.keys.generation(),
-            store.keys.key("k"),
-            store.administration.tenants.create(ACTOR, "acme"),
-        ):
-            with pytest.raises(StoreUnavailable) as refused:
-                await call
-            assert refused.value.detail
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_store_that_cannot_be_reached_is_one_error(url):
+    store = Store(url, PEPPERS)
+    for call in (
+        store.prepare(),
+        store.keys.generation(),
+        store.keys.key("k"),
+        store.administration.tenants.create(ACTOR, "acme"),
+    ):
+        with pytest.raises(StoreUnavailable) as refused:
+            await call
+        assert refused.value.detail
+    await store.close()
 
 
-def test_the_store_is_used_again_after_an_outage(postgres_server):
-    async def main() -> None:
-        async with opened(postgres_server.create("outage")) as store:
-            await store.administration.tenants.create(ACTOR, "acme")
-            generation = await store.keys.generation()
-            postgres_server.stop()
-            try:
-                for _ in range(2):
-                    with pytest.raises(StoreUnavailable):
-                        await store.keys.generation()
-            finally:
-                postgres_server.start()
-            assert await store.keys.generation() == generation
-
-    asyncio.run(main())
+async def test_the_store_is_used_again_after_an_outage(postgres_server):
+    async with opened(postgres_server.create("outage")) as store:
+        await store.administration.tenants.create(ACTOR, "acme")
+        generation = await store.keys.generation()
+        postgres_server.stop()
+        try:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await store.keys.generation()
+        finally:
+            postgres_server.start()
+        assert await store.keys.generation() == generation

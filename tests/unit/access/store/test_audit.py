@@ -20,6 +20,8 @@ from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Caller, Limits, Scope
 from tests.unit.access.store.samples import ACTOR, ORDER, PEPPERS, opened
 
+pytestmark = pytest.mark.anyio
+
 OTHER = Caller(tenant="acme", key_id="other", scopes=frozenset({Scope.CHAT}))
 NO_SCOPE = ErrorCode.TENANT_EXISTS  # any code
 
@@ -39,35 +41,32 @@ async def filled(store: Store) -> str:
     return " ".join((made.key, rotated.key, made.record.digest.hex(), rotated.record.digest.hex()))
 
 
-def test_each_change_and_each_denied_call_has_an_entry_without_secrets(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            secrets = await filled(store)
-            entries = await store.administration.audit.list()
-        assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
-        assert [entry.action for entry in entries] == [
-            *("tenants.create", "keys.create", "keys.update", "keys.rotate", "keys.revoke"),
-            "denied",
-        ]
-        key = entries[1].object
-        assert [entry.object for entry in entries] == [
-            *("tenants/acme", key, key, key, key, "GET /admin/v1/keys"),
-        ]
-        assert [entry.actor for entry in entries] == [
-            *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "other"),
-        ]
-        assert entries[0].before is None
-        assert json.loads(entries[0].after)["limits"] == {"tokens_per_day": 5}
-        before, after = json.loads(entries[2].before), json.loads(entries[2].after)
-        assert {name for name in after if before[name] != after[name]} == {"name"}
-        assert json.loads(entries[3].after)["overlap_until"] is not None
-        assert json.loads(entries[5].after) == {"code": "tenant_exists", "times": 2}
-        written = " ".join(str(entry) for entry in entries)
-        for secret in secrets.split():
-            assert secret not in written
-            assert secret.split("-", 2)[-1][:20] not in written  # it may have a "-" itself
-
-    asyncio.run(main())
+async def test_each_change_and_each_denied_call_has_an_entry_without_secrets(url):
+    async with opened(url) as store:
+        secrets = await filled(store)
+        entries = await store.administration.audit.list()
+    assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
+    assert [entry.action for entry in entries] == [
+        *("tenants.create", "keys.create", "keys.update", "keys.rotate", "keys.revoke"),
+        "denied",
+    ]
+    key = entries[1].object
+    assert [entry.object for entry in entries] == [
+        *("tenants/acme", key, key, key, key, "GET /admin/v1/keys"),
+    ]
+    assert [entry.actor for entry in entries] == [
+        *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "other"),
+    ]
+    assert entries[0].before is None
+    assert json.loads(entries[0].after)["limits"] == {"tokens_per_day": 5}
+    before, after = json.loads(entries[2].before), json.loads(entries[2].after)
+    assert {name for name in after if before[name] != after[name]} == {"name"}
+    assert json.loads(entries[3].after)["overlap_until"] is not None
+    assert json.loads(entries[5].after) == {"code": "tenant_exists", "times": 2}
+    written = " ".join(str(entry) for entry in entries)
+    for secret in secrets.split():
+        assert secret not in written
+        assert secret.split("-", 2)[-1][:20] not in written  # it may have a "-" itself
 
 
 def verified(url: str, *statements: str, peppers: Peppers = PEPPERS) -> Verification:
@@ -154,7 +153,7 @@ def test_without_its_pepper_nothing_is_verified(sqlite):
     assert "OLD_KEY_PEPPERS" in found.problems[0]
 
 
-def test_writers_at_the_same_time_make_one_chain(url):
+async def test_writers_at_the_same_time_make_one_chain(url):
     writers, each = 6, 8
 
     async def write(number: int) -> None:
@@ -164,82 +163,65 @@ def test_writers_at_the_same_time_make_one_chain(url):
                 store.denied_calls.add("GET", "/x", OTHER, NO_SCOPE)
                 await store.denied_calls.flush()
 
-    async def main() -> None:
-        async with opened(url) as store:
-            start = await store.keys.generation()
-            await asyncio.gather(*(write(number) for number in range(writers)))
-            found = await store.administration.audit.verify()
-            assert (found.problems, found.entries) == ((), 2 * writers * each)
-            assert await store.keys.generation() == start + writers * each
-
-    asyncio.run(main())
+    async with opened(url) as store:
+        start = await store.keys.generation()
+        await asyncio.gather(*(write(number) for number in range(writers)))
+        found = await store.administration.audit.verify()
+        assert (found.problems, found.entries) == ((), 2 * writers * each)
+        assert await store.keys.generation() == start + writers * each
 
 
-def test_a_change_that_fails_leaves_no_entry(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            await filled(store)
-            generation = await store.keys.generation()
+async def test_a_change_that_fails_leaves_no_entry(store):
+    await filled(store)
+    generation = await store.keys.generation()
 
-            def broken(tenant):
-                raise ZeroDivisionError
+    def broken(tenant):
+        raise ZeroDivisionError
 
-            with pytest.raises(ZeroDivisionError):
-                await store.administration.tenants.update(ACTOR, "acme", broken)
-            assert await store.keys.generation() == generation
-            found = await store.administration.audit.verify()
-            assert (found.ok, found.entries, len(found.mac)) == (True, 6, 64)
-
-    asyncio.run(main())
+    with pytest.raises(ZeroDivisionError):
+        await store.administration.tenants.update(ACTOR, "acme", broken)
+    assert await store.keys.generation() == generation
+    found = await store.administration.audit.verify()
+    assert (found.ok, found.entries, len(found.mac)) == (True, 6, 64)
 
 
-def test_a_flood_of_denied_calls_makes_few_entries(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            for number in range(1000):
-                caller = replace(OTHER, key_id=f"{number}\0")
-                store.denied_calls.add("GET", "/admin/\0" * 100, caller, NO_SCOPE)
+async def test_a_flood_of_denied_calls_makes_few_entries(store):
+    for number in range(1000):
+        caller = replace(OTHER, key_id=f"{number}\0")
+        store.denied_calls.add("GET", "/admin/\0" * 100, caller, NO_SCOPE)
+    await store.denied_calls.flush()
+    entries = await store.administration.audit.list()
+    assert len(entries) == 101
+    assert sum(json.loads(entry.after)["times"] for entry in entries) == 1000
+    assert max(len(entry.object) for entry in entries) == 200
+    assert entries[-1].actor == "several callers"
+
+
+async def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(url):
+    second, database = 0, Database(url)
+    async with opened(url) as store:
+        changes = ChangeLog(database, PEPPERS.chain_key)
+        calls = DeniedCalls(changes, clock=lambda: second)
+        for second in range(180):
+            for path in range(60):
+                calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
+            await calls.flush()
+        calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+        async with calls:
+            pass
+        found = await store.administration.audit.list()
+        assert [(each.actor, json.loads(each.after)["times"]) for each in found] == [
+            *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
+            *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
+        ]
+        assert found[0].object == "several objects"
+    await database.close()
+
+
+async def test_denied_calls_wait_for_a_store_that_is_away():
+    store = Store("postgresql://nobody@127.0.0.1:1/none", PEPPERS)
+    store.denied_calls.add("GET", "/a", None, NO_SCOPE)
+    for _ in range(2):
+        with pytest.raises(Exception, match="does not answer"):
             await store.denied_calls.flush()
-            entries = await store.administration.audit.list()
-            assert len(entries) == 101
-            assert sum(json.loads(entry.after)["times"] for entry in entries) == 1000
-            assert max(len(entry.object) for entry in entries) == 200
-            assert entries[-1].actor == "several callers"
-
-    asyncio.run(main())
-
-
-def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(url):
-    async def main() -> None:
-        second, database = 0, Database(url)
-        async with opened(url) as store:
-            changes = ChangeLog(database, PEPPERS.chain_key)
-            calls = DeniedCalls(changes, clock=lambda: second)
-            for second in range(180):
-                for path in range(60):
-                    calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
-                await calls.flush()
-            calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
-            async with calls:
-                pass
-            found = await store.administration.audit.list()
-            assert [(each.actor, json.loads(each.after)["times"]) for each in found] == [
-                *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
-                *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
-            ]
-            assert found[0].object == "several objects"
-        await database.close()
-
-    asyncio.run(main())
-
-
-def test_denied_calls_wait_for_a_store_that_is_away():
-    async def main() -> None:
-        store = Store("postgresql://nobody@127.0.0.1:1/none", PEPPERS)
-        store.denied_calls.add("GET", "/a", None, NO_SCOPE)
-        for _ in range(2):
-            with pytest.raises(Exception, match="does not answer"):
-                await store.denied_calls.flush()
-        await store.close()
-
-    asyncio.run(main())
+    await store.close()

@@ -16,7 +16,9 @@ from proxy.domain.endpoints import MOST_DRAINED, Decisions
 from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable
 from proxy.domain.weight_history import KEPT_CHANGES
 from proxy.pools.memory_decisions import MemoryDecisions
-from tests.unit.access.store.samples import PEPPERS, opened
+from tests.unit.access.store.samples import PEPPERS
+
+pytestmark = pytest.mark.anyio
 
 ONE, TWO = "10.0.0.1:8001", "[fd00::2]:8001"
 ACTOR = "key:tester"
@@ -128,76 +130,60 @@ def test_changes_of_several_processes_at_once_are_all_kept(opens):
     use(opens, body)
 
 
-def test_no_more_than_a_thousand_endpoints_are_drained_in_memory():
-    async def main() -> None:
-        decisions = MemoryDecisions()
-        for number in range(MOST_DRAINED):
-            await decisions.drain(f"h{number}:1", actor=ACTOR)
-        with pytest.raises(Conflict) as refused:
-            await decisions.drain(ONE, actor=ACTOR)
-        assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
-        await decisions.drain("h1:1", actor=ACTOR)
-
-    asyncio.run(main())
+async def test_no_more_than_a_thousand_endpoints_are_drained_in_memory():
+    decisions = MemoryDecisions()
+    for number in range(MOST_DRAINED):
+        await decisions.drain(f"h{number}:1", actor=ACTOR)
+    with pytest.raises(Conflict) as refused:
+        await decisions.drain(ONE, actor=ACTOR)
+    assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
+    await decisions.drain("h1:1", actor=ACTOR)
 
 
-def test_the_store_audits_each_decision_with_before_and_after(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            decisions, audit = store.decisions, store.administration.audit
-            await decisions.drain(ONE, actor=ACTOR)
-            await decisions.drain(ONE, actor=ACTOR)
-            await decisions.undrain(ONE, actor="key:other")
-            await decisions.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
-            await decisions.roll_back("demo", actor=ACTOR)
-            found = [(e.actor, e.action, e.object, e.before, e.after) for e in await audit.list()]
-            here, yes, no = f"endpoints/{ONE}", '{"drained":true}', '{"drained":false}'
-            none, blue = '{"changes":0,"weights":null}', '{"changes":1,"weights":{"blue":1.0}}'
-            assert found == [
-                (ACTOR, "endpoints.drain", here, no, yes),
-                ("key:other", "endpoints.undrain", here, yes, no),
-                (ACTOR, "deployments.weights", "deployments/demo", none, blue),
-                (ACTOR, "deployments.rollback", "deployments/demo", blue, none),
-            ]
-            generation = await store.keys.generation()
-            await store.audit_trail.note(
-                "models.load", "models/demo", actor=ACTOR, details={"pools": []}
-            )
-            assert await store.keys.generation() == generation
-            assert (await audit.list())[-1].after == '{"pools":[]}'
-            assert (await audit.verify()).ok
-
-    asyncio.run(main())
+async def test_the_store_audits_each_decision_with_before_and_after(store):
+    decisions, audit = store.decisions, store.administration.audit
+    await decisions.drain(ONE, actor=ACTOR)
+    await decisions.drain(ONE, actor=ACTOR)
+    await decisions.undrain(ONE, actor="key:other")
+    await decisions.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
+    await decisions.roll_back("demo", actor=ACTOR)
+    found = [(e.actor, e.action, e.object, e.before, e.after) for e in await audit.list()]
+    here, yes, no = f"endpoints/{ONE}", '{"drained":true}', '{"drained":false}'
+    none, blue = '{"changes":0,"weights":null}', '{"changes":1,"weights":{"blue":1.0}}'
+    assert found == [
+        (ACTOR, "endpoints.drain", here, no, yes),
+        ("key:other", "endpoints.undrain", here, yes, no),
+        (ACTOR, "deployments.weights", "deployments/demo", none, blue),
+        (ACTOR, "deployments.rollback", "deployments/demo", blue, none),
+    ]
+    generation = await store.keys.generation()
+    await store.audit_trail.note("models.load", "models/demo", actor=ACTOR, details={"pools": []})
+    assert await store.keys.generation() == generation
+    assert (await audit.list())[-1].after == '{"pools":[]}'
+    assert (await audit.verify()).ok
 
 
-def test_the_store_refuses_text_that_it_cannot_keep(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            for call in (
-                store.decisions.drain("a\0:1", actor=ACTOR),
-                store.decisions.undrain("\ud800:1", actor=ACTOR),
-                store.decisions.set_weights("\0", {"a": 1.0}, actor=ACTOR),
-            ):
-                with pytest.raises(InvalidRequest):
-                    await call
-            with pytest.raises(Conflict):
-                await store.decisions.roll_back("\0", actor=ACTOR)
-
-    asyncio.run(main())
+async def test_the_store_refuses_text_that_it_cannot_keep(store):
+    for call in (
+        store.decisions.drain("a\0:1", actor=ACTOR),
+        store.decisions.undrain("\ud800:1", actor=ACTOR),
+        store.decisions.set_weights("\0", {"a": 1.0}, actor=ACTOR),
+    ):
+        with pytest.raises(InvalidRequest):
+            await call
+    with pytest.raises(Conflict):
+        await store.decisions.roll_back("\0", actor=ACTOR)
 
 
-def test_decisions_hold_while_the_store_is_away(postgres_server):
-    async def main() -> None:
-        async with Store(postgres_server.create("decisions_away"), PEPPERS) as store:
-            await store.decisions.drain(ONE, actor=ACTOR)
-            postgres_server.stop()
-            try:
-                with pytest.raises(StoreUnavailable):
-                    await store.decisions.drain(TWO, actor=ACTOR)
-                assert store.decisions.drained == {ONE}
-            finally:
-                postgres_server.start()
-            await store.decisions.undrain(ONE, actor=ACTOR)
-            assert store.decisions.drained == frozenset()
-
-    asyncio.run(main())
+async def test_decisions_hold_while_the_store_is_away(postgres_server):
+    async with Store(postgres_server.create("decisions_away"), PEPPERS) as store:
+        await store.decisions.drain(ONE, actor=ACTOR)
+        postgres_server.stop()
+        try:
+            with pytest.raises(StoreUnavailable):
+                await store.decisions.drain(TWO, actor=ACTOR)
+            assert store.decisions.drained == {ONE}
+        finally:
+            postgres_server.start()
+        await store.decisions.undrain(ONE, actor=ACTOR)
+        assert store.decisions.drained == frozenset()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from proxy.processes.errors import LaunchError
 from tests.fixtures.stack import ROOT
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
 
+pytestmark = pytest.mark.anyio
+
 VERSION_1 = json.loads((ROOT / "tests/fixtures/published/store_version_1.json").read_text())
 
 
@@ -37,15 +38,12 @@ async def differences(database: Database) -> list[object]:
         )
 
 
-def test_migrations_create_the_tables_of_the_code(url):
-    async def main() -> None:
-        database = Database(url)
-        await migrations.upgrade(database)
-        await migrations.upgrade(database)
-        assert await differences(database) == []
-        await database.close()
-
-    asyncio.run(main())
+async def test_migrations_create_the_tables_of_the_code(url):
+    database = Database(url)
+    await migrations.upgrade(database)
+    await migrations.upgrade(database)
+    assert await differences(database) == []
+    await database.close()
 
 
 def value(column: Column[object], stored: object) -> object:
@@ -71,34 +69,31 @@ def fill(connection: Connection) -> None:
             connection.execute(table.insert().values(values))
 
 
-def test_a_store_of_version_1_is_read_after_the_upgrade(url):
+async def test_a_store_of_version_1_is_read_after_the_upgrade(url):
     """Its rows were written by the release with that version."""
 
-    async def main() -> None:
-        database = Database(url)
-        async with database.writing() as connection:
-            await connection.run_sync(fill)
-        await database.close()
-        pepper = VERSION_1["pepper"].encode()
-        async with opened(url, Peppers(pepper)) as store:
-            found = await store.administration.audit.verify()
-            assert (found.problems, found.entries) == ((), 4)
-            before, today = (key.encode() for key in VERSION_1["keys"])
-            key = await store.keys.key(api_key.id_of(today))
-            assert key.digest == api_key.digest(today, pepper)
-            assert key.overlap_digest == api_key.digest(before, pepper)
-            assert (key.limits, key.models, key.scopes) == (LIMITS, ORDER.models, ORDER.scopes)
-            tenant = await store.keys.tenant("acme")
-            assert (tenant.limits, tenant.of_models) == (LIMITS, {"demo": LIMITS})
-            assert (tenant.weight, tenant.max_priority, key.max_priority) == (1.0, None, None)
-            assert tenant.records is False
-            march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
-            (used,) = await store.administration.usage.report(march)
-            assert (used.requests, used.output_tokens, used.cost) == (1, 7, 0.5)
-            await store.administration.tenants.create(ACTOR, "later")
-            assert (await store.administration.audit.verify()).ok
-
-    asyncio.run(main())
+    database = Database(url)
+    async with database.writing() as connection:
+        await connection.run_sync(fill)
+    await database.close()
+    pepper = VERSION_1["pepper"].encode()
+    async with opened(url, Peppers(pepper)) as store:
+        found = await store.administration.audit.verify()
+        assert (found.problems, found.entries) == ((), 4)
+        before, today = (key.encode() for key in VERSION_1["keys"])
+        key = await store.keys.key(api_key.id_of(today))
+        assert key.digest == api_key.digest(today, pepper)
+        assert key.overlap_digest == api_key.digest(before, pepper)
+        assert (key.limits, key.models, key.scopes) == (LIMITS, ORDER.models, ORDER.scopes)
+        tenant = await store.keys.tenant("acme")
+        assert (tenant.limits, tenant.of_models) == (LIMITS, {"demo": LIMITS})
+        assert (tenant.weight, tenant.max_priority, key.max_priority) == (1.0, None, None)
+        assert tenant.records is False
+        march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
+        (used,) = await store.administration.usage.report(march)
+        assert (used.requests, used.output_tokens, used.cost) == (1, 7, 0.5)
+        await store.administration.tenants.create(ACTOR, "later")
+        assert (await store.administration.audit.verify()).ok
 
 
 def test_only_one_head_and_every_version_from_1_on():
@@ -112,18 +107,15 @@ def test_only_one_head_and_every_version_from_1_on():
     assert script.get_heads() == [revisions[0]]
 
 
-def test_a_store_of_a_newer_release_is_refused(url):
-    async def main() -> None:
-        async with opened(url):
-            pass
-        database = Database(url)
-        async with database.writing() as connection:
-            await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(LaunchError, match="a schema that this release does not know"):
-            await migrations.upgrade(database)
-        await database.close()
-
-    asyncio.run(main())
+async def test_a_store_of_a_newer_release_is_refused(url):
+    async with opened(url):
+        pass
+    database = Database(url)
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(LaunchError, match="a schema that this release does not know"):
+        await migrations.upgrade(database)
+    await database.close()
 
 
 START = """

@@ -26,71 +26,65 @@ from proxy.access.store.usage_writer import UsageWriter
 from proxy.domain.errors import ErrorCode, StoreUnavailable
 from tests.unit.access.store.samples import PEPPERS, opened, used
 
+pytestmark = pytest.mark.anyio
+
 MARCH = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
 
 
-def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            west = timezone(timedelta(hours=-5))
-            store.usage.add(used())
-            store.usage.add(used(tenant="\0\ud800"))
-            store.usage.add(used(errors=1, queue_s=0.5, cost=0.25))
-            store.usage.add(used(at=datetime(2026, 3, 1, 20, tzinfo=west)))  # March 2 in UTC
-            store.usage.add(used(key_id="k2", tenant="beta"))
-            await store.usage.flush()
-            store.usage.add(used())
-            await store.usage.flush()
-            found = await store.administration.usage.report(MARCH)
-            assert found[0] == UsageTotals(
-                day=date(2026, 3, 1),
-                tenant="acme",
-                key="k1",
-                model="demo",
-                requests=3,
-                errors=1,
-                prompt_tokens=30,
-                cached_tokens=12,
-                output_tokens=21,
-                reasoning_tokens=9,
-                queue_s=1.0,
-                cost=1.25,
-            )
-            assert [(row.day.day, row.tenant, row.requests) for row in found] == [
-                *((1, "acme", 3), (1, "beta", 1), (1, "\ufffd?", 1), (2, "acme", 1)),
-            ]
-
-    asyncio.run(main())
+async def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(store):
+    west = timezone(timedelta(hours=-5))
+    store.usage.add(used())
+    store.usage.add(used(tenant="\0\ud800"))
+    store.usage.add(used(errors=1, queue_s=0.5, cost=0.25))
+    store.usage.add(used(at=datetime(2026, 3, 1, 20, tzinfo=west)))  # March 2 in UTC
+    store.usage.add(used(key_id="k2", tenant="beta"))
+    await store.usage.flush()
+    store.usage.add(used())
+    await store.usage.flush()
+    found = await store.administration.usage.report(MARCH)
+    assert found[0] == UsageTotals(
+        day=date(2026, 3, 1),
+        tenant="acme",
+        key="k1",
+        model="demo",
+        requests=3,
+        errors=1,
+        prompt_tokens=30,
+        cached_tokens=12,
+        output_tokens=21,
+        reasoning_tokens=9,
+        queue_s=1.0,
+        cost=1.25,
+    )
+    assert [(row.day.day, row.tenant, row.requests) for row in found] == [
+        *((1, "acme", 3), (1, "beta", 1), (1, "\ufffd?", 1), (2, "acme", 1)),
+    ]
 
 
-def test_reports_group_and_choose(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            for day in (1, 2, 15):
-                for model in ("demo", "llama"):
-                    at = datetime(2026, 3, day, tzinfo=timezone.utc)
-                    store.usage.add(used(at=at, model=model))
-            store.usage.add(used(tenant="beta", key_id="k9"))
-            await store.usage.flush()
-            report = store.administration.usage.report
-            (whole,) = await report(MARCH, by=())
-            assert (whole.day, whole.tenant, whole.requests) == (None, None, 7)
-            models = await report(MARCH, by=(Grouping.MODEL,))
-            assert [(row.model, row.requests, row.key) for row in models] == [
-                *(("demo", 4, None), ("llama", 3, None)),
-            ]
-            few = UsagePeriod(first=date(2026, 3, 2), last=date(2026, 3, 15), tenant="acme")
-            assert [row.requests for row in await report(few, by=(Grouping.DAY,))] == [2, 2]
-            key = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 1), key="k9")
-            assert [row.tenant for row in await report(key)] == ["beta"]
-            assert await report(UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))) == []
-            nothing = UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))
-            assert await report(nothing, by=()) == []
-
-    asyncio.run(main())
+async def test_reports_group_and_choose(store):
+    for day in (1, 2, 15):
+        for model in ("demo", "llama"):
+            at = datetime(2026, 3, day, tzinfo=timezone.utc)
+            store.usage.add(used(at=at, model=model))
+    store.usage.add(used(tenant="beta", key_id="k9"))
+    await store.usage.flush()
+    report = store.administration.usage.report
+    (whole,) = await report(MARCH, by=())
+    assert (whole.day, whole.tenant, whole.requests) == (None, None, 7)
+    models = await report(MARCH, by=(Grouping.MODEL,))
+    assert [(row.model, row.requests, row.key) for row in models] == [
+        *(("demo", 4, None), ("llama", 3, None)),
+    ]
+    few = UsagePeriod(first=date(2026, 3, 2), last=date(2026, 3, 15), tenant="acme")
+    assert [row.requests for row in await report(few, by=(Grouping.DAY,))] == [2, 2]
+    key = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 1), key="k9")
+    assert [row.tenant for row in await report(key)] == ["beta"]
+    assert await report(UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))) == []
+    nothing = UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))
+    assert await report(nothing, by=()) == []
 
 
-def test_several_writers_add_to_the_same_rows(url):
+async def test_several_writers_add_to_the_same_rows(url):
     """With more rows than one statement takes."""
     writers, models = 4, usage_writer.ROWS_PER_STATEMENT + 50
 
@@ -105,14 +99,11 @@ def test_several_writers_add_to_the_same_rows(url):
                         await store.usage.flush()
                         break
 
-    async def main() -> None:
-        async with opened(url) as store:
-            await asyncio.gather(*(write(bool(number % 2)) for number in range(writers)))
-            (whole,) = await store.administration.usage.report(MARCH, by=())
-            assert whole.requests == writers * 3 * models
-            assert whole.output_tokens == 7 * whole.requests
-
-    asyncio.run(main())
+    async with opened(url) as store:
+        await asyncio.gather(*(write(bool(number % 2)) for number in range(writers)))
+        (whole,) = await store.administration.usage.report(MARCH, by=())
+        assert whole.requests == writers * 3 * models
+        assert whole.output_tokens == 7 * whole.requests
 
 
 class LostAnswers(Database):
@@ -128,42 +119,36 @@ class LostAnswers(Database):
             raise StoreUnavailable(detail="the answer to the commit was lost")
 
 
-def test_a_batch_whose_commit_was_not_answered_is_added_once(url):
-    async def main() -> None:
-        async with opened(url) as store:
-            database = LostAnswers(url)
-            writer = UsageWriter(database)
-            for _ in range(3):
-                writer.add(used())
+async def test_a_batch_whose_commit_was_not_answered_is_added_once(url):
+    async with opened(url) as store:
+        database = LostAnswers(url)
+        writer = UsageWriter(database)
+        for _ in range(3):
+            writer.add(used())
+            with pytest.raises(StoreUnavailable):
+                await writer.flush()
+        database.loses = False
+        await writer.flush()
+        await writer.flush()
+        (whole,) = await store.administration.usage.report(MARCH, by=())
+        assert whole.requests == 3
+        await database.close()
+
+
+async def test_usage_is_kept_while_the_store_is_away(postgres_server):
+    async with opened(postgres_server.create("usage_away")) as store:
+        store.usage.add(used())
+        postgres_server.stop()
+        try:
+            for _ in range(2):
                 with pytest.raises(StoreUnavailable):
-                    await writer.flush()
-            database.loses = False
-            await writer.flush()
-            await writer.flush()
-            (whole,) = await store.administration.usage.report(MARCH, by=())
-            assert whole.requests == 3
-            await database.close()
-
-    asyncio.run(main())
-
-
-def test_usage_is_kept_while_the_store_is_away(postgres_server):
-    async def main() -> None:
-        async with opened(postgres_server.create("usage_away")) as store:
-            store.usage.add(used())
-            postgres_server.stop()
-            try:
-                for _ in range(2):
-                    with pytest.raises(StoreUnavailable):
-                        await store.usage.flush()
-                    store.usage.add(used())
-            finally:
-                postgres_server.start()
-            await store.usage.flush()
-            (whole,) = await store.administration.usage.report(MARCH, by=())
-            assert whole.requests == 3
-
-    asyncio.run(main())
+                    await store.usage.flush()
+                store.usage.add(used())
+        finally:
+            postgres_server.start()
+        await store.usage.flush()
+        (whole,) = await store.administration.usage.report(MARCH, by=())
+        assert whole.requests == 3
 
 
 def test_memory_is_bounded_while_the_store_is_away():
@@ -174,37 +159,31 @@ def test_memory_is_bounded_while_the_store_is_away():
     assert writer.dropped == 15
 
 
-def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(url):
-    async def main() -> None:
-        async with Store(url, PEPPERS) as store:
-            store.usage.add(used())
-            await store.usage.flush()
-            store.usage.add(used())
-            store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
-        async with opened(url) as store:
-            (whole,) = await store.administration.usage.report(MARCH, by=())
-            assert whole.requests == 2
-            assert len(await store.administration.audit.list()) == 1
-        database = Database(url)
-        async with database.reading() as connection:
-            counted = await connection.execute(select(func.count()).select_from(USAGE_BATCHES))
-            assert counted.scalar_one() == 0
-        await database.close()
-
-    asyncio.run(main())
+async def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(url):
+    async with Store(url, PEPPERS) as store:
+        store.usage.add(used())
+        await store.usage.flush()
+        store.usage.add(used())
+        store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+    async with opened(url) as store:
+        (whole,) = await store.administration.usage.report(MARCH, by=())
+        assert whole.requests == 2
+        assert len(await store.administration.audit.list()) == 1
+    database = Database(url)
+    async with database.reading() as connection:
+        counted = await connection.execute(select(func.count()).select_from(USAGE_BATCHES))
+        assert counted.scalar_one() == 0
+    await database.close()
 
 
-def test_usage_is_written_by_itself(url):
-    async def main() -> None:
-        async with opened(url) as reader, Store(url, PEPPERS) as store:
-            store.usage.add(used())
-            for _ in range(1000):
-                if await reader.administration.usage.report(MARCH):
-                    return
-                await asyncio.sleep(0.02)
-            raise AssertionError("no usage was written")
-
-    asyncio.run(main())
+async def test_usage_is_written_by_itself(url):
+    async with opened(url) as reader, Store(url, PEPPERS) as store:
+        store.usage.add(used())
+        for _ in range(1000):
+            if await reader.administration.usage.report(MARCH):
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("no usage was written")
 
 
 def test_csv_has_a_head_and_no_formulas():
@@ -226,15 +205,12 @@ def test_csv_has_a_head_and_no_formulas():
     assert (row["tenant"], row["requests"], row["queue_s"]) == ("", "1", "0.5")
 
 
-def test_other_proxies_that_write_to_the_same_store_are_counted_until_they_end(url):
-    async def main() -> None:
-        async with opened(url) as store, UsageWriter(store._database, interval_s=0.01) as one:
-            async with UsageWriter(store._database, interval_s=0.01) as other:
-                other.add(used())
-                while not one.others:  # noqa: ASYNC110 - there is no event
-                    await asyncio.sleep(0.01)
-                assert (one.others, other.others) == (1, 0)
-            while one.others:  # noqa: ASYNC110
+async def test_other_proxies_that_write_to_the_same_store_are_counted_until_they_end(url):
+    async with opened(url) as store, UsageWriter(store._database, interval_s=0.01) as one:
+        async with UsageWriter(store._database, interval_s=0.01) as other:
+            other.add(used())
+            while not one.others:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
-
-    asyncio.run(main())
+            assert (one.others, other.others) == (1, 0)
+        while one.others:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -1,0 +1,10 @@
+"""Coroutines of these tests run in asyncio."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
