@@ -54,7 +54,7 @@ def test_a_second_start_builds_nothing_and_a_stop_lets_streams_end_and_leaves_no
     assert done == "data: [DONE]"
     assert stack.stop() == 0
     assert not regions(stack)
-    assert not any(process.is_running() for process in processes)
+    eventually(partial(all_gone, processes), 5, "no process is left")
 
 
 def test_streams_that_outlast_the_drain_are_told(start):
