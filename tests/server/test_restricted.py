@@ -136,5 +136,3 @@ def test_a_proxy_without_the_secret_says_what_is_missing(stack, start):
     assert answer.status_code == 503
     assert "TRITON_SECRET" not in answer.text
     assert "set TRITON_SECRET" in proxy.log.read_text()
-
-

@@ -66,5 +66,3 @@ def ended_well(reader: socket.socket) -> bool:
     except ConnectionError:
         pass
     return b"data: [DONE]" in read
-
-
