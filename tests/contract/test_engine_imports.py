@@ -6,12 +6,13 @@ lower ranks only. Inside of a package there is no rank, but no cycle either.
 
 from __future__ import annotations
 
-import ast
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from tests.contract.test_imports import imported
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
@@ -64,19 +65,10 @@ def modules(model: str) -> dict[str, set[str]]:
     found = {}
     for path in [*folder(model).glob("*.py"), *folder(model).glob("*/*.py")]:
         name = ".".join(path.relative_to(folder(model)).with_suffix("").parts)
-        found[name.removesuffix(".__init__")] = imported(path)
+        names = imported(path)
+        assert not any(one.startswith(".") for one in names), f"{path} imports relatively"
+        found[name.removesuffix(".__init__")] = names
     return found
-
-
-def imported(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports relatively: its package has no stable name"
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
 
 
 def room(module: str) -> str:

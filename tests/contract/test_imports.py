@@ -110,7 +110,7 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = f"{'.' * node.level}{node.module or ''}"
-            names |= {f"{module}.{alias.name}" for alias in node.names}
+            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return names
 
 

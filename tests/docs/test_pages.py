@@ -17,6 +17,7 @@ from build_engines.models_file import BuiltEntry, ModelsFile
 from build_engines.onnx_options import OnnxOptions
 from build_engines.pool_entry import PoolEntry
 from build_engines.sampling_defaults import SamplingDefaults
+from proxy.domain.errors import ErrorCode
 from proxy.settings import Settings
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics
 from tests.docs import generated
@@ -60,3 +61,13 @@ def test_every_metric_is_in_the_generated_table():
     page = generated.metrics()
     of_proxy = {re.sub(r"_(bucket|sum|count|created)$", "", one) for one in proxy_metrics()}
     assert {one for one in of_proxy | engine_metrics() if f"`{one}`" not in page} == set()
+
+
+def test_every_error_code_is_documented_with_its_status():
+    page = (ROOT / "docs" / "api.md").read_text()
+    table = page.partition("## Errors")[2].partition("## Usage")[0]
+    rows = re.findall(r"^\| (\d{3}) \| (.+?) \|", table, re.MULTILINE)
+    documented = {
+        (int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)
+    }
+    assert documented == {(code.status, code.value) for code in ErrorCode}

@@ -53,14 +53,12 @@ def test_a_key_and_the_headers_of_its_limits_pass_through(start, scripted_stack,
     assert int(refused.headers["retry-after-ms"]) <= 1000 * int(refused.headers["retry-after"])
 
 
-def test_all_are_answered_while_one_drains_and_when_two_of_three_are_gone(
-    start, scripted_stack, tmp_path
-):
+def test_all_are_answered_while_one_drains_and_when_it_is_gone(start, scripted_stack, tmp_path):
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    proxies = [start("proxy", "--triton", target, ALLOWED_HOSTS="localhost") for _ in range(3)]
+    proxies = [start("proxy", "--triton", target, ALLOWED_HOSTS="localhost") for _ in range(2)]
     for proxy in proxies:
         proxy.wait_ready(120)
-    drained, killed, _ = proxies
+    drained, _ = proxies
 
     def ask(_: int = 0) -> int:
         url = f"{front.url}/v1/chat/completions"
@@ -75,7 +73,6 @@ def test_all_are_answered_while_one_drains_and_when_two_of_three_are_gone(
         drained.begin_to_stop()
         assert [one.result() for one in asked] == [200] * REQUESTS
         assert drained.process.wait(HANG_S) == 0
-        killed.stop(signal.SIGKILL)
         assert list(pool.map(ask, range(REQUESTS))) == [200] * REQUESTS
 
 

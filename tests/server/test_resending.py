@@ -1,5 +1,5 @@
 """Triton, or one of its models, dies while requests wait for their first token, and others have
-one: all of them finish once it is back, and new ones are refused meanwhile.
+one: all of them finish once it is back.
 """
 
 from __future__ import annotations
@@ -82,9 +82,6 @@ def test_requests_without_a_token_finish_and_those_with_one_continue(victim: Sta
         for process in doomed(victim, killed):
             process.kill()
         eventually(lambda: not victim.is_ready(), 10, "readiness says so")
-        away = complete(victim)
-        assert (away.status_code, away.headers["x-should-retry"]) == (503, "true")
-        assert away.json()["error"]["code"] == "model_unavailable"
         assert PLAIN.get(f"{victim.url}/health/live").status_code == 200
         answers = [request.result() for request in waiting]
         for lines in running:

@@ -14,7 +14,6 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
-from tests.bench import perf_analyzer
 from tests.fixtures.stack import HANG_S, SECRET, Stack
 
 Call = Callable[..., object]
@@ -137,9 +136,3 @@ def test_a_proxy_without_the_secret_says_what_is_missing(stack, start):
     assert answer.status_code == 503
     assert "TRITON_SECRET" not in answer.text
     assert "set TRITON_SECRET" in proxy.log.read_text()
-
-
-@pytest.mark.skipif(perf_analyzer.path() is None, reason="perf_analyzer is not on PATH")
-def test_perf_analyzer_needs_no_secret(stack):
-    figures = perf_analyzer.run(stack.triton_grpc_port, "demo", "Hello", 1, 4)
-    assert figures["tokens_per_s"] > 0

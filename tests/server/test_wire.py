@@ -54,17 +54,6 @@ def test_each_event_is_sent_at_once(stack):
     assert any(come_early() > 20 for _ in range(5))
 
 
-def test_head_has_no_body_and_keeps_the_connection(stack):
-    asked = "{method} /health/live HTTP/1.1\r\nHost: x\r\n{more}\r\n"
-    with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:
-        sock.sendall(asked.format(method="HEAD", more="").encode())
-        sock.sendall(asked.format(method="GET", more="Connection: close\r\n").encode())
-        raw = b"".join(iter(lambda: sock.recv(65536), b""))
-    _, head, got = raw.split(b"HTTP/1.1 200 OK\r\n")
-    assert head.endswith(b"\r\n\r\n"), "nothing between the head and the next answer"
-    assert got.endswith(b'{"status":"live"}')
-
-
 def dechunked(body: bytes) -> bytes:
     out = b""
     while body:
