@@ -23,7 +23,7 @@ from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.resending import Resending
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.language.structured.checker import Checker
+from proxy.language.structured.checks import Checker
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.recovery_queue import RecoveryQueue
