@@ -20,11 +20,9 @@ from build_engines.deployment_entries import Deployments, ShadowEntry
 from build_engines.gpu import device_sharing, refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
-from build_engines.limits_entry import LimitsEntry
 from build_engines.onnx_options import OnnxOptions
 from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
 from build_engines.price_entry import PriceEntry
-from build_engines.sampling_defaults import SamplingDefaults
 from build_engines.scripted_options import ScriptedOptions
 from build_engines.section import HttpUrlText, ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
@@ -39,6 +37,32 @@ GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_
 
 class ModelsFileError(ValueError):
     """models.yaml is missing or invalid; the message names file, line and value."""
+
+
+class SamplingDefaults(Section):
+    """Sampling parameters for requests that do not set them."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+    def or_else(self, temperature: float | None, max_tokens: int | None) -> SamplingDefaults:
+        """These defaults, completed by the given values."""
+        given = {"temperature": temperature, "max_tokens": max_tokens}
+        missing = {name: value for name, value in given.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
+
+
+class LimitsEntry(Section):
+    """Limits of one request; a larger request is refused. The settings may be lower.
+
+    max_tokens: per choice; cuts the default, too. prompt_tokens: per prompt.
+    """
+
+    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    best_of: Annotated[int, Field(ge=1)] | None = None
+    prompt_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
 class ModelEntry(Section):

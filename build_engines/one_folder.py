@@ -1,18 +1,34 @@
-"""Serves one model folder without a models.yaml."""
+"""Serves one model folder without a models.yaml, under a name that its files give it.
+
+Published folders carry the name, such as `phi-3.5-mini`; others get one of architecture and size.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from build_engines.errors import BuildError, MissingPackage, UnservableFolder
-from build_engines.model_name import public_name
+from build_engines.gpu.architecture import Architecture
+from build_engines.json_files import read_object
 from build_engines.models_file import ModelsFile, OnnxEntry
 from build_engines.onnx_folder import CONFIG
+from build_engines.onnx_graph import Graph
 from build_engines.weights import LocalFolder
 
 MARKS = (CONFIG, "config.json")
 DEPTHS = ("*", "*/*", "*/*/*")
 LISTED_AT_MOST = 5
+# Phi-3.5-mini-instruct-onnx, phi3-mini-4k-instruct-….onnx, Llama-3.2-1B, Qwen2.5-0.5B, gemma-2-2b
+_PUBLISHED = re.compile(
+    r"(?<![a-z])(phi|llama|qwen|mistral|gemma)[-_]?(\d+(?:\.\d+)?(?![\d.]*[bmk]))?(?:[-_]instruct)?"
+    r"[-_](mini|small|medium|\d+(?:\.\d+)?[bm])(?![a-z0-9])"
+)
+_JOINED = ("qwen",)  # written without a dash before the version: qwen2.5-0.5b
+BILLIONS_FROM = 450_000_000  # Qwen2-0.5B has 494 million
 
 
 def models_of(folder: Path, name: str | None) -> ModelsFile:
@@ -43,3 +59,65 @@ def _no_model(folder: Path) -> str:
     inside = sorted(found)[:LISTED_AT_MOST]
     hint = f"; take one of {', '.join(map(str, inside))}" if inside else ""
     return f"it has no {MARKS[0]} and no {MARKS[1]}{hint}"
+
+
+def public_name(folder: Path) -> str:
+    """The public name of the model in `folder`, such as `phi-3.5-mini`.
+
+    Raises:
+        BuildError: the folder's configs do not say which model it is.
+    """
+    kind, exported = _kind(folder)
+    for text in _names(folder, exported):
+        if name := _published(text, kind):
+            return name
+    return f"{kind.removesuffix('_text')}-{size_name(_parameters(folder, exported))}"
+
+
+def size_name(parameters: int) -> str:
+    """A parameter count as model names write it: `3.5m`, `135m`, `0.5b`, `8b`."""
+    if parameters >= BILLIONS_FROM:
+        return f"{parameters / 1e9:.1f}".removesuffix(".0") + "b"
+    millions = parameters / 1e6
+    text = f"{millions:.1f}" if millions < 10 else f"{millions:.0f}"
+    return text.removesuffix(".0") + "m"
+
+
+def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
+    """The architecture, and genai_config.json's model section of an ONNX folder."""
+    is_exported = (folder / CONFIG).is_file()
+    file = CONFIG if is_exported else "config.json"
+    try:
+        config = read_object(folder / file)
+        if is_exported:
+            return str(config["model"]["type"]), config["model"]
+        return str(config["model_type"]), None
+    except (KeyError, TypeError) as error:
+        raise BuildError(f"{file} does not say which model it is: {error!r}") from error
+
+
+def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:
+    """Places that hold a published model's name: graph, config, then path from inside out."""
+    if exported is not None:
+        yield str(exported.get("decoder", {}).get("filename", ""))
+    if (folder / "config.json").is_file():
+        yield str(read_object(folder / "config.json").get("_name_or_path", ""))
+    yield from reversed(folder.resolve().parts)
+
+
+def _published(text: str, kind: str) -> str | None:
+    """The model name in `text`, if its family matches the architecture."""
+    found = _PUBLISHED.search(text.lower())
+    if found is None or not kind.startswith(found[1]):
+        return None
+    family, version, size = found.groups()
+    joint = "" if family in _JOINED or version is None else "-"
+    return f"{family}{joint}{version or ''}-{size}"
+
+
+def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
+    if exported is None:
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    with suppress(BuildError):  # an ONNX folder may have the original's config, or a part of it
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    return Graph.read(folder / exported["decoder"]["filename"]).parameters

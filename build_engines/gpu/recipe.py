@@ -11,14 +11,14 @@ from typing import Any
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import adapter, memory
+from build_engines.gpu import adapter, commands, memory, refusals, sharding
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.device import Device
 from build_engines.gpu.llm_args import LORA
-from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.problems import problems
+from build_engines.gpu.options import AWQ, GpuOptions
 from build_engines.gpu.speculation import DraftTarget, Eagle3
 from build_engines.gpu.step_factory import BuildContext, StepFactory
+from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import GpuEntry
 from build_engines.step import Step
 from build_engines.tables_step import Tables
@@ -61,7 +61,7 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         BuildError: the model cannot be built with these options; the message has every reason.
     """
     options, shape = entry.gpu, Architecture.read(config)
-    if found := list(problems(options, shape, context.toolkit, context.device)):
+    if found := list(_problems(options, shape, context.toolkit, context.device)):
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
     longest = options.max_seq_len or shape.positions
@@ -119,3 +119,52 @@ def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str
             "the GPU's architecture is not checked: nvidia-smi is missing, and models.yaml has no "
             "gpu.architecture"
         )
+
+
+def _problems(
+    options: GpuOptions, shape: Architecture, toolkit: Toolkit, device: Device
+) -> Iterator[str]:
+    """Every reason why the model cannot be built: version, GPU, shape, memory."""
+    yield from toolkit.problems(options)
+    if device.architecture is not None:
+        yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
+    yield from sharding.problems(shape, options)
+    yield from _length_problems(options, shape)
+    yield from _origin_problems(options, shape)
+    if device.memory_gb is not None:
+        yield from memory.problems(shape, options, memory_gb=device.memory_gb)
+
+
+def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
+    longest = options.max_seq_len or shape.positions
+    if not longest:
+        yield "config.json has no max_position_embeddings: set max_seq_len"
+    elif shape.positions and longest > shape.positions:
+        yield f"max_seq_len is {longest}, but the model supports {shape.positions} positions only"
+    if not options.chunked_prefill and options.max_num_tokens < longest:
+        yield (
+            f"without chunked_prefill a prompt of up to {longest} tokens must fit into one step of "
+            f"max_num_tokens {options.max_num_tokens}: raise it, lower max_seq_len, or allow "
+            "chunked_prefill"
+        )
+
+
+def _origin_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
+    native = shape.native_quantization
+    if native is not None and options.quantization is not None:
+        yield f"the weights are {native} already: leave out quantization {options.quantization}"
+    if options.engine != "plan":
+        if shape.is_mixture and options.quantization in AWQ:
+            yield (
+                f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
+                "nvidia-modelopt writes it: take fp8 or nvfp4"
+            )
+        return
+    converter = commands.CONVERTERS.get(shape.kind)
+    if converter is None:
+        known = ", ".join(commands.CONVERTERS)
+        yield f"engine plans support {known}, not {shape.kind}: use engine: pytorch"
+    elif native is not None:
+        yield f"engine plans need 16-bit weights, and these are {native}: use engine: pytorch"
+    elif options.pipeline_parallel > 1 and not converter.can_pipeline and not options.has_scales:
+        yield f"TensorRT-LLM's converter for {shape.kind} has no pipeline_parallel: leave it out"

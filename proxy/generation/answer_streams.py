@@ -28,7 +28,7 @@ from proxy.generation.choice.choice import Choice
 from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
-from proxy.language.structured.checker import Checker
+from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.server_tools.tool_loop import run_tool_loop
 

@@ -18,8 +18,7 @@ from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import Usage
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
-from proxy.language.structured.checker import Checker
-from proxy.language.structured.checks import Check
+from proxy.language.structured.checks import Check, Checker
 
 SEED_STEP = 1000  # more than a request has choices
 

@@ -33,7 +33,7 @@ from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.resending import Resending
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured import checks
-from proxy.language.structured.checker import Checker
+from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog

@@ -18,12 +18,12 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "grammars", "parent_watch"},
+        {"stats", "grammars", "parent_watch", "recent_ids"},
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
         {"row_clock"},
-        {"runtimes", "stream", "recent_ids", "request_tensors"},
+        {"runtimes", "stream", "request_tensors"},
         {"leases"},
         {"response_writer", "metric_reporter"},
         {"metrics"},

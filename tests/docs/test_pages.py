@@ -12,11 +12,9 @@ from build_engines.deployment_entries import (
     HeaderRule,
     ShadowEntry,
 )
-from build_engines.limits_entry import LimitsEntry
-from build_engines.models_file import BuiltEntry, ModelsFile
+from build_engines.models_file import BuiltEntry, LimitsEntry, ModelsFile, SamplingDefaults
 from build_engines.onnx_options import OnnxOptions
 from build_engines.pool_entry import PoolEntry
-from build_engines.sampling_defaults import SamplingDefaults
 from proxy.domain.errors import ErrorCode
 from proxy.settings import Settings
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics

@@ -27,9 +27,9 @@ def artifacts() -> Iterator[Path]:
     forget_oracles()
 
 
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> DemoVocabulary:
-    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
+@pytest.fixture(scope="session")
+def vocabulary() -> DemoVocabulary:
+    return DemoVocabulary()
 
 
 @pytest.fixture(scope="module")

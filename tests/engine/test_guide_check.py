@@ -15,7 +15,6 @@ import pytest
 from build_engines.triton_models import TEMPLATES
 from guide_check.check import MB, PENDING, PENDING_AT_MOST, GuideCheck
 from refusal import Refusal
-from tests.fixtures.guide_info import DemoVocabulary
 from tests.fixtures.stack import HANG_S, eventually
 
 TIMEOUT_S = 2.0
@@ -39,9 +38,10 @@ def slow_guide(number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def guide_check(tmp_path_factory):
-    info_file = DemoVocabulary(tmp_path_factory.mktemp("guides")).info_file
-    check = GuideCheck(info_file, timeout_s=TIMEOUT_S, memory_bytes=200 * MB, text_bytes=2_000_000)
+def guide_check(vocabulary):
+    check = GuideCheck(
+        vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=200 * MB, text_bytes=2_000_000
+    )
     yield check
     check.close()
 

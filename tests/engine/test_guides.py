@@ -1,4 +1,4 @@
-"""Guides in the engine: whatever is sampled under the mask conforms."""
+"""Guides in the engine: whatever is sampled under the mask conforms, and a replay follows it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from grammars.xgrammar_loader import KNOWN_VERSION
 from guides.compiler import GuideCompiler, GuideError
 from guides.mask import GuideMask
-from guides.state import GuideBroken, GuideState
-from port import Guide
+from guides.state import REPLAY_AT_ONCE, GuideBroken, GuideState, GuideTooSlow
+from port import BadParameter, Guide
 from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -113,7 +113,7 @@ def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
                 continue
             np.testing.assert_array_equal(filled(single, [theirs])[0], row)
             choices = allowed_ids(row)
-            token = int(random.choice(choices[choices != vocabulary.end_id]))
+            token = int(random.choice(choices[~np.isin(choices, vocabulary.end_ids)]))
             mine.take(token), theirs.take(token)
         states, alone = states[1:] + states[:1], alone[1:] + alone[:1]  # as others leave
         if any(s is not None and len(allowed_ids(filled(single, [s])[0])) < 2 for s in alone):
@@ -174,7 +174,7 @@ def test_a_token_that_does_not_follow_is_an_error_and_so_is_one_after_the_end(
         filled(mask, [state])
         state.take(token)
     assert not state.is_terminated
-    assert allowed_ids(filled(mask, [state])[0]).tolist() == [vocabulary.end_id]
+    assert allowed_ids(filled(mask, [state])[0]).tolist() == vocabulary.end_ids
     state.take(vocabulary.end_id)
     assert state.is_terminated
     assert filled(mask, [state]) is None
@@ -266,6 +266,54 @@ def test_the_first_guide_holds_up_no_other_thread(vocabulary):
         "print(max(gaps))\n"
     )
     assert any(float(in_engine_folder(code)) < STALL_AT_MOST_S for _ in range(3))
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.mark.parametrize("guide", [guide for guide, _ in GUIDES], ids=lambda guide: guide.kind)
+def test_a_replayed_guide_is_where_the_first_one_was(guide, compiler, mask):
+    compiled = compiler.compile(guide).result()
+    random = np.random.default_rng(2)
+    first, tokens = GuideState(compiled), []
+    for _ in range(30):
+        row = filled(mask, [first])[0].copy()
+        replayed = GuideState(compiled)
+        replayed.replay(tokens, never)
+        assert (filled(mask, [replayed])[0] == row).all()
+        tokens.append(int(random.choice(allowed_ids(row))))
+        first.take(tokens[-1])
+        if first.is_terminated:
+            ended = GuideState(compiled)
+            ended.replay(tokens, never)
+            assert ended.is_terminated
+            return
+
+
+def test_a_token_that_the_guide_refuses_is_named_with_its_position(compiler, vocabulary):
+    state = GuideState(compiler.compile(Guide("regex", "[ab]+")).result())
+    a, c = vocabulary.table.index(b"a"), vocabulary.table.index(b"c")
+    with pytest.raises(BadParameter, match=rf"token {c} at position 301 does not follow") as caught:
+        state.replay([a] * 301 + [c, a], never)
+    assert caught.value.param == "resume_from"
+
+
+def test_a_replay_ends_when_its_sequence_does_or_when_it_takes_too_long(compiler, vocabulary):
+    compiled = compiler.compile(Guide("regex", "[ab]+")).result()
+    ids = [vocabulary.table.index(b"a")] * (3 * REPLAY_AT_ONCE)
+    asked: list[None] = []
+
+    def is_over() -> bool:
+        asked.append(None)
+        return len(asked) > 1
+
+    GuideState(compiled).replay(ids, is_over)
+    assert len(asked) == 2
+    slow = GuideState(compiled)
+    slow.spent_s = 1000.0
+    with pytest.raises(GuideTooSlow):
+        slow.replay(ids, never)
 
 
 def in_engine_folder(code: str) -> str:

@@ -15,7 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from plain_spans.encoder import PlainSpans
 from plain_spans.word_trie import one_of
 from prompt_truncation import PromptTruncation
-from proxy.language.prompting.word_trie import one_of as proxys_one_of
+from proxy.language.prompting.control_tokens import one_of as proxys_one_of
 from refusal import Refusal
 from tests.fixtures import phi_folder, random_model
 from tests.fixtures.examples import examples

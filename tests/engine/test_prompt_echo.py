@@ -94,17 +94,6 @@ def test_a_sequence_that_gives_way_is_scored_once(folder):
     assert job.sink.ids == bench.right(job)
 
 
-def test_log_probs_of_the_answer_are_those_of_the_same_tokens_in_a_prompt(folder):
-    bench = Bench(folder)
-    ids = prompt(40)
-    answered = bench.add(ids, sampling=LOGGED)
-    bench.run()
-    whole = bench.add([*ids, *answered.sink.ids], 0, LOGGED, echoes_prompt=True)
-    bench.run()
-    told = [token.log_probs.sampled for token in answered.sink.tokens]
-    assert scores(whole)[-len(told) :] == pytest.approx(told, abs=1e-3)
-
-
 def test_the_first_response_begins_with_the_prompt():
     writer, sender = ResponseWriter(Leases(), responses_per_s=50, hold_s=0.2), Sender()
     stream = writer.open(sender, 2)

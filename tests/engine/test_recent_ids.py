@@ -1,28 +1,23 @@
-"""Ids that are remembered for a minute."""
+"""Ids that are remembered for a while; what takes them: tests/server, and test_slow_guides."""
 
 from __future__ import annotations
 
-from recent_ids import KEEP_AT_MOST, KEEP_S, RecentIds
+from recent_ids import RecentIds
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_an_id_is_forgotten_after_a_minute():
-    clock = Clock()
-    ids = RecentIds(clock)
+def test_an_id_is_forgotten_after_its_time():
+    now_s = [0.0]
+    ids = RecentIds(lambda: now_s[0], keep_s=60)
     ids.add("a")
-    clock.now = KEEP_S + 1
+    now_s[0] = 59
+    assert ids.has("a")
+    now_s[0] = 60
+    assert not ids.has("a")
     assert not ids.take("a")
 
 
 def test_their_number_is_bounded_the_oldest_go_first():
-    ids = RecentIds()
-    for number in range(KEEP_AT_MOST + 5):
-        ids.add(str(number))
-    assert not ids.take("0")
-    assert ids.take(str(KEEP_AT_MOST + 4))
+    ids = RecentIds(most=3)
+    for number in range(5):
+        ids.add(number)
+    assert [ids.take(number) for number in range(5)] == [False, False, True, True, True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,10 @@ def shares(count: int, logits=LOGITS, **params) -> np.ndarray:
 
 def test_no_rows_are_no_tokens():
     assert sample(np.zeros((0, 4), np.float32), []) == []
+
+
+def test_temperature_zero_takes_the_most_likely_and_of_equals_the_first():
+    assert greedy([1, 3, 3, 2]) == 1
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-30, 5e-324])
@@ -87,6 +93,19 @@ def test_the_nucleus_is_the_fewest_tokens_that_reach_top_p(top_p, kept):
     assert found[:kept].min() > 0
 
 
+def test_equal_tokens_are_cut_by_id():
+    flat = np.zeros(8, np.float32)
+    assert (shares(1000, flat, top_p=0.5) > 0).tolist() == [True] * 4 + [False] * 4
+    assert (shares(1000, flat, top_k=3) > 0).tolist() == [True] * 3 + [False] * 5
+    assert (shares(1000, flat, min_p=1.0) > 0).all()
+
+
+def test_top_p_is_of_what_top_k_and_min_p_keep():
+    # 0.5 of 0.8 is 0.625: the first token alone has that, though it is below 0.6 of everything.
+    assert np.count_nonzero(shares(500, top_k=2, top_p=0.6)) == 1
+    assert np.count_nonzero(shares(500, min_p=0.5, top_p=0.6)) == 1
+
+
 @pytest.mark.parametrize("vocab", [5000, 150_000])
 @pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
@@ -114,6 +133,36 @@ def test_top_k_of_a_large_vocabulary_keeps_the_best(top_k):
     assert max(ids) >= top_k // 3
 
 
+def test_penalties_change_what_was_seen():
+    logits = [2.0, 1.9, 1.0, -1.0]
+    assert greedy(logits, prompt=[0], repetition_penalty=1.5) == 1
+    assert greedy(logits, output=[0], repetition_penalty=1.5) == 1
+    assert greedy(logits, prompt=[0], presence_penalty=2.0, frequency_penalty=2.0) == 0
+    assert greedy(logits, output=[0], presence_penalty=0.2) == 1
+    assert greedy(logits, output=[0, 0, 0], presence_penalty=0.05) == 0
+    assert greedy(logits, output=[0], frequency_penalty=0.04) == 0
+    assert greedy(logits, output=[0, 0, 0], frequency_penalty=0.04) == 1
+    assert greedy([-1.0, -1.9, -5, -5], prompt=[0], repetition_penalty=2.0) == 1
+    assert greedy(logits, output=[3], presence_penalty=-2.0, frequency_penalty=-2.0) == 3
+
+
+def test_a_bias_is_added_before_penalties():
+    assert greedy(logit_bias=((3, 100.0),)) == 3
+    assert greedy(logit_bias=((0, -100.0),)) == 1
+    # 2 + 4 = 6, halved is 3; penalised first it would be 1 + 4.
+    logits = [2.0, 4.0, 0.0, 0.0]
+    assert greedy(logits, logit_bias=((0, 4.0),), prompt=[0], repetition_penalty=2.0) == 1
+
+
+def test_no_end_comes_before_min_tokens():
+    assert greedy(min_tokens=2) == 1
+    assert greedy(min_tokens=2, output=[3]) == 1
+    assert greedy(min_tokens=2, output=[3, 3]) == 0
+    assert greedy(min_tokens=2, stop_token_ids=frozenset({1})) == 2
+    assert greedy(min_tokens=2, ignore_eos=True) == 0
+    assert greedy(min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({0})) == 1
+
+
 def test_the_guide_wins_over_every_other_restriction():
     assert greedy(bitmask=0b1100) == 2
     assert greedy(bitmask=0b0001, min_tokens=5) == 0
@@ -122,6 +171,14 @@ def test_the_guide_wins_over_every_other_restriction():
     assert greedy(bitmask=0b0011, bad_words=((1,),), min_tokens=5) == 0
     assert greedy(bitmask=0b0011, min_tokens=5) == 1
     assert greedy(bitmask=-1) == 0
+
+
+def test_padding_beyond_the_vocabulary_is_never_drawn_nor_told():
+    logits = np.array([[*LOGITS, 50, np.nan, np.inf]] * 3, np.float32)
+    states = [state(temperature=0), state(seed=1), state(temperature=0, log_probs=20)]
+    answers = sample(logits, states)
+    assert all(answer.id < VOCAB for answer in answers)
+    assert sum(math.exp(log) for _, log in answers[2].log_probs.top) == pytest.approx(1)
 
 
 def test_the_top_twenty_of_a_large_vocabulary_with_ties():

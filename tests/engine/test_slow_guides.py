@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from guides.compiler import GuideCompiler
-from guides.slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
 from onnx_cpu.scheduler import Scheduler, SchedulerConfig
 from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.decoder import TableDecoder
@@ -130,20 +129,6 @@ def test_a_slow_guide_that_is_cancelled_frees_its_row(batch):
     batch.step()
     assert hostile.end == "cancelled"
     assert not batch.scheduler.has_work
-
-
-def test_slow_guides_are_forgotten_after_a_while_and_when_there_are_too_many():
-    now = [0.0]
-    guides = SlowGuides(lambda: now[0])
-    guides.add(HOSTILE)
-    assert HOSTILE in guides
-    assert SOUND not in guides
-    now[0] += REMEMBER_S
-    assert HOSTILE not in guides
-    guides.add(HOSTILE)
-    for count in range(REMEMBER_AT_MOST):
-        guides.add(Guide("regex", f"a{{{count}}}"))
-    assert HOSTILE not in guides
 
 
 def test_the_threads_of_guides_end(compiler, vocabulary):

@@ -10,16 +10,19 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
-from proxy.language.prompting.word_trie import one_of
 from proxy.language.syntax import parsers
 from proxy.language.syntax.reasoning import families as reasoning_families
 from proxy.language.syntax.tools import families as tool_families
 
 LONG_JSON = 32_768  # characters
 SHORT_START = 3  # characters; a shorter begin of a token is found by the rest of the token instead
+
+_Node = dict[str, Any]
+_END = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +176,37 @@ def prepare(card: ModelCard) -> None:
     control = of_card(card)
     for texts in (control.in_turns, control.in_answers):
         patterns(texts)
+
+
+def one_of(words: Iterable[str]) -> str:
+    """Many words as one pattern, a trie, whose cost does not grow with their number.
+
+    It matches the longest word at a place, and nothing if there are no words.
+    """
+    root: _Node = {}
+    for word in words:
+        node = root
+        for character in word:
+            node = node.setdefault(character, {})
+        node[_END] = {}
+    return _written(root) if root else r"(?!)"
+
+
+def _written(node: _Node) -> str:
+    """The pattern below a node. Characters without a fork are one piece, so that groups nest no
+    deeper than the forks.
+    """
+    branches = [_run(character, after) for character, after in node.items() if character != _END]
+    if not branches:
+        return ""
+    if _END not in node:
+        return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    return f"(?:{'|'.join(branches)})?"
+
+
+def _run(character: str, after: _Node) -> str:
+    run = [character]
+    while len(after) == 1 and _END not in after:
+        ((character, after),) = after.items()
+        run.append(character)
+    return re.escape("".join(run)) + _written(after)

@@ -1,14 +1,16 @@
 """Checks of a finished answer, for constraints that no grammar has enforced.
 
-A Check is data. `violation` compiles what the caller wrote, so `checker` runs it in a sandbox.
+A Check is data. `violation` compiles what the caller wrote, so Checker runs it in a sandbox.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import jsonschema_rs
 import orjson
@@ -18,6 +20,8 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import ErrorCode, InvalidRequest, in_short
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.language.structured.constraint_errors import too_costly
 from proxy.language.structured.references import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
@@ -74,6 +78,32 @@ class TextCheck:
                 return schema_violation(_ANY_JSON, answer.text)
             case _:
                 return schema_violation(json.loads(self.constraint.text), answer.text)
+
+
+class Checker:
+    """Checks finished answers in a sandbox, one of each caller at a time.
+
+    Many choices finish together, and the sandbox refuses a caller that has many calls waiting.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def violation(self, check: Check, answer: Answer, caller: str) -> str | None:
+        """What is wrong with the answer; None if it conforms.
+
+        Raises:
+            InvalidSchema: the check takes too much time or memory.
+            RateLimited: as the sandbox.
+        """
+        bare = replace(answer, reasoning="", server_calls=(), log_probs=(), token_ids=())
+        turn = self._turns.setdefault(caller, asyncio.Lock())
+        async with turn:
+            try:
+                return await self._sandbox.run(caller, check.violation, bare)
+            except TooCostly as error:
+                raise too_costly(check.field, error, is_schema=True) from error
 
 
 def engine_constraint(constraint: Constraint | None, card: ModelCard) -> Constraint | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guides.slow_guides import SlowGuides, refusal
+from guides.slow_guides import refusal
 from guides.state import GuideTooSlow
 from onnx_cpu.decoder_port import Decoder, Logits
 from onnx_cpu.free_memory import FreeMemory
@@ -23,12 +23,16 @@ from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import GUIDE_PARAM, SequenceOutput
 from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, BadParameter, Job
+from recent_ids import RecentIds
 from sampling.state import SamplerState
 from stats import Stats
 
 CHECK_WAITING_EVERY_S = 0.05
 CHECKS_AT_ONCE = 500  # take a tenth of a millisecond
 REPORT_EVERY_S = 0.05
+# Guides that took too much time are refused at once when they come again.
+SLOW_GUIDES_KEEP_S = 600.0
+SLOW_GUIDES_AT_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ class Scheduler:
             ended=ended,
         )
         self._batch = self._allocator.batch
-        self._slow_guides = SlowGuides()
+        self._slow_guides = RecentIds(keep_s=SLOW_GUIDES_KEEP_S, most=SLOW_GUIDES_AT_MOST)
         self._pending_guides = PendingGuides(compiler)
         self._output = SequenceOutput(self._allocator, self._slow_guides, decoder.vocab_size)
         self._budget = PrefillBudget(
@@ -97,7 +101,7 @@ class Scheduler:
         """Adds a new job, and starts to compile its guide."""
         self._arrivals += 1
         wanted = job.input
-        if wanted.guide is not None and wanted.guide in self._slow_guides:
+        if wanted.guide is not None and self._slow_guides.has(hash(wanted.guide)):
             self._refuse(job, GUIDE_PARAM, refusal(wanted.guide), code=GUIDE_TOO_SLOW)
             return
         try:

@@ -7,11 +7,12 @@ import logging
 import os
 
 from guides.mask import GuideMask
-from guides.slow_guides import SlowGuides, refusal
+from guides.slow_guides import refusal
 from onnx_cpu.decoder_port import Logits
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, Token
+from recent_ids import RecentIds
 from sampling.sampler import SamplingFailed, sample
 
 GUIDE_PARAM = "guided_decoding_guide"
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 class SequenceOutput:
     """`cancel`, `refuse` and `fail` end a sequence, `sample` and `echo` after its last token."""
 
-    def __init__(self, allocator: RowAllocator, slow_guides: SlowGuides, vocab_size: int) -> None:
+    def __init__(self, allocator: RowAllocator, slow_guides: RecentIds, vocab_size: int) -> None:
         self._allocator = allocator
         self._slow_guides = slow_guides
         self._guide_mask = GuideMask(vocab_size, threads=os.cpu_count() or 1)
@@ -86,7 +87,7 @@ class SequenceOutput:
         guide = sequence.job.input.guide
         if guide is None:
             raise ValueError("the sequence has no guide")
-        self._slow_guides.add(guide)
+        self._slow_guides.add(hash(guide))
         self.refuse(sequence, GUIDE_PARAM, refusal(guide), code=GUIDE_TOO_SLOW)
 
     def fail(self, sequence: Sequence, error: Exception) -> None:

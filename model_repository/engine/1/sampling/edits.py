@@ -6,20 +6,18 @@ a text that breaks its guide is useless.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from port import SamplingParams
-from sampling.allowed_tokens import AllowedTokens
 from sampling.bad_words import BadWords
 from sampling.guide_bitmask import Bitmask, apply_guides
-from sampling.logit_bias import LogitBias
-from sampling.min_tokens import MinTokens
 from sampling.penalties import Penalties
 from sampling.ranking import Logits
-from sampling.token_ids import TokenIds
+from sampling.restrictions import allow_only, ban
+from sampling.token_ids import TokenIds, known
 
 
 class LogitEdit(Protocol):
@@ -32,6 +30,44 @@ class LogitEdit(Protocol):
         """A token was generated."""
 
 
+class _Constant:
+    """The base of edits that the output does not change."""
+
+    def append(self, token_id: int) -> None:
+        pass
+
+
+class AllowedTokens(_Constant):
+    """`allowed_token_ids`: no other token is generated."""
+
+    def __init__(self, token_ids: Iterable[int], vocab_size: int) -> None:
+        self._ids = known("allowed_token_ids", token_ids, vocab_size)
+
+    def apply(self, row: Logits) -> None:
+        allow_only(row, self._ids)
+
+
+class MinTokens(_Constant):
+    """`min_tokens`: the sequence does not end before. SamplerState drops it when it is over."""
+
+    def __init__(self, ending_ids: TokenIds) -> None:
+        self._ending_ids = ending_ids
+
+    def apply(self, row: Logits) -> None:
+        ban(row, self._ending_ids)
+
+
+class LogitBias(_Constant):
+    """`logit_bias`: a number to add to the logit of each listed token."""
+
+    def __init__(self, bias: Sequence[tuple[int, float]], vocab_size: int) -> None:
+        self._ids = known("logit_bias", (token for token, _ in bias), vocab_size)
+        self._values = np.array([value for _, value in bias], np.float32)
+
+    def apply(self, row: Logits) -> None:
+        np.add.at(row, self._ids, self._values)
+
+
 def edits_of(
     params: SamplingParams,
     prompt_ids: Sequence[int],
@@ -39,7 +75,7 @@ def edits_of(
     ending_ids: TokenIds,
     vocab_size: int,
 ) -> list[LogitEdit]:
-    """The edits of one sequence, in order; a new parameter is a file and a row here.
+    """The edits of one sequence, in order; a new parameter is a class and a row here.
 
     generated_ids: the beginning of its answer. ending_ids: the tokens that end the sequence.
     Raises BadParameter for a token outside the vocabulary.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from port import RESUME_PARAM, BadParameter, SamplingParams
-from sampling.edits import edits_of
-from sampling.min_tokens import MinTokens
+from sampling.edits import MinTokens, edits_of
 from sampling.seed import RandomNumbers
 from sampling.token_ids import as_array, known
 

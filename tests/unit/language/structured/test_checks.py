@@ -1,18 +1,26 @@
-"""Checks of finished answers."""
+"""Checks of finished answers, and that they run in the sandbox, one of each caller at a time."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 
 import pytest
 
 from proxy.domain.completion import Answer
-from proxy.domain.constraint import Constraint
-from proxy.domain.errors import InvalidRequest
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.errors import InvalidRequest, InvalidSchema
 from proxy.domain.output import FinishReason
+from proxy.domain.sandbox import TooCostly
 from proxy.domain.tools import ToolCall
-from proxy.language.structured.checks import check_of, engine_constraint, unenforced_keywords
+from proxy.language.structured.checks import (
+    Checker,
+    TextCheck,
+    check_of,
+    engine_constraint,
+    unenforced_keywords,
+)
 from proxy.language.structured.constraint_request import (
     ConstraintRequest,
     Form,
@@ -96,3 +104,62 @@ def test_what_the_engine_and_the_check_enforce():
         assert engine_constraint(wanted, WITHOUT) is None
         assert check_of(wanted, WITHOUT) is not None
         assert unenforced_keywords(wanted, WITHOUT) == ()
+
+
+# in a sandbox
+
+CHECK = TextCheck(constraint=Constraint(GuideKind.JSON_SCHEMA, '{"type": "null"}', "guided_json"))
+
+
+def answer(text: str, **fields) -> Answer:
+    return Answer(text=text, reason=FinishReason.STOP, **fields)
+
+
+class Counting:
+    """A sandbox that knows how many calls of each caller it has at once."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.most = 0
+        self.answers: list[Answer] = []
+
+    async def run(self, caller, function, *args):
+        self.now[caller] = self.now.get(caller, 0) + 1
+        self.most = max(self.most, *self.now.values())
+        self.answers += args
+        await asyncio.sleep(0)
+        self.now[caller] -= 1
+        return function(*args)
+
+
+def test_the_choices_of_a_caller_wait_for_each_other():
+    sandbox = Counting()
+    checker = Checker(sandbox)
+
+    async def all_checked() -> list[str | None]:
+        texts = ["null", "1"] * 64
+        return await asyncio.gather(
+            *(checker.violation(CHECK, answer(text), f"c{at % 2}") for at, text in enumerate(texts))
+        )
+
+    found = asyncio.run(all_checked())
+    assert [one is None for one in found] == [True, False] * 64
+    assert sandbox.most == 1
+
+
+def test_only_the_checked_parts_of_an_answer_go_to_the_sandbox():
+    sandbox = Counting()
+    full = answer("null", reasoning="long", token_ids=(1, 2))
+    asyncio.run(Checker(sandbox).violation(CHECK, full, ""))
+    assert sandbox.answers == [answer("null")]
+
+
+class Refusing:
+    async def run(self, caller, function, *args):
+        raise TooCostly("it takes more than 2 s or 512 MB to check")
+
+
+def test_a_check_that_takes_too_long_names_the_callers_field():
+    with pytest.raises(InvalidSchema, match="more than 2 s") as caught:
+        asyncio.run(Checker(Refusing()).violation(CHECK, answer("null"), ""))
+    assert caught.value.param == "guided_json"

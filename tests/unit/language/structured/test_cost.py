@@ -110,17 +110,10 @@ def test_the_schemas_of_tools_are_as_cheap():
     check_growth(cost)
 
 
-@pytest.mark.parametrize(
-    ("form", "value", "said"),
-    [
-        (Form.REGEX, "é" * 9_000, "18000 bytes, more than 16384"),
-        (Form.GRAMMAR, "a" * 256_001, "256001 bytes"),
-        (Form.CHOICE, ["a"] * 1_025, "1025 choices"),
-        (Form.CHOICE, ["a" * 65_000, "b" * 600], "65600 bytes"),
-        (Form.STRUCTURAL_TAG, {"format": {"type": "const_string", "value": "a" * 256_000}}, "256"),
-    ],
-)
-def test_what_is_too_large_is_refused_with_its_size(form, value, said):
-    with pytest.raises(InvalidRequest, match=said) as caught:
-        constraint_of(ConstraintRequest(field="f", form=form, value=value), GuideLimits())
+def test_a_structural_tag_that_is_too_large_is_refused_with_its_size():
+    value = {"format": {"type": "const_string", "value": "a" * 256_000}}
+    with pytest.raises(InvalidRequest, match="256") as caught:
+        constraint_of(
+            ConstraintRequest(field="f", form=Form.STRUCTURAL_TAG, value=value), GuideLimits()
+        )
     assert (caught.value.param, caught.value.code) == ("f", "invalid_parameter")

@@ -7,28 +7,20 @@ import pytest
 from proxy.language.structured.recent import ENTRY_BYTES, Recent, fingerprint
 
 
-def test_the_least_recently_used_values_are_forgotten_first():
-    recent: Recent[str, int] = Recent(3 * (ENTRY_BYTES + 10), lambda value: 10)
-    for key, value in (("a", 1), ("b", 2), ("c", 3)):
-        recent.keep(key, value)
-    assert recent.get("a") == 1
-    recent.keep("d", 4)
-    assert [recent.get(key) for key in "abcd"] == [1, None, 3, 4]
-
-
-def test_a_value_that_is_put_again_counts_once():
-    recent: Recent[str, int] = Recent(2 * ENTRY_BYTES)
-    for value in range(9):
-        recent.keep("a", value)
-    recent.keep("b", 0)
-    assert (recent.get("a"), recent.get("b")) == (8, 0)
-
-
-def test_a_value_larger_than_the_bound_is_not_kept():
-    recent: Recent[str, int] = Recent(2 * ENTRY_BYTES, lambda value: value)
-    recent.keep("a", 1)
-    recent.keep("b", 2 * ENTRY_BYTES)
-    assert (recent.get("a"), recent.get("b")) == (1, None)
+def test_values_are_kept_within_the_bound_of_memory():
+    recent: Recent[str, int] = Recent(3 * (ENTRY_BYTES + 10), lambda value: value)
+    for key in "abc":
+        recent.keep(key, 10)
+    recent.keep("too large", 3 * ENTRY_BYTES)
+    assert recent.get("a") == 10
+    recent.keep("d", 10)
+    assert [recent.get(key) for key in ("a", "b", "c", "d", "too large")] == [
+        10,
+        None,
+        10,
+        10,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("other", [{"b": [1]}, {"a": [1.0]}, {"a": [True]}, {"a": 1}, {"a": ["1"]}])

@@ -50,11 +50,6 @@ def doubling(keyword: str, step) -> dict:
     return {"$ref": "#/$defs/d0", "$defs": {**defs, "d30": {"type": "null"}}}
 
 
-DEEP: dict = {}
-for _ in range(70):
-    DEEP = {"not": DEEP}
-
-
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
@@ -86,10 +81,7 @@ for _ in range(70):
         ({"$id": "http://a/b", "$ref": "http://a/b"}, "is not followed"),
         (doubling("anyOf", lambda one: one), "unfold to more than 50000"),
         (doubling("anyOf", lambda one: {"items": one}), "unfold to more than 50000"),
-        (DEEP, "64 levels"),
         ({"minimum": float("nan")}, "not JSON"),
-        ({"description": "x" * 300_000}, "256000 bytes"),
-        ({"properties": {f"p{i}": {} for i in range(5001)}}, "5001 properties"),
     ],
 )
 def test_an_invalid_schema_is_refused_with_the_reason_and_the_field(schema, said):

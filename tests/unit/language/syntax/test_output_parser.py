@@ -80,13 +80,6 @@ def test_every_cut_gives_reasoning_text_and_calls(data):
     assert answer.reason is FinishReason.TOOL_CALLS
 
 
-def test_one_call_is_enough_without_parallel_calls():
-    pieces = deltas(TWO + " and more")
-    answer = answered(chat(calls_in_parallel=False), pieces, card())
-    assert [one.name for one in answer.calls] == ["f"]
-    assert (answer.reason, answer.text.strip()) == (FinishReason.TOOL_CALLS, "So:")
-
-
 def test_one_call_is_enough_in_one_piece():
     piece = TokenDelta((TWO.encode(), b" and more"), finish=FinishReason.LENGTH)
     answer = answered(chat(calls_in_parallel=False), [piece], card())
@@ -158,12 +151,6 @@ def test_without_tools_a_call_is_text():
     ):
         answer = answered(request, deltas(call("f", 1)), card())
         assert (answer.calls, answer.text) == ((), call("f", 1))
-
-
-def test_a_call_that_the_limit_cuts_off_is_delivered_incomplete():
-    answer = answered(chat(), deltas(call("f", 1)[:-20], FinishReason.LENGTH), card())
-    assert answer.reason is FinishReason.LENGTH
-    assert [one.name for one in answer.calls] == ["f"]
 
 
 def test_a_call_that_a_stop_string_cuts_off_does_not_count_as_complete():

@@ -1,4 +1,4 @@
-"""model_name: what a user would call the model."""
+"""one_folder: what a user would call the model, and folders that cannot be served."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from build_engines.errors import BuildError, UnservableFolder
 from build_engines.gpu.architecture import Architecture
-from build_engines.model_name import public_name, size_name
-from build_engines.one_folder import models_of
+from build_engines.one_folder import models_of, public_name, size_name
 
 LLAMA_3_2_1B = {
     "model_type": "llama",
