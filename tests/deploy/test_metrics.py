@@ -15,8 +15,7 @@ from build_engines import triton_models
 from proxy.domain import errors
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.output import FinishReason
-from proxy.telemetry.endpoint_metrics import Outcome
-from proxy.telemetry.endpoint_metrics import EndpointMetrics
+from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 from proxy.telemetry.metrics import Metrics
 from tests.deploy.places import DOCKER, ROOT, documents, find
 
