@@ -96,10 +96,10 @@ class Registry:
                 model=name,
                 name=one.name,
                 pool=one.pool,
-                triton_model=one.triton_model or name,
+                triton_model=one.model or name,
                 version=None if one.version is None else str(one.version),
-                weight=one.weight,
-                percent=one.rules.percent,
+                weight=one.share_weight,
+                percent=one.canary.percent or 0.0,
             )
             for name, plan in self.table.plans.items()
             for one in plan.deployments

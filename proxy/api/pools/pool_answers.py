@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
 from proxy.domain.configured_deployments import (
     ConfiguredDeployment,
     ConfiguredDeployments,
@@ -18,7 +19,7 @@ from proxy.domain.endpoints import (
     EndpointState,
     EndpointStatus,
 )
-from proxy.models.deployments import CanaryRules, Deployment, DeploymentPlan
+from proxy.models.deployments import DeploymentPlan
 
 
 class Answer(BaseModel):
@@ -155,7 +156,11 @@ def _shares(
     """The share of each deployment in the requests that no rule chooses for."""
     plan = DeploymentPlan(
         deployments=tuple(
-            Deployment(name=one.name, weight=one.weight, rules=CanaryRules(percent=one.percent))
+            DeploymentEntry(
+                name=one.name,
+                weight=one.weight,
+                canary=CanaryEntry(percent=one.percent or None),
+            )
             for one in deployments
         )
     )
