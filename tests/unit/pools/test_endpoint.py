@@ -22,18 +22,6 @@ def events(lines: list[dict], endpoint: str) -> list[str]:
     return [line["event"] for line in lines if line.get("endpoint") == endpoint]
 
 
-def test_it_is_ready_after_its_first_check_and_logs_that_once():
-    async def run() -> None:
-        with capture_logs() as lines:
-            async with PoolStand({"a:1": ScriptedTriton()}) as stand:
-                assert stand.states() == {"a:1": READY}
-                assert stand.pools.why_not_ready() is None
-                await checked(5)
-        assert events(lines, "a:1") == ["endpoint found", "endpoint serves", "endpoint is ready"]
-
-    clock.run(run())
-
-
 def test_each_change_of_its_readiness_is_one_line_and_it_keeps_its_models():
     async def run() -> None:
         async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
@@ -48,18 +36,6 @@ def test_each_change_of_its_readiness_is_one_line_and_it_keeps_its_models():
                 await checked(5)
             assert stand.states() == {"a:1": READY}
             assert events(lines, "a:1") == ["endpoint is not ready", "endpoint is ready"]
-
-    clock.run(run())
-
-
-def test_it_makes_no_news_while_it_stays_away():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            triton.reason = "cannot be reached"
-            await checked()
-            assert stand.pools.has_news()
-            await checked(5)
-            assert not stand.pools.has_news()
 
     clock.run(run())
 

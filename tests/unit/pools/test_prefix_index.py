@@ -79,18 +79,6 @@ def test_the_longest_match_comes_first_and_what_all_have_ends_it():
     assert index.match(blocks(text(5_000, "z")), ALL) == []
 
 
-def test_the_least_recently_used_ends_of_prompts_go_first():
-    index = PrefixIndex(entries=160)
-    bit = index.add_endpoint()
-    first, second = blocks(text(30_000, "a")), blocks(text(30_000, "b"))
-    assert len(first.keys) > 80
-    index.record(bit, first)
-    index.record(bit, second)
-    assert index.match(second, ALL) == [(len(second.keys), bit)]
-    [(depth, _)] = index.match(first, ALL)
-    assert depth == 160 - len(second.keys)
-
-
 def test_an_endpoint_that_is_gone_or_restarted_has_nothing():
     index = PrefixIndex()
     one, two = index.add_endpoint(), index.add_endpoint()
