@@ -22,7 +22,7 @@ from proxy.triton.catalog import NOTHING_SERVED
 
 
 class Registry:
-    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason.
+    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason, or None.
 
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
@@ -44,13 +44,8 @@ class Registry:
         self.rows = rows
         self.loaded: list[LoadedModel] = []
         self.table = CardTable({}, {}, {}, policy)
-        self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
+        self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0  # counts how often the models changed or Triton came back
-
-    @property
-    def why_not_ready(self) -> NotReady | None:
-        """None while models are served."""
-        return self._why_not_ready
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
         """Makes the cards of the models that Triton has ready, in the order of models.yaml.
@@ -59,10 +54,10 @@ class Registry:
         Raises NotReady: the limits of one of the models cannot be enforced.
         """
         found = sorted(loaded, key=_newest_first)
-        if found == self.loaded and self._why_not_ready is None:
+        if found == self.loaded and self.why_not_ready is None:
             return False
         self._take(found, self.table.policy)
-        self._why_not_ready = None
+        self.why_not_ready = None
         self.epoch += 1
         return True
 
@@ -113,7 +108,7 @@ class Registry:
         Raises:
             ModelUnavailable: it is not known yet which models these are.
         """
-        reason = self._why_not_ready
+        reason = self.why_not_ready
         if reason is not None and reason.category == NOTHING_SERVED:
             return frozenset()
         self.cards()  # raises
@@ -141,7 +136,7 @@ class Registry:
 
     def is_available(self, card: ModelCard) -> bool:
         """Whether an endpoint serves this build now."""
-        return self._why_not_ready is None and self._is_available(card)
+        return self.why_not_ready is None and self._is_available(card)
 
     def can_serve(self, card: ModelCard) -> bool:
         """Whether any build in any deployment of this card's model is served now."""
@@ -159,7 +154,7 @@ class Registry:
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
-        self._why_not_ready = reason
+        self.why_not_ready = reason
 
     def cards(self) -> tuple[ModelCard, ...]:
         """All models, in the order of models.yaml; of each its first card.
@@ -170,14 +165,6 @@ class Registry:
         if not self.table.variants:
             raise self._unavailable()
         return tuple(variants[0] for variants in self.table.variants.values())
-
-    def default(self) -> ModelCard:
-        """The first model, for requests that name none.
-
-        Raises:
-            ModelUnavailable: none is known yet.
-        """
-        return self.cards()[0]
 
     def found(self, name: str) -> ModelCard | None:
         """The first card of a model, even while Triton is unavailable; None: none is loaded.
@@ -215,11 +202,11 @@ class Registry:
 
     def check_available(self) -> None:
         """Raises ModelUnavailable: Triton is not ready."""
-        if self._why_not_ready is not None:
+        if self.why_not_ready is not None:
             raise self._unavailable()
 
     def _unavailable(self) -> ModelUnavailable:
-        category = self._why_not_ready and self._why_not_ready.category
+        category = self.why_not_ready and self.why_not_ready.category
         return ModelUnavailable(f"The model is not available at present: {category}.")
 
 

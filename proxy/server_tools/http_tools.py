@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,6 @@ import httpx
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from proxy.server_tools.addresses import Resolve, is_public, resolved
-from proxy.server_tools.header_secrets import HeaderSecrets
 
 SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
@@ -24,6 +24,37 @@ OUR_HEADERS = {
     "Accept": "application/json, text/*",
     "Accept-Encoding": "identity",  # a compressed body could be far larger than its bytes
 }
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+HIDDEN = "[secret]"
+
+
+class HeaderSecrets:
+    """Inserts secrets into a tool's headers, and removes them from its answers.
+
+    `values`: the secrets by the name of their environment variable. They are never logged.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def including(self, earlier: HeaderSecrets) -> HeaderSecrets:
+        """With those of `earlier` that these lack: running requests may still need them."""
+        return HeaderSecrets({**earlier._values, **self._values})
+
+    def fill(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers, with each `${NAME}` replaced by its secret."""
+        return {
+            name: _VARIABLE.sub(lambda found: self._values[found[1]], value)
+            for name, value in headers.items()
+        }
+
+    def redact(self, text: str) -> str:
+        """The text without secrets, in case an endpoint echoes its headers."""
+        for value in sorted(self._values.values(), key=len, reverse=True):
+            text = text.replace(value, HIDDEN)
+        return text
 
 
 class _Failed(Exception):

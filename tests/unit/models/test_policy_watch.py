@@ -16,8 +16,7 @@ from proxy.domain.model import LoadedModel
 from proxy.models import policy
 from proxy.models.policy_watch import PolicyWatch, needing_build
 from proxy.models.registry import Registry
-from proxy.server_tools.header_secrets import HeaderSecrets
-from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
 

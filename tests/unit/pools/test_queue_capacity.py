@@ -17,7 +17,6 @@ from proxy.pools.queue_capacity import (
     LOOKS,
     EngineRoom,
     QueueCapacities,
-    fixed_spare,
     usual_spare,
 )
 from tests.doubles import clock
@@ -66,7 +65,7 @@ def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
 
 def test_the_operator_may_say_how_many_streams_are_spare():
     async def run() -> None:
-        async with stand_of(tritons(8, 16), spare=fixed_spare(4)) as (_, recorder):
+        async with stand_of(tritons(8, 16), spare=4) as (_, recorder):
             assert recorder.capacities == {QUEUE: 12 + 20}
 
     clock.run(run())
