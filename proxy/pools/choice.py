@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from random import Random
+from typing import Generic
 
-from proxy.pools.candidate import NOTICED, Candidate, Candidates
+from proxy.pools.candidate import NOTICED, AnyCandidate, Candidate, Candidates
 from proxy.pools.prefix_index import PrefixIndex, PromptBlocks
 
 ADAPTERS_AN_ENDPOINT = 4  # the default of max_loras: adapters on a GPU at a time
@@ -77,10 +78,10 @@ class RoutedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Generic[AnyCandidate]):
     """matched: the share of the prompt that the endpoint probably has cached, 0 to 1."""
 
-    candidate: Candidate
+    candidate: AnyCandidate
     matched: float = 0.0
 
 
@@ -125,7 +126,9 @@ class Chooser:
         """Its endpoint has left."""
         self._warming = [one for one in self._warming if one is not candidate]
 
-    def choose(self, candidates: Candidates, request: RoutedRequest) -> Choice | None:
+    def choose(
+        self, candidates: Candidates[AnyCandidate], request: RoutedRequest
+    ) -> Choice[AnyCandidate] | None:
         """None without candidates. Does not count the request: see Outstanding and `sent`."""
         members = candidates.members
         if len(members) < 2:
@@ -195,7 +198,7 @@ def _split(savings: list[Saving], among: int) -> tuple[list[Saving], Saving]:
     return savings, NOTHING_SAVED
 
 
-def _least(members: tuple[Candidate, ...], tokens: float) -> Candidate:
+def _least(members: tuple[AnyCandidate, ...], tokens: float) -> AnyCandidate:
     best, least = members[0], inf
     for member in members:
         work = member.outstanding.tokens + member.extra_tokens + tokens
@@ -206,8 +209,8 @@ def _least(members: tuple[Candidate, ...], tokens: float) -> Candidate:
 
 
 def _least_with(
-    savings: list[Saving], members: tuple[Candidate, ...], tokens: float, common: Saving
-) -> Choice:
+    savings: list[Saving], members: tuple[AnyCandidate, ...], tokens: float, common: Saving
+) -> Choice[AnyCandidate]:
     """The least work less savings; but no request waits for a row to save work if another endpoint
     has a free one.
     """

@@ -12,7 +12,6 @@ import pytest
 from proxy.domain.endpoints import EngineLoad
 from proxy.pools.candidate import FIRST_SHARE, Candidate, Candidates, slow_start_share
 from proxy.pools.choice import Chooser, Policy, RoutedRequest
-from proxy.pools.outstanding import Outstanding
 from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
 PLAIN = RoutedRequest(100)
@@ -25,10 +24,10 @@ class Pool:
         self.now_s = 0.0
         index = PrefixIndex()
         self.members = [
-            Candidate(chr(97 + number), Outstanding(), bit=index.add_endpoint(), rows=rows)
+            Candidate(chr(97 + number), bit=index.add_endpoint(), rows=rows)
             for number in range(endpoints)
         ]
-        self.candidates = Candidates.of(self.members)
+        self.candidates = Candidates(self.members)
         self.chooser = Chooser(
             policy,
             clock=lambda: self.now_s,
@@ -88,8 +87,8 @@ def test_random_and_round_robin_ignore_the_load():
 
 def test_an_endpoint_of_twice_the_rows_gets_twice_the_work():
     pool = Pool(0)
-    pool.members = [Candidate(str(rows), Outstanding(), rows=rows) for rows in (64, 128)]
-    pool.candidates = Candidates.of(pool.members)
+    pool.members = [Candidate(str(rows), rows=rows) for rows in (64, 128)]
+    pool.candidates = Candidates(pool.members)
     for _ in range(300):
         choice = pool.chooser.choose(pool.candidates, PLAIN)
         choice.candidate.outstanding.add(prompt_tokens=100, output_tokens=0)

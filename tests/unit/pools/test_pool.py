@@ -16,7 +16,6 @@ from proxy.pools import endpoint as endpoint_module
 from proxy.pools import pool
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy, RoutedRequest
-from proxy.pools.outstanding import Outstanding
 from proxy.pools.pool import may_eject
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -82,8 +81,8 @@ def test_an_endpoint_that_returns_begins_slowly_and_has_nothing_cached():
             tritons["b:1"].reason = None
             await checked(0.6)
             served = stand.endpoint("b:1").served["demo"]
-            assert served.candidate.is_warming_up
-            assert not stand.endpoint("a:1").served["demo"].candidate.is_warming_up
+            assert served.is_warming_up
+            assert not stand.endpoint("a:1").served["demo"].is_warming_up
 
     clock.run(run())
 
@@ -161,7 +160,7 @@ def test_one_endpoint_of_two_is_ejected_and_tried_with_one_request_when_its_time
             told = [line["event"] for line in lines if "ejected" in line["event"]]
             assert told == ["endpoint is ejected", "endpoint is no longer ejected"]
             assert stand.counter.ejections == {"b:1": 1}
-            assert stand.endpoint("b:1").served["demo"].candidate.is_warming_up
+            assert stand.endpoint("b:1").served["demo"].is_warming_up
 
     clock.run(run())
 
@@ -351,16 +350,14 @@ def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
 
 
 def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_the_prompt():
-    slow, fast, neither = (
-        Candidate(name, Outstanding(), bit=1 << n) for n, name in enumerate("abc")
-    )
+    slow, fast, neither = (Candidate(name, bit=1 << n) for n, name in enumerate("abc"))
     chooser = Chooser(Policy.PREFIX, clock=lambda: 0.0, random=Random(1))
     request = RoutedRequest(10, adapter="tuned", output_tokens=100)
     for one in (slow, fast):
         chooser.sent(one, request)
     chooser.slow_down(slow, 50.0)
     chosen = {
-        chooser.choose(Candidates.of([slow, fast, neither]), request).candidate for _ in range(9)
+        chooser.choose(Candidates([slow, fast, neither]), request).candidate for _ in range(9)
     }
     assert chosen == {fast}
 
