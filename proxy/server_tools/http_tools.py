@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from ipaddress import ip_address
 from typing import Any
 
@@ -105,7 +105,7 @@ class HttpToolRunner:
         request = _request(tool, arguments, self._secrets.fill(tool.headers))
         async with (
             await self._client(request.url) as client,
-            self._answered(client, tool, request) as response,
+            aclosing(await self._sent(client, tool, request)) as response,
         ):
             data = await _body(response, tool.max_response_bytes)
         charset = (response.charset_encoding or "").lower()
@@ -124,16 +124,6 @@ class HttpToolRunner:
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
         tls = self._tls or self._trusts_nobody
         return httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None)
-
-    @asynccontextmanager
-    async def _answered(
-        self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request
-    ) -> AsyncIterator[httpx.Response]:
-        response = await self._sent(client, tool, request)
-        try:
-            yield response
-        finally:
-            await response.aclose()
 
     async def _sent(
         self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request

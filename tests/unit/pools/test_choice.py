@@ -190,8 +190,8 @@ def test_the_least_recently_used_adapter_of_an_endpoint_is_forgotten():
     for number in range(5):
         pool.chooser.sent(pool.members[0], RoutedRequest(1, adapter=f"adapter {number}"))
     adapters = pool.chooser.adapters
-    assert adapters.holders("adapter 0") == 0
-    assert adapters.holders("adapter 1") == pool.members[0].bit
+    assert "adapter 0" not in adapters.holders
+    assert adapters.holders["adapter 1"] == pool.members[0].bit
 
 
 def test_conversations_stay_where_they_began_and_the_load_stays_even():
