@@ -55,118 +55,98 @@ async def looked(times: int = LOOKS) -> None:
     await asyncio.sleep(times * EVERY_S + 0.5)
 
 
-def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
-    async def run() -> None:
-        async with stand_of(tritons(8, 16)) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9 + 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
+    async with stand_of(tritons(8, 16)) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9 + 18}
 
 
-def test_the_operator_may_say_how_many_streams_are_spare():
-    async def run() -> None:
-        async with stand_of(tritons(8, 16), spare=4) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 12 + 20}
-
-    clock.run(run())
+@clock.jumps
+async def test_the_operator_may_say_how_many_streams_are_spare():
+    async with stand_of(tritons(8, 16), spare=4) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 12 + 20}
 
 
-def test_a_model_that_does_not_say_its_rows_has_no_bound():
-    async def run() -> None:
-        async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
-            assert recorder.capacities == {QUEUE: None}
-        mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
-        async with stand_of(mixed) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS)[0] + USUAL_ROWS}
-
-    clock.run(run())
+@clock.jumps
+async def test_a_model_that_does_not_say_its_rows_has_no_bound():
+    async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
+        assert recorder.capacities == {QUEUE: None}
+    mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
+    async with stand_of(mixed) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS)[0] + USUAL_ROWS}
 
 
-def test_each_model_of_an_endpoint_has_a_queue_of_its_own():
-    async def run() -> None:
-        both = {"a:1": ScriptedTriton(with_rows(8), with_rows(32, name="large"))}
-        async with stand_of(both) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9, "default/large": 36}
-
-    clock.run(run())
+@clock.jumps
+async def test_each_model_of_an_endpoint_has_a_queue_of_its_own():
+    both = {"a:1": ScriptedTriton(with_rows(8), with_rows(32, name="large"))}
+    async with stand_of(both) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9, "default/large": 36}
 
 
-def test_endpoints_that_come_and_go_change_it_before_the_next_look():
-    async def run() -> None:
-        both = tritons(8, 8)
-        async with stand_of(both) as (stand, recorder):
-            await stand.decisions.drain("b:1", actor="me")
-            await asyncio.sleep(0.4)
-            assert recorder.capacities == {QUEUE: 9}
-            await stand.decisions.undrain("b:1", actor="me")
-            await asyncio.sleep(0.4)
-            assert recorder.capacities == {QUEUE: 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_endpoints_that_come_and_go_change_it_before_the_next_look():
+    both = tritons(8, 8)
+    async with stand_of(both) as (stand, recorder):
+        await stand.decisions.drain("b:1", actor="me")
+        await asyncio.sleep(0.4)
+        assert recorder.capacities == {QUEUE: 9}
+        await stand.decisions.undrain("b:1", actor="me")
+        await asyncio.sleep(0.4)
+        assert recorder.capacities == {QUEUE: 18}
 
 
-def test_without_a_ready_endpoint_it_stays_as_it_was():
-    async def run() -> None:
-        async with stand_of(only := tritons(8)) as (_, recorder):
-            only["a:1"].reason = "it restarts"
-            await checked(5)
-            assert recorder.capacities == {QUEUE: 9}
-            assert recorder.changes == 1
-
-    clock.run(run())
+@clock.jumps
+async def test_without_a_ready_endpoint_it_stays_as_it_was():
+    async with stand_of(only := tritons(8)) as (_, recorder):
+        only["a:1"].reason = "it restarts"
+        await checked(5)
+        assert recorder.capacities == {QUEUE: 9}
+        assert recorder.changes == 1
 
 
-def test_an_ejected_endpoint_counts_nothing_unless_all_are():
-    async def run() -> None:
-        both = tritons(8, 8)
-        async with stand_of(both) as (stand, recorder):
-            both["b:1"].engine = ScriptedEngine(error=LOST)
-            for _ in range(5):
-                await stand.lose(1, avoids=frozenset({"a:1"}))
-                await checked()
-            assert stand.pool.ejected == {"b:1"}
-            assert recorder.capacities == {QUEUE: 9}
-
-    clock.run(run())
+@clock.jumps
+async def test_an_ejected_endpoint_counts_nothing_unless_all_are():
+    both = tritons(8, 8)
+    async with stand_of(both) as (stand, recorder):
+        both["b:1"].engine = ScriptedEngine(error=LOST)
+        for _ in range(5):
+            await stand.lose(1, avoids=frozenset({"a:1"}))
+            await checked()
+        assert stand.pool.ejected == {"b:1"}
+        assert recorder.capacities == {QUEUE: 9}
 
 
-def test_a_stale_load_is_no_room_unless_no_load_is_known():
-    async def run() -> None:
-        async with stand_of(tritons(8, 8)) as (stand, recorder):
-            report(stand, "b:1", is_stale=True)
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 9}
-            report(stand, "a:1", is_stale=True)
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_a_stale_load_is_no_room_unless_no_load_is_known():
+    async with stand_of(tritons(8, 8)) as (stand, recorder):
+        report(stand, "b:1", is_stale=True)
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 9}
+        report(stand, "a:1", is_stale=True)
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 18}
 
 
-def test_streams_of_others_lower_it_once_every_look_finds_them():
-    async def run() -> None:
-        async with stand_of(tritons(8)) as (stand, recorder):
-            recorder.running = {QUEUE: 3}
-            report(stand, "a:1", waiting=1, running=7)
-            await looked(LOOKS - 2)
-            assert recorder.capacities == {QUEUE: 9}
-            await looked()
-            assert recorder.capacities == {QUEUE: 4}
-            recorder.running = {QUEUE: 8}
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 9}
-
-    clock.run(run())
+@clock.jumps
+async def test_streams_of_others_lower_it_once_every_look_finds_them():
+    async with stand_of(tritons(8)) as (stand, recorder):
+        recorder.running = {QUEUE: 3}
+        report(stand, "a:1", waiting=1, running=7)
+        await looked(LOOKS - 2)
+        assert recorder.capacities == {QUEUE: 9}
+        await looked()
+        assert recorder.capacities == {QUEUE: 4}
+        recorder.running = {QUEUE: 8}
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 9}
 
 
-def test_it_is_one_however_many_streams_others_have():
-    async def run() -> None:
-        async with stand_of(tritons(8)) as (stand, recorder):
-            report(stand, "a:1", waiting=500, running=8)
-            await looked()
-            assert recorder.capacities == {QUEUE: 1}
-
-    clock.run(run())
+@clock.jumps
+async def test_it_is_one_however_many_streams_others_have():
+    async with stand_of(tritons(8)) as (stand, recorder):
+        report(stand, "a:1", waiting=500, running=8)
+        await looked()
+        assert recorder.capacities == {QUEUE: 1}
 
 
 @pytest.mark.parametrize(
@@ -178,37 +158,31 @@ def test_it_is_one_however_many_streams_others_have():
         (100, 0, 1),
     ],
 )
-def test_several_hosts_share_it(proxies, in_engine, streams):
-    async def run() -> None:
-        async with stand_of(tritons(16), share=lambda all_of_it: -(-all_of_it // proxies)) as (
-            stand,
-            recorder,
-        ):
-            report(stand, "a:1", waiting=0, running=in_engine)
-            await looked()
-            assert recorder.capacities == {QUEUE: streams}
-
-    clock.run(run())
+@clock.jumps
+async def test_several_hosts_share_it(proxies, in_engine, streams):
+    async with stand_of(tritons(16), share=lambda all_of_it: -(-all_of_it // proxies)) as (
+        stand,
+        recorder,
+    ):
+        report(stand, "a:1", waiting=0, running=in_engine)
+        await looked()
+        assert recorder.capacities == {QUEUE: streams}
 
 
-def test_the_queue_of_a_model_that_is_gone_is_forgotten():
-    async def run() -> None:
-        triton = ScriptedTriton(with_rows(8), with_rows(8, name="other"))
-        async with stand_of({"a:1": triton}) as (_, recorder):
-            triton.models.pop()
-            await checked(2)
-            assert recorder.capacities == {QUEUE: 9, "default/other": None}
-
-    clock.run(run())
+@clock.jumps
+async def test_the_queue_of_a_model_that_is_gone_is_forgotten():
+    triton = ScriptedTriton(with_rows(8), with_rows(8, name="other"))
+    async with stand_of({"a:1": triton}) as (_, recorder):
+        triton.models.pop()
+        await checked(2)
+        assert recorder.capacities == {QUEUE: 9, "default/other": None}
 
 
-def test_nothing_is_said_while_nothing_changes():
-    async def run() -> None:
-        async with stand_of(tritons(8, 8)) as (_, recorder):
-            await looked(10)
-            assert recorder.changes == 1
-
-    clock.run(run())
+@clock.jumps
+async def test_nothing_is_said_while_nothing_changes():
+    async with stand_of(tritons(8, 8)) as (_, recorder):
+        await looked(10)
+        assert recorder.changes == 1
 
 
 ROWS, SPARE = 16, 2
