@@ -325,7 +325,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            registry,
+            lambda: registry.table.plans,
             operations.audit,
             scheduler,
             bodies=bodies,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from build_engines.models_file import ModelEntry
-from proxy.domain.configured_deployments import ConfiguredDeployment
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
@@ -83,22 +82,6 @@ class Registry:
     def plan(self, card: ModelCard) -> DeploymentPlan:
         """The deployments of a card's public model; of an adapter, those of its model."""
         return self.table.plans.get(card.parent or card.name, DEFAULT_PLAN)
-
-    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
-        """Those of models.yaml, for operators: implements domain.configured_deployments."""
-        return tuple(
-            ConfiguredDeployment(
-                model=name,
-                name=one.name,
-                pool=one.pool,
-                triton_model=one.model or name,
-                version=None if one.version is None else str(one.version),
-                weight=one.share_weight,
-                percent=one.canary.percent or 0.0,
-            )
-            for name, plan in self.table.plans.items()
-            for one in plan.deployments
-        )
 
     def internal_models(self) -> frozenset[str]:
         """Triton models that only the proxy itself may call: the ensembles of every deployment and

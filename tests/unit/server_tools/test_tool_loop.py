@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from proxy.domain.completion import Completion, fold
 from proxy.domain.events import (
     Finished,
+    OutputEvent,
     ReasoningDelta,
     TextDelta,
     ToolCallArguments,
@@ -18,7 +19,7 @@ from proxy.domain.events import (
 )
 from proxy.domain.output import FinishReason, Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
-from proxy.domain.server_tools import ServerTools
+from proxy.domain.server_tools import ServerTool, ServerTools
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.server_tools.parallel_calls import AT_ONCE
 from proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
