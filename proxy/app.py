@@ -75,7 +75,7 @@ from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual_spare
+from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
@@ -218,11 +218,10 @@ def compose(
     if scheduler is None:
         scheduler = _scheduler(settings, metrics)
         if operations is not None and settings.scheduling == "fair":
-            spare = settings.spare_streams
             capacities = QueueCapacities(
                 operations.pools,
                 scheduler,
-                spare=usual_spare if spare is None else fixed_spare(spare),
+                spare=settings.spare_streams,
                 share=partial(part, ledger),
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
@@ -324,7 +323,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            registry,
+            lambda: registry.table.plans,
             operations.audit,
             scheduler,
             bodies=bodies,

@@ -18,6 +18,7 @@ from hashlib import blake2b
 import structlog
 from typing_extensions import Self
 
+from build_engines.deployment_entries import ShadowEntry as Shadow
 from proxy import background
 from proxy.domain.engine import Engine, EngineRequest, TokenSource
 from proxy.domain.errors import ModelUnavailable, RateLimited
@@ -25,7 +26,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.scheduling import FreeScheduler, Scheduler, Standing, Ticket
 from proxy.domain.shadow import ShadowCounter, ShadowOutcome, ShadowResult
-from proxy.models.deployments import Shadow
 from proxy.models.registry import Registry
 
 MAX_COPIES = 8  # running at once; one more is dropped

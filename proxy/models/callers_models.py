@@ -14,12 +14,6 @@ from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.models.registry import Registry
 
-IsAvailable = Callable[[ModelCard], bool]
-
-
-def always(_: ModelCard) -> bool:
-    return True
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
@@ -39,7 +33,7 @@ class CallersModels:
     is_available: whether a deployment of the model can take a request now.
     """
 
-    def __init__(self, registry: Registry, is_available: IsAvailable = always) -> None:
+    def __init__(self, registry: Registry, is_available: Callable[[ModelCard], bool]) -> None:
         self._registry = registry
         self._is_available = is_available
 
@@ -101,7 +95,7 @@ class CallersModels:
         if name is not None:
             return self.known(name)
         if not (cards := self.listed()):
-            raise ModelNotAllowed(self._registry.default().name)
+            raise ModelNotAllowed(self._registry.cards()[0].name)
         return cards[0]
 
     def listed(self) -> tuple[ModelCard, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from build_engines.deployment_entries import DeploymentEntry
 from build_engines.models_file import ModelEntry
 from build_engines.price_entry import PriceEntry
 from proxy.domain.endpoints import DEFAULT_POOL
@@ -13,7 +14,7 @@ from proxy.domain.model import FREE, NO_END, Lifecycle, LoadedModel, ModelCard, 
 from proxy.domain.request import Sampling
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTool, ServerTools
-from proxy.models.deployments import Deployment, DeploymentPlan, plan_of, plan_of_pool
+from proxy.models.deployments import DEFAULT_PLAN, DeploymentPlan, plan_of
 
 Variants = tuple[ModelCard, ...]
 
@@ -71,7 +72,7 @@ def made(
     cards: dict[str, list[ModelCard]] = {}
     for name, plan, entry in _public(loaded, policy):
         for deployment in plan.deployments:
-            place = (deployment.pool, deployment.triton_model or name)
+            place = (deployment.pool, deployment.model or name)
             for model in loaded:
                 if (model.pool, model.name) == place and _has_version(model, deployment):
                     for card in _cards(name, model, deployment, entry, defaults):
@@ -84,7 +85,7 @@ def made(
     return CardTable(variants, names, plans, policy)
 
 
-def _has_version(model: LoadedModel, deployment: Deployment) -> bool:
+def _has_version(model: LoadedModel, deployment: DeploymentEntry) -> bool:
     return deployment.version is None or deployment.version in model.versions
 
 
@@ -99,7 +100,7 @@ def _public(
     claimed = set()
     for name, entry in policy.items():
         plan = plan_of(entry)
-        claimed |= {(one.pool, one.triton_model or name) for one in plan.deployments}
+        claimed |= {(one.pool, one.model or name) for one in plan.deployments}
         yield name, plan, entry
     others: dict[str, str] = {}
     for model in found:
@@ -108,13 +109,15 @@ def _public(
             if model.pool == DEFAULT_POOL != pool:
                 others[model.name] = DEFAULT_POOL
     for name, pool in sorted(others.items()):
-        yield name, plan_of_pool(pool), None
+        (default,) = DEFAULT_PLAN.deployments
+        own = default.model_copy(update={"pool": pool})
+        yield name, DeploymentPlan(deployments=(own,)), None
 
 
 def _cards(
     name: str,
     model: LoadedModel,
-    deployment: Deployment,
+    deployment: DeploymentEntry,
     entry: ModelEntry | None,
     defaults: CardDefaults,
 ) -> Iterator[ModelCard]:

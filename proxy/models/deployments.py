@@ -16,9 +16,8 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import compress
 
-from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from build_engines.deployment_entries import DeploymentEntry, ShadowEntry
 from build_engines.models_file import ModelEntry
-from proxy.domain.endpoints import DEFAULT_POOL
 
 
 class Sticky(str, Enum):
@@ -30,63 +29,18 @@ class Sticky(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryRules:
-    """percent: of the requests that no rule chooses for. header: its lower-case name, its value."""
-
-    percent: float = 0.0
-    tenants: tuple[str, ...] = ()
-    header: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """Where requests of a public model may go. triton_model: None for the public name.
-
-    version: of the Triton model; None for the one that Triton's version policy serves.
-    """
-
-    name: str = "default"
-    pool: str = DEFAULT_POOL
-    triton_model: str | None = None
-    version: int | None = None
-    weight: float = 1.0
-    rules: CanaryRules = CanaryRules()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shadow:
-    """deployment: the name of the one that gets copies of `percent` of the requests."""
-
-    deployment: str
-    percent: float = 100.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentPlan:
-    """Everything that models.yaml says about where a public model's requests go.
+    """What models.yaml says about where a public model's requests go."""
 
-    fallback: the public model that answers while no deployment is available.
-    """
-
-    deployments: tuple[Deployment, ...] = (Deployment(),)
+    deployments: tuple[DeploymentEntry, ...] = (DeploymentEntry(name="default"),)
     sticky: Sticky = Sticky.NONE
-    shadow: Shadow | None = None
-    fallback: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.deployments:
-            raise ValueError("a model has at least one deployment")
-        if len({one.name for one in self.deployments}) < len(self.deployments):
-            raise ValueError("two deployments of a model have one name")
-
-    def deployment(self, name: str) -> Deployment | None:
-        return next((one for one in self.deployments if one.name == name), None)
+    shadow: ShadowEntry | None = None
 
     @property
     def header_names(self) -> frozenset[str]:
         """The headers that RouteHints must have, in lower case."""
-        rules = (one.rules.header for one in self.deployments)
-        return frozenset(rule[0] for rule in rules if rule is not None)
+        rules = (one.canary.header for one in self.deployments)
+        return frozenset(rule.name for rule in rules if rule is not None)
 
     def shares(self, weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
         """The share of each deployment in the requests that no rule chooses for; the sum is 1.
@@ -99,11 +53,12 @@ class DeploymentPlan:
         given = [max((weights or {}).get(one.name, 0.0), 0.0) for one in self.deployments]
         if (total := sum(given)) > 0 and math.isfinite(total):
             return tuple(weight / total for weight in given)
-        percents = [one.rules.percent / 100 for one in self.deployments]
-        rest, total = max(1 - sum(percents), 0.0), sum(one.weight for one in self.deployments)
+        percents = [(one.canary.percent or 0.0) / 100 for one in self.deployments]
+        weights_given = [one.share_weight for one in self.deployments]
+        rest, total = max(1 - sum(percents), 0.0), sum(weights_given)
         return tuple(
-            percent + (rest * one.weight / total if total else 0.0)
-            for one, percent in zip(self.deployments, percents, strict=True)
+            percent + (rest * weight / total if total else 0.0)
+            for weight, percent in zip(weights_given, percents, strict=True)
         )
 
 
@@ -123,7 +78,7 @@ class RouteHints:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-IsAvailable = Callable[[Deployment], bool]
+IsAvailable = Callable[[DeploymentEntry], bool]
 
 
 def choose(
@@ -131,7 +86,7 @@ def choose(
     hints: RouteHints,
     is_available: IsAvailable,
     weights: Mapping[str, float] | None = None,
-) -> Deployment | None:
+) -> DeploymentEntry | None:
     """The deployment for a request; None: none that may get it is available.
 
     A deployment with a share of 0 gets only what its rules choose, unless it is the only one. A
@@ -154,13 +109,13 @@ def choose(
     return _by_number(open_ones, hints.number) if key is None else _by_hash(open_ones, key)
 
 
-def _by_rule(available: Sequence[Deployment], hints: RouteHints) -> Deployment | None:
+def _by_rule(available: Sequence[DeploymentEntry], hints: RouteHints) -> DeploymentEntry | None:
     for one in available:
-        header = one.rules.header
-        if header is not None and hints.headers.get(header[0]) == header[1]:
+        header = one.canary.header
+        if header is not None and hints.headers.get(header.name) == header.value:
             return one
     for one in available:
-        if any(fnmatchcase(hints.tenant, pattern) for pattern in one.rules.tenants):
+        if any(fnmatchcase(hints.tenant, pattern) for pattern in one.canary.tenants):
             return one
     return None
 
@@ -180,7 +135,9 @@ def _sticky_key(sticky: Sticky, hints: RouteHints) -> bytes | None:
     return None if own is None else _joined(hints.tenant.encode("utf-8", "surrogatepass"), own)
 
 
-def _by_number(open_ones: Sequence[tuple[Deployment, float]], number: float) -> Deployment:
+def _by_number(
+    open_ones: Sequence[tuple[DeploymentEntry, float]], number: float
+) -> DeploymentEntry:
     left = number * sum(share for _, share in open_ones)
     for one, share in open_ones:
         left -= share
@@ -189,7 +146,7 @@ def _by_number(open_ones: Sequence[tuple[Deployment, float]], number: float) -> 
     return open_ones[-1][0]  # rounding
 
 
-def _by_hash(open_ones: Sequence[tuple[Deployment, float]], key: bytes) -> Deployment:
+def _by_hash(open_ones: Sequence[tuple[DeploymentEntry, float]], key: bytes) -> DeploymentEntry:
     return min(open_ones, key=lambda found: _distance(found[0].name, key) / found[1])[0]
 
 
@@ -207,35 +164,9 @@ def _joined(head: bytes, tail: bytes) -> bytes:
 DEFAULT_PLAN = DeploymentPlan()
 
 
-def plan_of_pool(pool: str) -> DeploymentPlan:
-    """The plan of a model that models.yaml does not have."""
-    return DeploymentPlan(deployments=(Deployment(pool=pool),))
-
-
 def plan_of(entry: ModelEntry) -> DeploymentPlan:
     return DeploymentPlan(
-        deployments=tuple(map(_deployment, entry.deployments)) or DEFAULT_PLAN.deployments,
+        deployments=entry.deployments or DEFAULT_PLAN.deployments,
         sticky=Sticky(entry.sticky),
-        shadow=None if entry.shadow is None else Shadow(**entry.shadow.model_dump()),
-        fallback=entry.fallback,
-    )
-
-
-def _deployment(entry: DeploymentEntry) -> Deployment:
-    return Deployment(
-        name=entry.name,
-        pool=entry.pool,
-        triton_model=entry.model,
-        version=entry.version,
-        weight=entry.share_weight,
-        rules=_rules(entry.canary),
-    )
-
-
-def _rules(entry: CanaryEntry) -> CanaryRules:
-    header = entry.header
-    return CanaryRules(
-        percent=entry.percent or 0.0,
-        tenants=entry.tenants,
-        header=None if header is None else (header.name, header.value),
+        shadow=entry.shadow,
     )

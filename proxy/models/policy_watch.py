@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
+from prometheus_client import Gauge
 
 from build_engines.models_file import (
     BuiltEntry,
@@ -35,10 +35,6 @@ Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, in
 REJECTED = Concern(
     message="models.yaml was rejected, and what it said before is in force", is_fatal=False
 )
-
-
-class Gauge(Protocol):
-    def set(self, value: float) -> None: ...
 
 
 class PolicyWatch:

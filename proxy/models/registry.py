@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from build_engines.models_file import ModelEntry
-from proxy.domain.configured_deployments import ConfiguredDeployment
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
@@ -22,7 +21,7 @@ from proxy.triton.catalog import NOTHING_SERVED
 
 
 class Registry:
-    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason.
+    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason, or None.
 
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
@@ -44,13 +43,8 @@ class Registry:
         self.rows = rows
         self.loaded: list[LoadedModel] = []
         self.table = CardTable({}, {}, {}, policy)
-        self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
+        self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0  # counts how often the models changed or Triton came back
-
-    @property
-    def why_not_ready(self) -> NotReady | None:
-        """None while models are served."""
-        return self._why_not_ready
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
         """Makes the cards of the models that Triton has ready, in the order of models.yaml.
@@ -59,10 +53,10 @@ class Registry:
         Raises NotReady: the limits of one of the models cannot be enforced.
         """
         found = sorted(loaded, key=_newest_first)
-        if found == self.loaded and self._why_not_ready is None:
+        if found == self.loaded and self.why_not_ready is None:
             return False
         self._take(found, self.table.policy)
-        self._why_not_ready = None
+        self.why_not_ready = None
         self.epoch += 1
         return True
 
@@ -89,22 +83,6 @@ class Registry:
         """The deployments of a card's public model; of an adapter, those of its model."""
         return self.table.plans.get(card.parent or card.name, DEFAULT_PLAN)
 
-    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
-        """Those of models.yaml, for operators: implements domain.configured_deployments."""
-        return tuple(
-            ConfiguredDeployment(
-                model=name,
-                name=one.name,
-                pool=one.pool,
-                triton_model=one.triton_model or name,
-                version=None if one.version is None else str(one.version),
-                weight=one.weight,
-                percent=one.rules.percent,
-            )
-            for name, plan in self.table.plans.items()
-            for one in plan.deployments
-        )
-
     def internal_models(self) -> frozenset[str]:
         """Triton models that only the proxy itself may call: the ensembles of every deployment and
         build, and their parts. Whoever called the engine or the tokenizer directly would pass by
@@ -113,7 +91,7 @@ class Registry:
         Raises:
             ModelUnavailable: it is not known yet which models these are.
         """
-        reason = self._why_not_ready
+        reason = self.why_not_ready
         if reason is not None and reason.category == NOTHING_SERVED:
             return frozenset()
         self.cards()  # raises
@@ -141,7 +119,7 @@ class Registry:
 
     def is_available(self, card: ModelCard) -> bool:
         """Whether an endpoint serves this build now."""
-        return self._why_not_ready is None and self._is_available(card)
+        return self.why_not_ready is None and self._is_available(card)
 
     def can_serve(self, card: ModelCard) -> bool:
         """Whether any build in any deployment of this card's model is served now."""
@@ -159,7 +137,7 @@ class Registry:
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
-        self._why_not_ready = reason
+        self.why_not_ready = reason
 
     def cards(self) -> tuple[ModelCard, ...]:
         """All models, in the order of models.yaml; of each its first card.
@@ -170,14 +148,6 @@ class Registry:
         if not self.table.variants:
             raise self._unavailable()
         return tuple(variants[0] for variants in self.table.variants.values())
-
-    def default(self) -> ModelCard:
-        """The first model, for requests that name none.
-
-        Raises:
-            ModelUnavailable: none is known yet.
-        """
-        return self.cards()[0]
 
     def found(self, name: str) -> ModelCard | None:
         """The first card of a model, even while Triton is unavailable; None: none is loaded.
@@ -215,11 +185,11 @@ class Registry:
 
     def check_available(self) -> None:
         """Raises ModelUnavailable: Triton is not ready."""
-        if self._why_not_ready is not None:
+        if self.why_not_ready is not None:
             raise self._unavailable()
 
     def _unavailable(self) -> ModelUnavailable:
-        category = self._why_not_ready and self._why_not_ready.category
+        category = self.why_not_ready and self.why_not_ready.category
         return ModelUnavailable(f"The model is not available at present: {category}.")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 from statistics import median_low
+from typing import Generic, TypeVar
 
 from proxy.domain.endpoints import EngineLoad
 from proxy.pools.outstanding import Outstanding
@@ -121,11 +121,9 @@ class Candidate:
         "speed",
     )
 
-    def __init__(
-        self, address: str, outstanding: Outstanding, *, bit: int = 0, rows: int = 1
-    ) -> None:
+    def __init__(self, address: str, *, bit: int = 0, rows: int = 1) -> None:
         self.address = address
-        self.outstanding = outstanding
+        self.outstanding = Outstanding()
         self.bit = bit
         self.rows = max(1, rows)
         self.extra_streams = 0
@@ -183,23 +181,22 @@ class Candidate:
         self.capacity = self.rows * self._share * self._headroom / self.slowness
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)
+
+
+class Candidates(Generic[AnyCandidate]):
     """Endpoints that may be chosen now. Make it when they change, not for each request."""
 
-    members: tuple[Candidate, ...]
-    bits: int
+    __slots__ = ("bits", "members")
 
-    @classmethod
-    def of(cls, members: Iterable[Candidate]) -> Candidates:
-        listed = tuple(members)
-        bits = 0
-        for member in listed:
-            bits |= member.bit
-        return cls(listed, bits)
+    def __init__(self, members: Iterable[AnyCandidate]) -> None:
+        self.members = tuple(members)
+        self.bits = 0
+        for member in self.members:
+            self.bits |= member.bit
 
-    def without(self, addresses: Collection[str]) -> Candidates:
+    def without(self, addresses: Collection[str]) -> Candidates[AnyCandidate]:
         """Without the endpoints where a request has failed already."""
         if not addresses:
             return self
-        return self.of(member for member in self.members if member.address not in addresses)
+        return Candidates(one for one in self.members if one.address not in addresses)

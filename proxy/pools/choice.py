@@ -6,53 +6,18 @@ number compares cached tokens with load, as Dynamo's KV router does it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from random import Random
+from typing import Generic
 
-from proxy.pools.candidate import NOTICED, Candidate, Candidates
-from proxy.pools.prefix_index import PrefixIndex, PromptBlocks
+from proxy.pools.candidate import NOTICED, AnyCandidate, Candidate, Candidates
+from proxy.pools.prefix_index import HolderIndex, PrefixIndex, PromptBlocks
 
 ADAPTERS_AN_ENDPOINT = 4  # the default of max_loras: adapters on a GPU at a time
 ADAPTER_TOKENS = 2_000.0  # what it costs to load a LoRA adapter, in outstanding tokens
-
-
-class AdapterIndex:
-    """The LoRA adapters that the endpoints of one pool have loaded, the most recently used ones.
-
-    Each endpoint is its bit of `PrefixIndex.add_endpoint`.
-    """
-
-    def __init__(self) -> None:
-        self._holders: dict[str, int] = {}
-        self._recent: dict[int, OrderedDict[str, None]] = {}
-
-    def holders(self, adapter: str) -> int:
-        """Bits of the endpoints that have it."""
-        return self._holders.get(adapter, 0)
-
-    def record(self, bit: int, adapter: str) -> None:
-        """A request for the adapter was sent to the endpoint, which has loaded it then."""
-        recent = self._recent.setdefault(bit, OrderedDict())
-        recent[adapter] = None
-        recent.move_to_end(adapter)
-        self._holders[adapter] = self._holders.get(adapter, 0) | bit
-        if len(recent) > ADAPTERS_AN_ENDPOINT:
-            self._drop(recent.popitem(last=False)[0], bit)
-
-    def forget(self, bit: int) -> None:
-        """The endpoint is gone, or was restarted."""
-        for adapter in self._recent.pop(bit, ()):
-            self._drop(adapter, bit)
-
-    def _drop(self, adapter: str, bit: int) -> None:
-        if bits := self._holders[adapter] & ~bit:
-            self._holders[adapter] = bits
-        else:
-            del self._holders[adapter]
 
 
 class Policy(str, Enum):
@@ -77,10 +42,10 @@ class RoutedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Generic[AnyCandidate]):
     """matched: the share of the prompt that the endpoint probably has cached, 0 to 1."""
 
-    candidate: Candidate
+    candidate: AnyCandidate
     matched: float = 0.0
 
 
@@ -107,7 +72,7 @@ class Chooser:
         self._turn = random.randrange(1 << 16)  # several processes begin at different endpoints
         self._warming: list[Candidate] = []
         self.prefixes = prefixes or PrefixIndex()
-        self.adapters = AdapterIndex()
+        self.adapters = HolderIndex[str](ADAPTERS_AN_ENDPOINT)
 
     def start_slowly(self, candidate: Candidate) -> None:
         """The endpoint is new, or its breaker has closed: its share of the work grows slowly."""
@@ -125,7 +90,9 @@ class Chooser:
         """Its endpoint has left."""
         self._warming = [one for one in self._warming if one is not candidate]
 
-    def choose(self, candidates: Candidates, request: RoutedRequest) -> Choice | None:
+    def choose(
+        self, candidates: Candidates[AnyCandidate], request: RoutedRequest
+    ) -> Choice[AnyCandidate] | None:
         """None without candidates. Does not count the request: see Outstanding and `sent`."""
         members = candidates.members
         if len(members) < 2:
@@ -152,9 +119,9 @@ class Chooser:
         if not candidate.bit:
             return
         if request.blocks is not None and self._policy is Policy.PREFIX:
-            self.prefixes.record(candidate.bit, request.blocks)
+            self.prefixes.record(candidate.bit, request.blocks.newest_last)
         if request.adapter is not None:
-            self.adapters.record(candidate.bit, request.adapter)
+            self.adapters.record(candidate.bit, (request.adapter,))
 
     def forget(self, candidate: Candidate) -> None:
         """The endpoint was restarted: its engine has nothing cached."""
@@ -181,7 +148,7 @@ class Chooser:
             for depth, bits in self.prefixes.match(blocks, among):
                 share = blocks.share(depth)
                 savings.append((bits, request.prompt_tokens * share + adapter_tokens, share))
-        if adapter is not None and (bits := self.adapters.holders(adapter) & among):
+        if adapter is not None and (bits := self.adapters.holders.get(adapter, 0) & among):
             savings.append((bits, adapter_tokens, 0.0))
         return savings
 
@@ -195,7 +162,7 @@ def _split(savings: list[Saving], among: int) -> tuple[list[Saving], Saving]:
     return savings, NOTHING_SAVED
 
 
-def _least(members: tuple[Candidate, ...], tokens: float) -> Candidate:
+def _least(members: tuple[AnyCandidate, ...], tokens: float) -> AnyCandidate:
     best, least = members[0], inf
     for member in members:
         work = member.outstanding.tokens + member.extra_tokens + tokens
@@ -206,8 +173,8 @@ def _least(members: tuple[Candidate, ...], tokens: float) -> Candidate:
 
 
 def _least_with(
-    savings: list[Saving], members: tuple[Candidate, ...], tokens: float, common: Saving
-) -> Choice:
+    savings: list[Saving], members: tuple[AnyCandidate, ...], tokens: float, common: Saving
+) -> Choice[AnyCandidate]:
     """The least work less savings; but no request waits for a row to save work if another endpoint
     has a free one.
     """

@@ -40,18 +40,16 @@ NOT_REACHED = NotReady("it has not been reached yet")
 LOST = "a stream lost its connection to it"
 
 
-class Served:
+class Served(Candidate):
     """One model on one endpoint. load: what its engine reported last."""
 
-    __slots__ = ("candidate", "endpoint", "load", "model")
+    __slots__ = ("endpoint", "load", "model")
 
     def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
+        super().__init__(endpoint.name, bit=endpoint.bit, rows=model.facts.rows)
         self.endpoint = endpoint
         self.model = model
         self.load = UNKNOWN
-        self.candidate = Candidate(
-            endpoint.address.address, Outstanding(), bit=endpoint.bit, rows=model.facts.rows
-        )
 
 
 class Endpoint:
@@ -203,7 +201,7 @@ class Endpoint:
         if kept != self.served:
             gone = [one for name, one in kept.items() if self.served.get(name) is not one]
             earlier = (*self._earlier, *gone)
-            self._earlier = [one for one in earlier if one.candidate.outstanding.streams]
+            self._earlier = [one for one in earlier if one.outstanding.streams]
             self._log("endpoint serves", models=sorted(found))
             self.pool.note_change()
 
@@ -256,7 +254,7 @@ class Endpoint:
         self.load = reader.load
         for one in self.served.values():
             one.load = reader.load_of(one.model.facts.engine_model)
-            one.candidate.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
+            one.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
 
     @property
     def name(self) -> str:
@@ -295,7 +293,7 @@ class Endpoint:
         return str(self.why_not_ready or LOST)
 
     def _works(self) -> list[Outstanding]:
-        return [one.candidate.outstanding for one in (*self.served.values(), *self._earlier)]
+        return [one.outstanding for one in (*self.served.values(), *self._earlier)]
 
     def _warn(self, reason: str) -> None:
         logger.warning(

@@ -86,9 +86,10 @@ class PageTooLarge(Exception):
 class LoadReader:
     """The load of one endpoint's engines.
 
-    url: of its metrics page. Until the page has been read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
-    chosen by what this process sends to it. Afterwards a value older than STALE_S is stale, and
-    the endpoint counts as full: something has happened to it. clock: seconds, monotonic.
+    url: of its metrics page. clock: seconds, monotonic. Until the page has been read once the load
+    is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is chosen by what
+    this process sends to it. Afterwards a value older than STALE_S is stale, and the endpoint
+    counts as full: something has happened to it.
     """
 
     def __init__(

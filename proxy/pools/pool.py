@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
@@ -25,25 +25,14 @@ FIRST_CHECKS_S = 6.0
 AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """The endpoints that serve one build of a model. Made when they change."""
-
-    served: Mapping[str, Served]
-    candidates: Candidates
-
-
-def variants_of(endpoints: Iterable[Endpoint]) -> dict[int, Variant]:
+def variants_of(endpoints: Iterable[Endpoint]) -> dict[int, Candidates[Served]]:
     """By the identity of the model's facts; of endpoints that get streams."""
-    found: dict[int, dict[str, Served]] = {}
+    found: dict[int, list[Served]] = {}
     for endpoint in endpoints:
         if endpoint.gets_streams:
             for one in endpoint.served.values():
-                found.setdefault(id(one.model.facts), {})[endpoint.name] = one
-    return {
-        key: Variant(served, Candidates.of(one.candidate for one in served.values()))
-        for key, served in found.items()
-    }
+                found.setdefault(id(one.model.facts), []).append(one)
+    return {key: Candidates(served) for key, served in found.items()}
 
 
 def may_eject(
@@ -105,7 +94,9 @@ class Pool:
         self._interned = interned
         self._clock = clock
         self._changed = changed
-        self._variants: dict[int, Variant] | None = None  # by the identity of a model's facts
+        self._variants: dict[int, Candidates[Served]] | None = (
+            None  # by the identity of a model's facts
+        )
         self._running: set[asyncio.Task[None]] = set()
         self._named = asyncio.Event()
 
@@ -120,7 +111,7 @@ class Pool:
             await background.end(following)
             await background.end(self._running)
 
-    def variant(self, facts: ModelFacts) -> Variant | None:
+    def variant(self, facts: ModelFacts) -> Candidates[Served] | None:
         """The endpoints that get streams for this build; None: there is none.
 
         facts: of one of `models`, itself: equal facts of another object are not found.
@@ -226,15 +217,15 @@ class Pool:
         if not self._has(endpoint):
             return
         for one in endpoint.served.values():
-            self.chooser.forget(one.candidate)
-            self.chooser.start_slowly(one.candidate)
+            self.chooser.forget(one)
+            self.chooser.start_slowly(one)
 
     def remove(self, endpoint: Endpoint) -> None:
         """It has left, and its streams have ended."""
         del self.endpoints[endpoint.name]
         self.ejected.discard(endpoint.name)
         for one in endpoint.served.values():
-            self.chooser.end_slow_start(one.candidate)
+            self.chooser.end_slow_start(one)
         self.chooser.adapters.forget(endpoint.bit)  # before the bit is free for another
         self.chooser.prefixes.remove_endpoint(endpoint.bit)
         self.note_change()

@@ -16,8 +16,9 @@ from proxy.domain.endpoints import Decisions, EndpointRefused, EndpointResult, E
 from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.pools.breaker import Clock
-from proxy.pools.endpoint import NOT_REACHED, Endpoint
-from proxy.pools.pool import Pool, PoolOptions, Variant
+from proxy.pools.candidate import Candidates
+from proxy.pools.endpoint import NOT_REACHED, Endpoint, Served
+from proxy.pools.pool import Pool, PoolOptions
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.triton.connection import TritonConnection
 
@@ -80,7 +81,7 @@ class PoolSet:
                 await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
             await asyncio.sleep(COUNT_EVERY_S)
 
-    def variant(self, card: ModelCard) -> Variant | None:
+    def variant(self, card: ModelCard) -> Candidates[Served] | None:
         """The endpoints that get streams for exactly this build of the model."""
         pool = self.pools.get(card.pool)
         return None if pool is None else pool.variant(card.facts)
@@ -94,7 +95,7 @@ class PoolSet:
         variant = self.variant(card)
         if variant is None:
             return card.facts.rows
-        return sum(one.rows for one in variant.candidates.members)
+        return sum(one.rows for one in variant.members)
 
     def models(self) -> tuple[LoadedModel, ...]:
         """Every build of every model that an endpoint serves, also one that is not ready now."""

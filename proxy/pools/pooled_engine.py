@@ -17,9 +17,8 @@ from proxy.domain.record import StageName, running_record
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.pools.candidate import Candidates
 from proxy.pools.choice import RoutedRequest
-from proxy.pools.endpoint import Endpoint
+from proxy.pools.endpoint import Endpoint, Served
 from proxy.pools.outstanding import TokenEstimates
-from proxy.pools.pool import Variant
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.prefix_index import prompt_blocks
 from proxy.pools.route import Route
@@ -48,7 +47,7 @@ class PooledEngine:
     def has_another(self, request: EngineRequest) -> bool:
         """Whether an endpoint that the request does not avoid serves its model now."""
         variant = self._pools.variant(request.model)
-        return variant is not None and bool(variant.candidates.without(request.avoids).members)
+        return variant is not None and bool(variant.without(request.avoids).members)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
@@ -98,23 +97,21 @@ class PooledEngine:
         if variant is None:
             raise _unavailable()
         pool, estimates = self._pools.pools[card.pool], self._estimates_of(card)
-        candidates = variant.candidates.without(request.avoids)
+        candidates = variant.without(request.avoids)
         if pool.ejected:
-            candidates = _open(variant, candidates)
+            candidates = _open(candidates)
         routed = _routed(request, estimates, has_choice=len(candidates.members) > 1)
         choice = pool.chooser.choose(candidates, routed)
         if choice is None:
             raise _unavailable()
-        candidate = choice.candidate
-        endpoint = variant.served[candidate.address].endpoint
-        attempt = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
-        pool.chooser.sent(candidate, routed)
-        work = candidate.outstanding.add(
+        served = choice.candidate
+        attempt = served.endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
+        pool.chooser.sent(served, routed)
+        work = served.outstanding.add(
             prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
             output_tokens=routed.output_tokens,
         )
-        peers = variant.candidates.members
-        return Route(pool, endpoint, choice, peers, work, attempt, estimates, request)
+        return Route(pool, choice, variant.members, work, attempt, estimates, request)
 
     def _estimates_of(self, card: ModelCard) -> TokenEstimates:
         return self._estimates.setdefault(card.triton_model, TokenEstimates())
@@ -124,16 +121,16 @@ def _unavailable() -> ModelUnavailable:
     return ModelUnavailable("The model server is not available.", detail=NOTHING_SERVES)
 
 
-def _open(variant: Variant, candidates: Candidates) -> Candidates:
+def _open(candidates: Candidates[Served]) -> Candidates[Served]:
     """Those whose breaker lets a stream through; if none does, those that may be tried again, and
     if each of these is being tried by another stream, all of them.
     """
-    breakers = {one: variant.served[one.address].endpoint.breaker for one in candidates.members}
-    if not (admitted := [one for one, breaker in breakers.items() if breaker.can_admit]):
-        for breaker in breakers.values():
-            breaker.end_early()
-        admitted = [one for one, breaker in breakers.items() if breaker.can_admit]
-    return Candidates.of(admitted) if admitted else candidates
+    members = candidates.members
+    if not (admitted := [one for one in members if one.endpoint.breaker.can_admit]):
+        for one in members:
+            one.endpoint.breaker.end_early()
+        admitted = [one for one in members if one.endpoint.breaker.can_admit]
+    return Candidates(admitted) if admitted else candidates
 
 
 def _routed(
@@ -188,5 +185,4 @@ class PooledTokenizer:
         variant = self._pools.variant(card)
         if variant is None:
             return None
-        served = list(variant.served.values())
-        return served[next(self._turns) % len(served)].endpoint
+        return variant.members[next(self._turns) % len(variant.members)].endpoint

@@ -6,8 +6,9 @@ Approximate: it knows what this process sent, not what the engines kept.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 # Sizes of the blocks in characters: small ones first, so that short chats match, and larger ones
 # later, so that a prompt of any length costs at most 160 hashes of 127,000 characters together.
@@ -40,6 +41,11 @@ class PromptBlocks:
     ends: tuple[int, ...]
     length: int
 
+    @property
+    def newest_last(self) -> Iterator[int]:
+        """For `HolderIndex.record`: the ends of a prompt are forgotten before its beginning."""
+        return reversed(self.keys)
+
     def share(self, blocks: int) -> float:
         """The share of the prompt that its first `blocks` blocks are, 0 to 1."""
         return self.ends[blocks - 1] / self.length if blocks else 0.0
@@ -70,16 +76,55 @@ def prompt_blocks(
     return PromptBlocks(tuple(keys), ends, length)
 
 
-class PrefixIndex:
-    """Of the endpoints of one pool. entries: blocks that are remembered of each endpoint."""
+Key = TypeVar("Key", bound=Hashable)
+
+
+class HolderIndex(Generic[Key]):
+    """Which endpoints of a pool probably have something: each is a bit, a power of two.
+
+    most: keys that are remembered of each endpoint; the least recently used one goes first.
+    holders: of each key, the bits of the endpoints that have it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.holders: dict[Key, int] = {}
+        self._recent: dict[int, OrderedDict[Key, None]] = {}  # bit: its keys, oldest first
+
+    def record(self, bit: int, keys: Iterable[Key]) -> None:
+        """A request for these was sent to the endpoint, which has them then; the newest last."""
+        recent, holders = self._recent.setdefault(bit, OrderedDict()), self.holders
+        for key in keys:
+            if key in recent:
+                recent.move_to_end(key)
+            else:
+                recent[key] = None
+                holders[key] = holders.get(key, 0) | bit
+        while len(recent) > self._most:
+            self._drop(recent.popitem(last=False)[0], bit)
+
+    def forget(self, bit: int) -> None:
+        """The endpoint has nothing any more, for example because it was restarted."""
+        if recent := self._recent.get(bit):
+            for key in recent:
+                self._drop(key, bit)
+            recent.clear()
+
+    def _drop(self, key: Key, bit: int) -> None:
+        if bits := self.holders[key] & ~bit:
+            self.holders[key] = bits
+        else:
+            del self.holders[key]
+
+
+class PrefixIndex(HolderIndex[int]):
+    """Of blocks of prompts. entries: blocks that are remembered of each endpoint."""
 
     def __init__(self, entries: int = ENTRIES_AN_ENDPOINT) -> None:
-        self._most = max(entries, len(BLOCK_SIZES))
-        self._holders: dict[int, int] = {}  # block: bits of the endpoints that have it
-        self._recent: dict[int, OrderedDict[int, None]] = {}  # bit: its blocks, oldest first
+        super().__init__(max(entries, len(BLOCK_SIZES)))
 
     def add_endpoint(self) -> int:
-        """Returns the endpoint's bit, a power of two that is free again after `remove_endpoint`."""
+        """Returns the endpoint's bit, which is free again after `remove_endpoint`."""
         bit = 1
         while bit in self._recent:
             bit <<= 1
@@ -89,24 +134,6 @@ class PrefixIndex:
     def remove_endpoint(self, bit: int) -> None:
         self.forget(bit)
         del self._recent[bit]
-
-    def forget(self, bit: int) -> None:
-        """The endpoint has lost its cache, for example because it was restarted."""
-        for key in self._recent[bit]:
-            self._drop(key, bit)
-        self._recent[bit].clear()
-
-    def record(self, bit: int, blocks: PromptBlocks) -> None:
-        """The prompt was sent to the endpoint. A prompt costs at most 160 entries."""
-        recent, holders = self._recent[bit], self._holders
-        for key in reversed(blocks.keys):  # the beginning is the newest: the oldest ends go first
-            if key in recent:
-                recent.move_to_end(key)
-            else:
-                recent[key] = None
-                holders[key] = holders.get(key, 0) | bit
-        while len(recent) > self._most:
-            self._drop(recent.popitem(last=False)[0], bit)
 
     def match(self, blocks: PromptBlocks, among: int) -> list[tuple[int, int]]:
         """The longest matches as (number of blocks, bits of all endpoints with at least these).
@@ -120,7 +147,7 @@ class PrefixIndex:
         while depth and bits != among and len(levels) < MOST_LEVELS:
             depth = self._last_with_more(keys, depth, among, bits)
             if depth:
-                bits = self._holders[keys[depth - 1]] & among
+                bits = self.holders[keys[depth - 1]] & among
                 levels.append((depth, bits))
         return levels
 
@@ -128,7 +155,7 @@ class PrefixIndex:
         """How many blocks at most have holders that are not in `than`; by bisection, because the
         holders of a block have all blocks before it.
         """
-        holders, low = self._holders, 0
+        holders, low = self.holders, 0
         while low < depth:
             middle = (low + depth + 1) // 2
             if holders.get(keys[middle - 1], 0) & among & ~than:
@@ -136,9 +163,3 @@ class PrefixIndex:
             else:
                 depth = middle - 1
         return low
-
-    def _drop(self, key: int, bit: int) -> None:
-        if bits := self._holders[key] & ~bit:
-            self._holders[key] = bits
-        else:
-            del self._holders[key]

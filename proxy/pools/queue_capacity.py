@@ -32,18 +32,14 @@ GROWS_LESS_AFTER = 10  # reports without an idle row
 EVERY_S = 1.0  # as often as loads are read
 LOOKS = 3  # streams of others count if each of so many looks finds them
 
-Spare = Callable[[int], tuple[int, int]]
-"""Rows of an engine -> streams that it has beyond them, at least and at most."""
-
 
 def usual_spare(rows: int) -> tuple[int, int]:
-    """When a row becomes free, its next stream is there."""
+    """Streams that an engine has beyond its rows, at least and at most.
+
+    When a row becomes free, its next stream is there.
+    """
     most = max(LEAST_SPARE_AT_MOST, ceil(rows / ROWS_A_SPARE_AT_MOST))
     return max(1, ceil(rows / ROWS_A_SPARE)), most
-
-
-def fixed_spare(streams: int) -> Spare:
-    return lambda rows: (streams, streams)
 
 
 class EngineRoom:
@@ -132,8 +128,8 @@ class QueueCapacities:
     """`async with` keeps them up to date: when endpoints or their models change, and once a second
     for what the engines report.
 
-    spare: streams beyond its rows that an engine gets. share: of the streams that engines run for
-    all proxies, those of this one.
+    spare: streams beyond its rows that each engine gets; None for `usual_spare`. share: of the
+    streams that engines run for all proxies, those of this one.
     """
 
     def __init__(
@@ -141,7 +137,7 @@ class QueueCapacities:
         pools: PoolSet,
         scheduler: Scheduler,
         *,
-        spare: Spare = usual_spare,
+        spare: int | None = None,
         share: Share = whole,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -208,9 +204,12 @@ class QueueRooms:
         self._rooms: dict[Served, EngineRoom] = {}
         self._others: deque[int] = deque(maxlen=LOOKS)
 
-    def keep(self, served: Iterable[Served], spare: Spare) -> None:
-        kept = self._rooms
-        self._rooms = {one: kept.get(one) or _room(one, spare) for one in served}
+    def keep(self, served: Iterable[Served], spare: int | None) -> None:
+        kept, self._rooms = self._rooms, {}
+        for one in served:
+            rows = one.model.facts.rows
+            bounds = usual_spare(rows) if spare is None else (spare, spare)
+            self._rooms[one] = kept.get(one) or EngineRoom(rows, bounds)
 
     def look(self, state: QueueState | None) -> None:
         """Takes over what the engines reported last. state: of this proxy's own streams.
@@ -246,11 +245,6 @@ class QueueRooms:
     def _fresh(self) -> Collection[EngineRoom]:
         rooms = self._rooms.values()
         return [room for room in rooms if not room.is_stale] or rooms
-
-
-def _room(served: Served, spare: Spare) -> EngineRoom:
-    rows = served.model.facts.rows
-    return EngineRoom(rows, spare(rows))
 
 
 def queues_of(pool: Pool) -> set[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from proxy.domain.engine import EngineRequest, TokenSource
 from proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable, ProxyError
 from proxy.pools.breaker import Attempt
-from proxy.pools.candidate import SLOW_STREAMS, Candidate
+from proxy.pools.candidate import SLOW_STREAMS
 from proxy.pools.choice import Choice
-from proxy.pools.endpoint import Endpoint
+from proxy.pools.endpoint import Served
 from proxy.pools.outstanding import TokenEstimates, Work
 from proxy.pools.pool import Pool
 from proxy.telemetry.endpoint_metrics import Outcome, Place
@@ -39,14 +39,14 @@ class Route:
     def __init__(
         self,
         pool: Pool,
-        endpoint: Endpoint,
-        choice: Choice,
-        peers: tuple[Candidate, ...],
+        choice: Choice[Served],
+        peers: tuple[Served, ...],
         work: Work,
         attempt: Attempt,
         estimates: TokenEstimates,
         request: EngineRequest,
     ) -> None:
+        endpoint = choice.candidate.endpoint
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(pool.name, endpoint.name)
         self.matched = choice.matched

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from ipaddress import ip_address
 from typing import Any
 
@@ -13,7 +14,6 @@ import httpx
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from proxy.server_tools.addresses import Resolve, is_public, resolved
-from proxy.server_tools.header_secrets import HeaderSecrets
 
 SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
@@ -24,6 +24,37 @@ OUR_HEADERS = {
     "Accept": "application/json, text/*",
     "Accept-Encoding": "identity",  # a compressed body could be far larger than its bytes
 }
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+HIDDEN = "[secret]"
+
+
+class HeaderSecrets:
+    """Inserts secrets into a tool's headers, and removes them from its answers.
+
+    `values`: the secrets by the name of their environment variable. They are never logged.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def including(self, earlier: HeaderSecrets) -> HeaderSecrets:
+        """With those of `earlier` that these lack: running requests may still need them."""
+        return HeaderSecrets({**earlier._values, **self._values})
+
+    def fill(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers, with each `${NAME}` replaced by its secret."""
+        return {
+            name: _VARIABLE.sub(lambda found: self._values[found[1]], value)
+            for name, value in headers.items()
+        }
+
+    def redact(self, text: str) -> str:
+        """The text without secrets, in case an endpoint echoes its headers."""
+        for value in sorted(self._values.values(), key=len, reverse=True):
+            text = text.replace(value, HIDDEN)
+        return text
 
 
 class _Failed(Exception):
@@ -74,7 +105,7 @@ class HttpToolRunner:
         request = _request(tool, arguments, self._secrets.fill(tool.headers))
         async with (
             await self._client(request.url) as client,
-            self._answered(client, tool, request) as response,
+            aclosing(await self._sent(client, tool, request)) as response,
         ):
             data = await _body(response, tool.max_response_bytes)
         charset = (response.charset_encoding or "").lower()
@@ -93,16 +124,6 @@ class HttpToolRunner:
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
         tls = self._tls or self._trusts_nobody
         return httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None)
-
-    @asynccontextmanager
-    async def _answered(
-        self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request
-    ) -> AsyncIterator[httpx.Response]:
-        response = await self._sent(client, tool, request)
-        try:
-            yield response
-        finally:
-            await response.aclose()
 
     async def _sent(
         self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy, RoutedRequest
-from proxy.pools.outstanding import Outstanding
 from proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
 ENDPOINTS = 100
@@ -26,13 +25,12 @@ def pool(policy: Policy) -> tuple[Chooser, Candidates]:
     index, numbers = PrefixIndex(), random.Random(1)
     members = []
     for number in range(ENDPOINTS):
-        outstanding = Outstanding()
+        member = Candidate(f"10.0.0.{number}:8001", bit=index.add_endpoint(), rows=8)
         for _ in range(numbers.randrange(6)):
-            outstanding.add(prompt_tokens=numbers.randrange(2_000), output_tokens=256)
-        address = f"10.0.0.{number}:8001"
-        members.append(Candidate(address, outstanding, bit=index.add_endpoint(), rows=8))
+            member.outstanding.add(prompt_tokens=numbers.randrange(2_000), output_tokens=256)
+        members.append(member)
     chooser = Chooser(policy, clock=time.monotonic, random=numbers, prefixes=index)
-    return chooser, Candidates.of(members)
+    return chooser, Candidates(members)
 
 
 def requests(chooser: Chooser, candidates: Candidates) -> dict[str, RoutedRequest]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -42,3 +44,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def jumps(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Decorates a test that runs on such a loop."""
+
+    @functools.wraps(test)
+    def on_the_loop(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return on_the_loop

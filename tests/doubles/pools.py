@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from proxy.domain.configured_deployments import ConfiguredDeployment
 from proxy.domain.endpoints import (
     EndpointResult,
     EndpointState,
@@ -33,12 +32,6 @@ def endpoint(address: str, **fields: Any) -> EndpointStatus:
         "ejected_for_s": 0.0,
     }
     return EndpointStatus(**{**usual, **fields})
-
-
-def deployment(model: str, name: str, weight: float) -> ConfiguredDeployment:
-    return ConfiguredDeployment(
-        model=model, name=name, pool="default", triton_model=model, version=None, weight=weight
-    )
 
 
 class DecisionsInMemory(MemoryDecisions):
@@ -109,14 +102,6 @@ class FixedPools:
             for each in self.statuses
             if not pools or each.pool in pools
         )
-
-
-class FixedDeployments:
-    def __init__(self, *deployments: ConfiguredDeployment) -> None:
-        self._deployments = deployments
-
-    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
-        return self._deployments
 
 
 class AuditInMemory:

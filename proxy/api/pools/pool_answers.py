@@ -8,17 +8,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.domain.configured_deployments import (
-    ConfiguredDeployment,
-    ConfiguredDeployments,
-)
 from proxy.domain.endpoints import (
     Decisions,
     EndpointResult,
     EndpointState,
     EndpointStatus,
 )
-from proxy.models.deployments import CanaryRules, Deployment, DeploymentPlan
+from proxy.models.deployments import DeploymentPlan
+
+Plans = Mapping[str, DeploymentPlan]  # by public model, in the order of models.yaml
 
 
 class Answer(BaseModel):
@@ -128,35 +126,21 @@ def results_body(results: Iterable[EndpointResult]) -> dict[str, Any]:
 
 
 def deployment_bodies(
-    configured: ConfiguredDeployments, decisions: Decisions, model: str | None = None
+    plans: Plans, decisions: Decisions, model: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """The deployments of one model, or of all, with the weights that are in force."""
-    by_model: dict[str, list[ConfiguredDeployment]] = {}
-    for each in configured.deployments():
-        if model in (None, each.model):
-            by_model.setdefault(each.model, []).append(each)
-    for name, deployments in by_model.items():
+    for name, plan in plans.items():
+        if model not in (None, name):
+            continue
         decided = decisions.weights(name)
-        shares = _shares(deployments, decided)
-        for each, share in zip(deployments, shares, strict=True):
-            body = asdict(each)
-            del body["percent"]  # it is in the share, while it is in force
+        for one, share in zip(plan.deployments, plan.shares(decided), strict=True):
             yield {
-                **body,
-                "weight": each.weight if decided is None else decided.get(each.name, 0.0),
+                "model": name,
+                "name": one.name,
+                "pool": one.pool,
+                "triton_model": one.model or name,
+                "version": None if one.version is None else str(one.version),
+                "weight": one.share_weight if decided is None else decided.get(one.name, 0.0),
                 "share": round(share, 6),
-                "configured_weight": each.weight,
+                "configured_weight": one.share_weight,
             }
-
-
-def _shares(
-    deployments: Iterable[ConfiguredDeployment], decided: Mapping[str, float] | None
-) -> tuple[float, ...]:
-    """The share of each deployment in the requests that no rule chooses for."""
-    plan = DeploymentPlan(
-        deployments=tuple(
-            Deployment(name=one.name, weight=one.weight, rules=CanaryRules(percent=one.percent))
-            for one in deployments
-        )
-    )
-    return plan.shares(decided)

@@ -23,6 +23,7 @@ from proxy.api.pools.operator import ModelName, actor
 from proxy.api.pools.pool_answers import (
     DeploymentList,
     EndpointList,
+    Plans,
     QueueList,
     ResultList,
     deployment_bodies,
@@ -37,7 +38,6 @@ from proxy.api.pools.pool_bodies import (
     WeightsBody,
 )
 from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.configured_deployments import ConfiguredDeployments
 from proxy.domain.endpoints import Decisions, EndpointResult, Pools
 from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, UnknownModel, echoed
 from proxy.domain.scheduling import (
@@ -55,7 +55,7 @@ Work = Callable[..., Awaitable[tuple[EndpointResult, ...]]]
 def routes(
     pools: Pools,
     decisions: Decisions,
-    deployments: ConfiguredDeployments,
+    plans: Callable[[], Plans],
     audit: AuditTrail,
     scheduler: Scheduler,
     *,
@@ -64,7 +64,7 @@ def routes(
     return (
         _endpoints(pools, decisions, bodies=bodies),
         _loading(pools, audit, bodies=bodies),
-        _deployments(deployments, decisions, bodies=bodies),
+        _deployments(plans, decisions, bodies=bodies),
         _queues(scheduler),
     )
 
@@ -175,11 +175,11 @@ def _check(pools: Pools, model: str, names: list[str]) -> None:
 
 
 def _deployments(
-    configured: ConfiguredDeployments, decisions: Decisions, *, bodies: BodyReader
+    plans: Callable[[], Plans], decisions: Decisions, *, bodies: BodyReader
 ) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/deployments", tag="pools")
     changed = answers(DeploymentList, *BODY, 409)
-    weights = Weights(configured, decisions)
+    weights = Weights(plans, decisions)
 
     @router.get("", responses=answers(DeploymentList))
     async def list_deployments() -> Response:
@@ -211,20 +211,19 @@ def _deployments(
 class Weights:
     """The weights in force, as the routes show and change them."""
 
-    def __init__(self, configured: ConfiguredDeployments, decisions: Decisions) -> None:
-        self._configured = configured
+    def __init__(self, plans: Callable[[], Plans], decisions: Decisions) -> None:
+        self._plans = plans
         self._decisions = decisions
 
     def listed(self, model: str | None = None) -> Response:
-        data = [*deployment_bodies(self._configured, self._decisions, model)]
+        data = [*deployment_bodies(self._plans(), self._decisions, model)]
         return JSONResponse({"object": "list", "data": data})
 
     def names_of(self, model: str) -> list[str]:
         """Raises UnknownModel."""
-        names = [each.name for each in self._configured.deployments() if each.model == model]
-        if not names:
+        if (plan := self._plans().get(model)) is None:
             raise UnknownModel(model)
-        return names
+        return [one.name for one in plan.deployments]
 
     async def set(self, model: str, given: dict[str, float], param: str, who: str) -> Response:
         """param: the field that names the deployments, for errors."""

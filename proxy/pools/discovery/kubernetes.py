@@ -33,7 +33,6 @@ _FAMILIES = ("IPv4", "IPv6", "FQDN")
 WATCH_S = 60  # then the API server ends a watch, and the next one begins where it ended
 LATE_S = 10.0  # a watch that is silent for longer than WATCH_S and this is lost
 PAGE_SLICES = 10  # of up to 100 endpoints by default, about 50 kB each
-MOST_PAGES = 200
 MOST_BYTES = 4_000_000  # of a page, and of an event
 TOKEN_BYTES = 64_000
 GONE = 410
@@ -226,7 +225,7 @@ class KubernetesService(Source):
     async def _list(self, client: httpx.AsyncClient, slices: EndpointSlices) -> str:
         """The resource version to watch from."""
         query = {"limit": str(PAGE_SLICES)}
-        for _ in range(MOST_PAGES):
+        while True:
             request = await self._request(client, query)
             async with aclosing(await client.send(request, stream=True)) as response:
                 await _answered(response)
@@ -237,7 +236,6 @@ class KubernetesService(Source):
             if not after:
                 return _version(page)
             query["continue"] = str(after)
-        raise ValueError(f"the service has more than {MOST_PAGES * PAGE_SLICES:,} EndpointSlices")
 
     async def _events(
         self, client: httpx.AsyncClient, version: str

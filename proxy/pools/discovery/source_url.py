@@ -6,8 +6,10 @@ docs/pools.md has the syntax. `named_pools` makes a Source of the parsed value.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -122,16 +124,10 @@ def _static_list(text: str, is_tls: bool, safe: str) -> StaticListUrl:
         if not part.startswith(scheme):
             raise ValueError(f"{shown(part)!r} must begin with {scheme}, as the first endpoint")
     addresses = [endpoint_address(part.removeprefix(scheme)) for part in parts]
-    _check_different([each.address for each in addresses])
+    for address, times in Counter(each.address for each in addresses).items():
+        if times > 1:
+            raise ValueError(f"{address} stands there twice")
     return StaticListUrl(is_tls=is_tls, text=safe, addresses=frozenset(addresses))
-
-
-def _check_different(addresses: list[str]) -> None:
-    seen: set[str] = set()
-    for each in addresses:
-        if each in seen:
-            raise ValueError(f"{each} stands there twice")
-        seen.add(each)
 
 
 def _dns(rest: str, is_tls: bool, safe: str) -> DnsUrl:
@@ -183,15 +179,7 @@ def _api_url(text: str) -> str:
     return f"{scheme}://{joined(*host_and_port(authority))}"
 
 
-def _etcd_plain(rest: str, is_tls: bool, safe: str) -> EtcdUrl:
-    return _etcd("http", rest, is_tls, safe)
-
-
-def _etcd_tls(rest: str, is_tls: bool, safe: str) -> EtcdUrl:
-    return _etcd("https", rest, is_tls, safe)
-
-
-def _etcd(scheme: str, rest: str, is_tls: bool, safe: str) -> EtcdUrl:
+def _etcd(rest: str, is_tls: bool, safe: str, *, scheme: str) -> EtcdUrl:
     target, options = _options(rest, ("ca_file",))
     if "ca_file" in options and scheme == "http":
         raise ValueError("ca_file is for TLS to etcd: begin with etcds+")
@@ -248,7 +236,7 @@ _PARSERS: dict[str, Callable[[str, bool, str], SourceUrl]] = {
     "": _static_list,
     "dns": _dns,
     "k8s": _kubernetes,
-    "etcd": _etcd_plain,
-    "etcds": _etcd_tls,
+    "etcd": partial(_etcd, scheme="http"),
+    "etcds": partial(_etcd, scheme="https"),
     "file": _file,
 }

@@ -1,39 +1,35 @@
-from __future__ import annotations
+"""The share of each deployment, as operators see it."""
 
-from dataclasses import replace
+from __future__ import annotations
 
 import pytest
 
+from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
 from proxy.api.pools.pool_answers import DeploymentAnswer, deployment_bodies
-from tests.doubles.pools import DecisionsInMemory, FixedDeployments, deployment
+from proxy.models.deployments import DeploymentPlan
+from proxy.pools.memory_decisions import MemoryDecisions
 
-BLUE = deployment("chat", "blue", 3.0)
-RED = deployment("chat", "red", 1.0)
-GREEN = replace(deployment("chat", "green", 0.0), percent=20.0)
-
-
-@pytest.fixture
-def decisions() -> DecisionsInMemory:
-    return DecisionsInMemory()
-
-
-def shares(decisions: DecisionsInMemory) -> dict[str, float]:
-    found = [*deployment_bodies(FixedDeployments(BLUE, RED, GREEN), decisions)]
-    assert [DeploymentAnswer(**each).name for each in found] == ["blue", "red", "green"]
-    return {each["name"]: each["share"] for each in found}
-
-
-def test_a_canary_has_its_percentage_and_weights_divide_the_rest(decisions):
-    assert shares(decisions) == {"blue": 0.6, "red": 0.2, "green": 0.2}
+BLUE, RED = DeploymentEntry(name="blue", weight=3), DeploymentEntry(name="red")
+GREEN = DeploymentEntry(name="green", canary=CanaryEntry(percent=20))
+BY_TENANT = DeploymentEntry(name="green", canary=CanaryEntry(tenants=("a",)))
 
 
 @pytest.mark.anyio
-async def test_weights_of_an_operator_replace_the_percentage(decisions):
-    await decisions.set_weights("chat", {"blue": 1.0, "red": 0.0, "green": 3.0}, actor="me")
-    assert shares(decisions) == {"blue": 0.25, "red": 0.0, "green": 0.75}
-
-
-def test_a_canary_of_a_header_alone_has_no_share(decisions):
-    rule = replace(GREEN, percent=0.0)
-    found = deployment_bodies(FixedDeployments(BLUE, rule), decisions)
-    assert [each["share"] for each in found] == [1.0, 0.0]
+@pytest.mark.parametrize(
+    ("deployments", "weights", "shares"),
+    [
+        # a canary has its percentage, and weights divide the rest
+        ((BLUE, RED, GREEN), None, [0.6, 0.2, 0.2]),
+        # weights of an operator replace the percentage
+        ((BLUE, RED, GREEN), {"blue": 1.0, "red": 0.0, "green": 3.0}, [0.25, 0.0, 0.75]),
+        # a canary of a rule alone has no share
+        ((BLUE, BY_TENANT), None, [1.0, 0.0]),
+    ],
+)
+async def test_shares(deployments, weights, shares):
+    decisions = MemoryDecisions()
+    if weights is not None:
+        await decisions.set_weights("chat", weights, actor="me")
+    plans = {"chat": DeploymentPlan(deployments=deployments)}
+    found = [DeploymentAnswer(**each) for each in deployment_bodies(plans, decisions)]
+    assert [each.share for each in found] == shares

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
+from build_engines.deployment_entries import ShadowEntry as Shadow
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ModelUnavailable, RateLimited
 from proxy.domain.model import ModelCard
@@ -16,7 +17,6 @@ from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
 from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of, permitted
-from proxy.models.deployments import Shadow
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.scheduler import GivenScheduler

@@ -10,25 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.models.deployments import (
-    CanaryRules,
-    Deployment,
-    DeploymentPlan,
-    RouteHints,
-    Sticky,
-    choose,
-)
+from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
 
-BLUE, GREEN = Deployment(name="blue", weight=3), Deployment(name="green", weight=1)
+BLUE, GREEN = DeploymentEntry(name="blue", weight=3), DeploymentEntry(name="green", weight=1)
 TWO = DeploymentPlan(deployments=(BLUE, GREEN))
-STICKY = DeploymentPlan(deployments=(BLUE, GREEN, Deployment(name="red")), sticky=Sticky.USER)
+STICKY = DeploymentPlan(deployments=(BLUE, GREEN, DeploymentEntry(name="red")), sticky=Sticky.USER)
 CALLERS = [f"user-{number}" for number in range(2_000)]
 weights = st.dictionaries(
     st.sampled_from(["blue", "green", "red", "gone"]), st.floats(0, 1e6, allow_nan=False)
 )
 
 
-def everywhere(_: Deployment) -> bool:
+def everywhere(_: DeploymentEntry) -> bool:
     return True
 
 
@@ -48,14 +42,10 @@ def within(found: int, of: int, share: float) -> bool:
     return abs(found - of * share) <= 5 * math.sqrt(of * share * (1 - share))
 
 
-def test_without_configuration_the_one_deployment_is_chosen():
-    found = choose(DeploymentPlan(), RouteHints(number=0.9), everywhere)
-    assert found == Deployment(name="default", pool="default")
-
-
 def test_a_header_rule_comes_before_a_tenant_rule_and_both_before_the_weights():
-    by_header = Deployment(name="h", weight=0, rules=CanaryRules(header=("x-canary", "yes")))
-    by_tenant = Deployment(name="t", weight=0, rules=CanaryRules(tenants=("team-*",)))
+    by_name = CanaryEntry.model_validate({"header": {"name": "X-Canary", "value": "yes"}})
+    by_header = DeploymentEntry(name="h", weight=0, canary=by_name)
+    by_tenant = DeploymentEntry(name="t", weight=0, canary=CanaryEntry(tenants=("team-*",)))
     plan = DeploymentPlan(deployments=(BLUE, by_tenant, by_header))
     assert plan.header_names == {"x-canary"}
     both = RouteHints(number=0, tenant="team-a", headers={"x-canary": "yes"})
@@ -66,13 +56,13 @@ def test_a_header_rule_comes_before_a_tenant_rule_and_both_before_the_weights():
 
 
 def test_weights_divide_what_percentages_leave():
-    canary = Deployment(name="canary", weight=0, rules=CanaryRules(percent=10))
+    canary = DeploymentEntry(name="canary", weight=0, canary=CanaryEntry(percent=10))
     plan = DeploymentPlan(deployments=(BLUE, GREEN, canary))
     assert plan.shares() == pytest.approx((0.675, 0.225, 0.1))
 
 
 def test_operators_weights_replace_weights_and_percentages():
-    canary = Deployment(name="canary", weight=0, rules=CanaryRules(percent=10))
+    canary = DeploymentEntry(name="canary", weight=0, canary=CanaryEntry(percent=10))
     plan = DeploymentPlan(deployments=(BLUE, GREEN, canary))
     assert plan.shares({"green": 1, "canary": 3}) == pytest.approx((0, 0.25, 0.75))
     assert plan.shares({"gone": 1}) == plan.shares(), "weights of another file's deployments"
@@ -119,14 +109,6 @@ def test_a_sticky_request_without_a_user_is_chosen_by_its_key_and_without_a_key_
     assert len({name(STICKY, RouteHints(number=n / 100)) for n in range(100)}) == 3
 
 
-def test_a_conversation_stays_together():
-    plan = DeploymentPlan(deployments=STICKY.deployments, sticky=Sticky.CONVERSATION)
-    turns = {
-        name(plan, RouteHints(number=n / 9, user=f"u{n}", conversation=b"c")) for n in range(9)
-    }
-    assert len(turns) == 1
-
-
 @given(weights, weights)
 def test_changed_weights_move_callers_only_to_deployments_whose_share_grows(before, after):
     """By rendezvous: relative to the deployment that it leaves."""
@@ -169,9 +151,3 @@ def test_an_available_deployment_with_a_share_is_always_found(number, weights):
     found = name(STICKY, RouteHints(number=number), weights=weights)
     shares = dict(zip(("blue", "green", "red"), STICKY.shares(weights), strict=True))
     assert shares[found] > 0
-
-
-@pytest.mark.parametrize("deployments", [(), (BLUE, BLUE)])
-def test_a_plan_without_deployments_or_with_one_name_twice_is_wrong(deployments):
-    with pytest.raises(ValueError, match="deployment"):
-        DeploymentPlan(deployments=deployments)

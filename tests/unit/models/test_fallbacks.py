@@ -60,10 +60,6 @@ def test_the_first_available_of_the_chain_answers_and_says_what_was_asked_for():
     assert answered(fewer.serving("big")) == ("small", "small", "big")
 
 
-def test_a_model_that_triton_has_not_loaded_has_its_fallback_too():
-    assert answered(models("small").serving("best")) == ("small", "small", "best")
-
-
 def test_without_an_available_fallback_the_model_itself_is_served():
     none = models("big", "medium", "small", away=("big", "medium", "small"))
     assert answered(none.serving("big")) == ("big", "big", None)

@@ -16,8 +16,7 @@ from proxy.domain.model import LoadedModel
 from proxy.models import policy
 from proxy.models.policy_watch import PolicyWatch, needing_build
 from proxy.models.registry import Registry
-from proxy.server_tools.header_secrets import HeaderSecrets
-from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
 
@@ -77,15 +76,6 @@ def served(tmp_path) -> Served:
     return Served(tmp_path / "models.yaml")
 
 
-async def test_a_valid_file_comes_into_force_and_old_cards_stay_as_they_are(served):
-    running = served.registry.card("a")
-    served.path.write_text(SECOND)
-    assert await served.watch.reload()
-    assert served.registry.card("b").tool_parser == "hermes"
-    assert (running.aliases, running.tool_parser) == (("a",), "auto")
-    assert served.heard.get_nowait()
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -129,12 +119,6 @@ async def test_new_pools_wait_for_a_restart_and_the_log_says_so(served):
         assert await served.watch.reload()
     assert [line["log_level"] for line in logs] == ["info", "warning"]
     assert "restart" in logs[1]["event"]
-
-
-async def test_a_file_that_is_gone_is_rejected(served):
-    served.path.unlink()
-    assert not await served.watch.reload()
-    assert served.aliases == ("a",)
 
 
 async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):

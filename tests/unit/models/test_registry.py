@@ -49,7 +49,6 @@ def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias(
     sql = made.card("sql")
     assert (sql.parent, sql.triton_model, sql.owned_by) == ("big", "big", "us")
     assert (made.card("gpt-4o").name, made.card("big").parent) == ("big", None)
-    assert made.default().name == "big"
 
 
 def test_an_unknown_name_is_unknown_even_while_suspended():

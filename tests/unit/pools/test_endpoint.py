@@ -22,200 +22,156 @@ def events(lines: list[dict], endpoint: str) -> list[str]:
     return [line["event"] for line in lines if line.get("endpoint") == endpoint]
 
 
-def test_it_is_ready_after_its_first_check_and_logs_that_once():
-    async def run() -> None:
+@clock.jumps
+async def test_each_change_of_its_readiness_is_one_line_and_it_keeps_its_models():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
         with capture_logs() as lines:
-            async with PoolStand({"a:1": ScriptedTriton()}) as stand:
-                assert stand.states() == {"a:1": READY}
-                assert stand.pools.why_not_ready() is None
-                await checked(5)
-        assert events(lines, "a:1") == ["endpoint found", "endpoint serves", "endpoint is ready"]
-
-    clock.run(run())
-
-
-def test_each_change_of_its_readiness_is_one_line_and_it_keeps_its_models():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            with capture_logs() as lines:
-                triton.reason = "cannot be reached"
-                await checked(5)
-                assert stand.states() == {"a:1": NOT_READY}
-                assert stand.pools.endpoints()[0].reason == "cannot be reached"
-                assert [one.name for one in stand.pools.models()] == ["demo"]
-                assert not stand.pools.is_available(stand.cards()[0])
-                triton.reason = None
-                await checked(5)
-            assert stand.states() == {"a:1": READY}
-            assert events(lines, "a:1") == ["endpoint is not ready", "endpoint is ready"]
-
-    clock.run(run())
-
-
-def test_it_makes_no_news_while_it_stays_away():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
             triton.reason = "cannot be reached"
-            await checked()
-            assert stand.pools.has_news()
             await checked(5)
-            assert not stand.pools.has_news()
-
-    clock.run(run())
+            assert stand.states() == {"a:1": NOT_READY}
+            assert stand.pools.endpoints()[0].reason == "cannot be reached"
+            assert [one.name for one in stand.pools.models()] == ["demo"]
+            assert not stand.pools.is_available(stand.cards()[0])
+            triton.reason = None
+            await checked(5)
+        assert stand.states() == {"a:1": READY}
+        assert events(lines, "a:1") == ["endpoint is not ready", "endpoint is ready"]
 
 
 @pytest.mark.parametrize("fault", [KeyError("ready"), ValueError("no number"), RuntimeError()])
-def test_an_answer_that_nobody_foresaw_ends_no_watch(fault):
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            triton.fault = fault
-            await checked()
-            assert type(fault).__name__ in str(stand.pools.endpoints()[0].reason)
-            triton.fault = None
-            await checked()
-            assert stand.states() == {"a:1": READY}
-
-    clock.run(run())
+@clock.jumps
+async def test_an_answer_that_nobody_foresaw_ends_no_watch(fault):
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        triton.fault = fault
+        await checked()
+        assert type(fault).__name__ in str(stand.pools.endpoints()[0].reason)
+        triton.fault = None
+        await checked()
+        assert stand.states() == {"a:1": READY}
 
 
-def test_a_lost_stream_stops_traffic_until_a_check_that_began_later_succeeds():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            triton.may_answer.clear()
-            await checked()  # a check is under way
-            triton.engine.error, triton.engine.scripts = LOST, [[]]
-            with capture_logs() as lines:
-                await stand.lose(1)
-                assert stand.states() == {"a:1": NOT_READY}
-                checks = triton.checks
-                triton.may_answer.set()
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                assert (triton.checks, stand.states()) == (checks, {"a:1": NOT_READY})
-                await checked()
-            assert triton.checks > checks
-            assert stand.states() == {"a:1": READY}
-            assert events(lines, "a:1") == ["endpoint is not ready", "endpoint is ready"]
-
-    clock.run(run())
-
-
-def test_another_build_behind_the_same_address_is_seen_when_a_stream_was_lost():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            triton.models = [build(1_800_000_000)]
-            triton.engine.error, triton.engine.scripts = LOST, [[]]
+@clock.jumps
+async def test_a_lost_stream_stops_traffic_until_a_check_that_began_later_succeeds():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        triton.may_answer.clear()
+        await checked()  # a check is under way
+        triton.engine.error, triton.engine.scripts = LOST, [[]]
+        with capture_logs() as lines:
             await stand.lose(1)
-            await asyncio.sleep(0.2)  # far less than the next regular look at the models
-            assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
-
-    clock.run(run())
-
-
-def test_a_drained_endpoint_ends_its_streams_and_gets_no_new_ones():
-    async def run() -> None:
-        async with PoolStand({"a:1": ScriptedTriton()}) as stand:
-            stream = await stand.begun()
-            with capture_logs() as lines:
-                await stand.decisions.drain("a:1", actor="me")
-                await checked()
-                assert stand.states() == {"a:1": EndpointState.DRAINING}
-                with pytest.raises(ModelUnavailable):
-                    await stand.answered()
-                reason = stand.pools.why_not_ready()
-                assert reason is not None
-                assert "an operator drains it" in str(reason)
-                assert [delta async for delta in stream]
-                assert stand.states() == {"a:1": EndpointState.DRAINED}
-                await stand.decisions.undrain("a:1", actor="me")
-                await checked()
-            assert await stand.answered() == "ab"
-            assert events(lines, "a:1") == ["endpoint drains", "endpoint gets streams again"]
-
-    clock.run(run())
-
-
-def test_an_endpoint_that_is_drained_already_gets_nothing_when_it_is_found():
-    async def run() -> None:
-        stand = PoolStand({"a:1": ScriptedTriton()})
-        await stand.decisions.drain("b:1", actor="me")
-        async with stand:
-            stand.tritons["b:1"] = ScriptedTriton()
-            stand.source.name("a:1", "b:1")
-            for _ in range(50):
-                await asyncio.sleep(0.01)
-                assert await stand.answered() == "ab"
-            assert stand.counter.begun == {"a:1": 50}
-
-    clock.run(run())
-
-
-def test_streams_of_a_build_that_was_replaced_still_count():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            old = await stand.begun()
-            triton.models = [build(1_800_000_000, versions=frozenset({2}))]
+            assert stand.states() == {"a:1": NOT_READY}
+            checks = triton.checks
+            triton.may_answer.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert (triton.checks, stand.states()) == (checks, {"a:1": NOT_READY})
             await checked()
-            assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
-            new = await stand.begun()
-            assert stand.outstanding[0] == 2
+        assert triton.checks > checks
+        assert stand.states() == {"a:1": READY}
+        assert events(lines, "a:1") == ["endpoint is not ready", "endpoint is ready"]
+
+
+@clock.jumps
+async def test_another_build_behind_the_same_address_is_seen_when_a_stream_was_lost():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        triton.models = [build(1_800_000_000)]
+        triton.engine.error, triton.engine.scripts = LOST, [[]]
+        await stand.lose(1)
+        await asyncio.sleep(0.2)  # far less than the next regular look at the models
+        assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
+
+
+@clock.jumps
+async def test_a_drained_endpoint_ends_its_streams_and_gets_no_new_ones():
+    async with PoolStand({"a:1": ScriptedTriton()}) as stand:
+        stream = await stand.begun()
+        with capture_logs() as lines:
             await stand.decisions.drain("a:1", actor="me")
             await checked()
-            await new.aclose()
             assert stand.states() == {"a:1": EndpointState.DRAINING}
-            await old.aclose()
+            with pytest.raises(ModelUnavailable):
+                await stand.answered()
+            reason = stand.pools.why_not_ready()
+            assert reason is not None
+            assert "an operator drains it" in str(reason)
+            assert [delta async for delta in stream]
             assert stand.states() == {"a:1": EndpointState.DRAINED}
-            assert stand.outstanding == (0, 0)
-
-    clock.run(run())
-
-
-def test_a_model_that_appears_is_served_and_one_that_goes_is_not():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            results = await stand.pools.load_model("other")
-            assert [one.error for one in results] == [None]
-            await asyncio.sleep(0.2)  # it looks at once
-            assert sorted(one.name for one in stand.pools.models()) == ["demo", "other"]
-            await stand.pools.unload_model("demo")
-            await asyncio.sleep(0.2)
-            assert [one.name for one in stand.pools.models()] == ["other"]
-            (refused,) = await stand.pools.load_model("none")
-            assert refused.error == "no such folder"
-            assert triton.models == [replace(DEMO, name="other")]
-
-    clock.run(run())
-
-
-def test_streams_that_run_when_their_model_is_unloaded_keep_the_endpoint_draining():
-    async def run() -> None:
-        triton = ScriptedTriton(DEMO, replace(DEMO, name="other"))
-        triton.engine = ScriptedEngine(deltas("abc"))
-        async with PoolStand({"a:1": triton}) as stand:
-            (card,) = [one for one in stand.cards() if one.facts is stand.pools.models()[0].facts]
-            stream = await stand.begun(model=card)
-            await stand.pools.unload_model("demo")
+            await stand.decisions.undrain("a:1", actor="me")
             await checked()
-            stand.source.name()
-            await checked(3)
-            assert stand.states() == {"a:1": EndpointState.DRAINING}
-            assert triton.open == 1
-            await stream.aclose()
-            await checked(3)
-            assert (stand.states(), triton.open) == ({}, 0)
-
-    clock.run(run())
+        assert await stand.answered() == "ab"
+        assert events(lines, "a:1") == ["endpoint drains", "endpoint gets streams again"]
 
 
-def test_a_model_that_is_loaded_anew_under_its_version_is_read_at_once():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            triton.models = [build(1_800_000_000)]
-            loads = triton.loads
-            await stand.pools.unload_model("none")
-            await asyncio.sleep(0.2)
-            assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
-            await checked(5)
-            assert triton.loads == loads + 1
+@clock.jumps
+async def test_an_endpoint_that_is_drained_already_gets_nothing_when_it_is_found():
+    stand = PoolStand({"a:1": ScriptedTriton()})
+    await stand.decisions.drain("b:1", actor="me")
+    async with stand:
+        stand.tritons["b:1"] = ScriptedTriton()
+        stand.source.name("a:1", "b:1")
+        for _ in range(50):
+            await asyncio.sleep(0.01)
+            assert await stand.answered() == "ab"
+        assert stand.counter.begun == {"a:1": 50}
 
-    clock.run(run())
+
+@clock.jumps
+async def test_streams_of_a_build_that_was_replaced_still_count():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        old = await stand.begun()
+        triton.models = [build(1_800_000_000, versions=frozenset({2}))]
+        await checked()
+        assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
+        new = await stand.begun()
+        assert stand.outstanding[0] == 2
+        await stand.decisions.drain("a:1", actor="me")
+        await checked()
+        await new.aclose()
+        assert stand.states() == {"a:1": EndpointState.DRAINING}
+        await old.aclose()
+        assert stand.states() == {"a:1": EndpointState.DRAINED}
+        assert stand.outstanding == (0, 0)
+
+
+@clock.jumps
+async def test_a_model_that_appears_is_served_and_one_that_goes_is_not():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        results = await stand.pools.load_model("other")
+        assert [one.error for one in results] == [None]
+        await asyncio.sleep(0.2)  # it looks at once
+        assert sorted(one.name for one in stand.pools.models()) == ["demo", "other"]
+        await stand.pools.unload_model("demo")
+        await asyncio.sleep(0.2)
+        assert [one.name for one in stand.pools.models()] == ["other"]
+        (refused,) = await stand.pools.load_model("none")
+        assert refused.error == "no such folder"
+        assert triton.models == [replace(DEMO, name="other")]
+
+
+@clock.jumps
+async def test_streams_that_run_when_their_model_is_unloaded_keep_the_endpoint_draining():
+    triton = ScriptedTriton(DEMO, replace(DEMO, name="other"))
+    triton.engine = ScriptedEngine(deltas("abc"))
+    async with PoolStand({"a:1": triton}) as stand:
+        (card,) = [one for one in stand.cards() if one.facts is stand.pools.models()[0].facts]
+        stream = await stand.begun(model=card)
+        await stand.pools.unload_model("demo")
+        await checked()
+        stand.source.name()
+        await checked(3)
+        assert stand.states() == {"a:1": EndpointState.DRAINING}
+        assert triton.open == 1
+        await stream.aclose()
+        await checked(3)
+        assert (stand.states(), triton.open) == ({}, 0)
+
+
+@clock.jumps
+async def test_a_model_that_is_loaded_anew_under_its_version_is_read_at_once():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        triton.models = [build(1_800_000_000)]
+        loads = triton.loads
+        await stand.pools.unload_model("none")
+        await asyncio.sleep(0.2)
+        assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
+        await checked(5)
+        assert triton.loads == loads + 1

@@ -16,7 +16,6 @@ from proxy.pools import endpoint as endpoint_module
 from proxy.pools import pool
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy, RoutedRequest
-from proxy.pools.outstanding import Outstanding
 from proxy.pools.pool import may_eject
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -45,215 +44,192 @@ async def eject(stand: PoolStand, address: str) -> None:
         await checked()
 
 
-def test_a_new_endpoint_gets_its_share_slowly():
-    async def run() -> None:
-        tritons = {"a:1": ScriptedTriton()}
-        for triton in tritons.values():
-            triton.engine = ScriptedEngine(deltas("a", None), hangs=True)
-        async with PoolStand(tritons) as stand:
-            await checked(20)
-            kept = [await stand.begun() for _ in range(20)]
-            stand.tritons["b:1"] = ScriptedTriton()
-            stand.tritons["b:1"].engine = ScriptedEngine(deltas("a", None), hangs=True)
-            stand.source.name("a:1", "b:1")
-            while stand.states().get("b:1") is not READY:  # noqa: ASYNC110 - the clock jumps
-                await asyncio.sleep(0.01)
-            kept += [await stand.begun() for _ in range(4)]
-            early = stand.counter.begun["b:1"]
-            await asyncio.sleep(5)
-            kept += [await stand.begun() for _ in range(40)]
-            begun = stand.counter.begun
-            assert early <= 3
-            assert abs(begun["a:1"] - begun["b:1"]) <= 0.1 * begun["a:1"]
-            for stream in kept:
-                await stream.aclose()
-            assert stand.outstanding == (0, 0)
-
-    clock.run(run())
+@clock.jumps
+async def test_a_new_endpoint_gets_its_share_slowly():
+    tritons = {"a:1": ScriptedTriton()}
+    for triton in tritons.values():
+        triton.engine = ScriptedEngine(deltas("a", None), hangs=True)
+    async with PoolStand(tritons) as stand:
+        await checked(20)
+        kept = [await stand.begun() for _ in range(20)]
+        stand.tritons["b:1"] = ScriptedTriton()
+        stand.tritons["b:1"].engine = ScriptedEngine(deltas("a", None), hangs=True)
+        stand.source.name("a:1", "b:1")
+        while stand.states().get("b:1") is not READY:  # noqa: ASYNC110 - the clock jumps
+            await asyncio.sleep(0.01)
+        kept += [await stand.begun() for _ in range(4)]
+        early = stand.counter.begun["b:1"]
+        await asyncio.sleep(5)
+        kept += [await stand.begun() for _ in range(40)]
+        begun = stand.counter.begun
+        assert early <= 3
+        assert abs(begun["a:1"] - begun["b:1"]) <= 0.1 * begun["a:1"]
+        for stream in kept:
+            await stream.aclose()
+        assert stand.outstanding == (0, 0)
 
 
-def test_an_endpoint_that_returns_begins_slowly_and_has_nothing_cached():
-    async def run() -> None:
-        tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
-        async with PoolStand(tritons) as stand:
-            await checked(20)
-            tritons["b:1"].reason = "it restarts"
-            await checked()
-            tritons["b:1"].reason = None
-            await checked(0.6)
-            served = stand.endpoint("b:1").served["demo"]
-            assert served.candidate.is_warming_up
-            assert not stand.endpoint("a:1").served["demo"].candidate.is_warming_up
-
-    clock.run(run())
+@clock.jumps
+async def test_an_endpoint_that_returns_begins_slowly_and_has_nothing_cached():
+    tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
+    async with PoolStand(tritons) as stand:
+        await checked(20)
+        tritons["b:1"].reason = "it restarts"
+        await checked()
+        tritons["b:1"].reason = None
+        await checked(0.6)
+        served = stand.endpoint("b:1").served["demo"]
+        assert served.is_warming_up
+        assert not stand.endpoint("a:1").served["demo"].is_warming_up
 
 
-def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_before():
-    async def run() -> None:
-        tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
-        async with PoolStand(tritons) as stand:
-            stream = await stand.begun(avoids=frozenset({"b:1"}))
-            with capture_logs() as lines:
-                stand.source.name("b:1")
-                await checked(2)
-                assert stand.states() == {"a:1": EndpointState.DRAINING, "b:1": READY}
-                stand.source.name("a:1", "b:1")
-                await checked()
-                assert stand.states() == {"a:1": READY, "b:1": READY}
-                stand.source.name("b:1")
-                await stream.aclose()
-                await checked()
-                assert (stand.states(), tritons["a:1"].open) == ({"b:1": READY}, 0)
-                stand.source.name("a:1", "b:1")
-                await checked()
-            assert stand.states() == {"a:1": READY, "b:1": READY}
-            found = [line["event"] for line in lines if line["endpoint"] == "a:1"]
-            assert found == [
-                *("endpoint leaves its pool", "endpoint is back in its pool"),
-                *("endpoint leaves its pool", "endpoint is gone", "endpoint found"),
-                *("endpoint serves", "endpoint is ready"),
-            ]
-
-    clock.run(run())
-
-
-def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(endpoint_module, "LEAVES_AFTER_S", 1.0)
-
-    async def run() -> None:
-        triton = ScriptedTriton()
-        triton.engine = ScriptedEngine(deltas("a", None), error=LOST)
-        async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
-            stream = await stand.begun(avoids=frozenset({"b:1"}))
-            kept = stand.endpoint("a:1")
+@clock.jumps
+async def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_before():
+    tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
+    async with PoolStand(tritons) as stand:
+        stream = await stand.begun(avoids=frozenset({"b:1"}))
+        with capture_logs() as lines:
             stand.source.name("b:1")
-            await checked(3)
-            assert list(stand.states()) == ["b:1"]
-            with pytest.raises(ModelUnavailable):
-                await anext(stream)
-            for _ in range(FAULTS):
-                kept.breaker.admit().failed()
-            stand.pool.note_breaker(kept)
-            assert not stand.pool.ejected
-
-    clock.run(run())
-
-
-def test_one_endpoint_of_two_is_ejected_and_tried_with_one_request_when_its_time_is_over():
-    async def run() -> None:
-        tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
-        async with PoolStand(tritons) as stand:
-            with capture_logs() as lines:
-                await eject(stand, "b:1")
-                assert stand.states() == {"a:1": READY, "b:1": EJECTED}
-                assert stand.counter.states == {"default": {READY: 1, EJECTED: 1}}
-                before = len(tritons["b:1"].engine.requests)
-                for _ in range(20):
-                    assert await stand.answered() == "ab"
-                assert len(tritons["b:1"].engine.requests) == before
-                await asyncio.sleep(30)
-                tritons["b:1"].engine = probed = ScriptedEngine(deltas("ab"), pause_s=1)
-                answers = [asyncio.create_task(stand.answered()) for _ in range(20)]
-                await asyncio.gather(*answers)
-                await checked()
-                assert len(probed.requests) == 1
-            assert stand.counter.states == {"default": {READY: 2}}
-            told = [line["event"] for line in lines if "ejected" in line["event"]]
-            assert told == ["endpoint is ejected", "endpoint is no longer ejected"]
-            assert stand.counter.ejections == {"b:1": 1}
-            assert stand.endpoint("b:1").served["demo"].candidate.is_warming_up
-
-    clock.run(run())
+            await checked(2)
+            assert stand.states() == {"a:1": EndpointState.DRAINING, "b:1": READY}
+            stand.source.name("a:1", "b:1")
+            await checked()
+            assert stand.states() == {"a:1": READY, "b:1": READY}
+            stand.source.name("b:1")
+            await stream.aclose()
+            await checked()
+            assert (stand.states(), tritons["a:1"].open) == ({"b:1": READY}, 0)
+            stand.source.name("a:1", "b:1")
+            await checked()
+        assert stand.states() == {"a:1": READY, "b:1": READY}
+        found = [line["event"] for line in lines if line["endpoint"] == "a:1"]
+        assert found == [
+            *("endpoint leaves its pool", "endpoint is back in its pool"),
+            *("endpoint leaves its pool", "endpoint is gone", "endpoint found"),
+            *("endpoint serves", "endpoint is ready"),
+        ]
 
 
-def test_the_last_endpoint_is_never_ejected():
-    async def run() -> None:
-        tritons = {"a:1": lossy(), "b:1": lossy()}
-        async with PoolStand(tritons) as stand:
-            for address in ("a:1", "b:1", "a:1", "b:1"):
-                await eject(stand, address)
-            assert sorted(stand.states().values()) == [EJECTED, READY]
+@clock.jumps
+async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
+    monkeypatch.setattr(endpoint_module, "LEAVES_AFTER_S", 1.0)
+    triton = ScriptedTriton()
+    triton.engine = ScriptedEngine(deltas("a", None), error=LOST)
+    async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
+        stream = await stand.begun(avoids=frozenset({"b:1"}))
+        kept = stand.endpoint("a:1")
+        stand.source.name("b:1")
+        await checked(3)
+        assert list(stand.states()) == ["b:1"]
+        with pytest.raises(ModelUnavailable):
+            await anext(stream)
+        for _ in range(FAULTS):
+            kept.breaker.admit().failed()
+        stand.pool.note_breaker(kept)
+        assert not stand.pool.ejected
 
-    clock.run(run())
 
-
-def test_all_that_are_left_get_streams_when_only_ejected_ones_are():
-    async def run() -> None:
-        tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
-        async with PoolStand(tritons) as stand:
+@clock.jumps
+async def test_one_endpoint_of_two_is_ejected_and_tried_with_one_request_when_its_time_is_over():
+    tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
+    async with PoolStand(tritons) as stand:
+        with capture_logs() as lines:
             await eject(stand, "b:1")
-            cured(tritons["b:1"])
-            tritons["a:1"].reason = "it died"
+            assert stand.states() == {"a:1": READY, "b:1": EJECTED}
+            assert stand.counter.states == {"default": {READY: 1, EJECTED: 1}}
+            before = len(tritons["b:1"].engine.requests)
+            for _ in range(20):
+                assert await stand.answered() == "ab"
+            assert len(tritons["b:1"].engine.requests) == before
+            await asyncio.sleep(30)
+            tritons["b:1"].engine = probed = ScriptedEngine(deltas("ab"), pause_s=1)
+            answers = [asyncio.create_task(stand.answered()) for _ in range(20)]
+            await asyncio.gather(*answers)
             await checked()
-            tritons["b:1"].engine.pause_s = 1
-            answers = await asyncio.gather(*(stand.answered() for _ in range(5)))
-            assert answers == ["ab"] * 5
-            assert stand.states()["b:1"] is READY
+            assert len(probed.requests) == 1
+        assert stand.counter.states == {"default": {READY: 2}}
+        told = [line["event"] for line in lines if "ejected" in line["event"]]
+        assert told == ["endpoint is ejected", "endpoint is no longer ejected"]
+        assert stand.counter.ejections == {"b:1": 1}
+        assert stand.endpoint("b:1").served["demo"].is_warming_up
 
-    clock.run(run())
+
+@clock.jumps
+async def test_the_last_endpoint_is_never_ejected():
+    tritons = {"a:1": lossy(), "b:1": lossy()}
+    async with PoolStand(tritons) as stand:
+        for address in ("a:1", "b:1", "a:1", "b:1"):
+            await eject(stand, address)
+        assert sorted(stand.states().values()) == [EJECTED, READY]
 
 
-def test_equal_builds_are_one_and_their_rows_add_up():
-    async def run() -> None:
-        tritons = {f"{name}:1": ScriptedTriton() for name in "abc"}
-        async with PoolStand(tritons) as stand:
-            (card,) = stand.cards()
-            assert stand.pools.rows(card) == 3 * card.facts.rows
-            tritons["a:1"].reason = "it died"
+@clock.jumps
+async def test_all_that_are_left_get_streams_when_only_ejected_ones_are():
+    tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
+    async with PoolStand(tritons) as stand:
+        await eject(stand, "b:1")
+        cured(tritons["b:1"])
+        tritons["a:1"].reason = "it died"
+        await checked()
+        tritons["b:1"].engine.pause_s = 1
+        answers = await asyncio.gather(*(stand.answered() for _ in range(5)))
+        assert answers == ["ab"] * 5
+        assert stand.states()["b:1"] is READY
+
+
+@clock.jumps
+async def test_equal_builds_are_one_and_their_rows_add_up():
+    tritons = {f"{name}:1": ScriptedTriton() for name in "abc"}
+    async with PoolStand(tritons) as stand:
+        (card,) = stand.cards()
+        assert stand.pools.rows(card) == 3 * card.facts.rows
+        tritons["a:1"].reason = "it died"
+        await checked()
+        assert stand.pools.rows(card) == 2 * card.facts.rows
+
+
+@clock.jumps
+async def test_a_start_waits_for_no_endpoint_for_ever():
+    hanging = ScriptedTriton()
+    hanging.may_answer.clear()
+    loop = asyncio.get_running_loop()
+    async with PoolStand({"a:1": ScriptedTriton(), "b:1": hanging}) as stand:
+        assert loop.time() <= pool.FIRST_CHECKS_S + 1
+        assert stand.states() == {"a:1": READY, "b:1": EndpointState.CONNECTING}
+
+
+@clock.jumps
+async def test_nothing_is_left_of_a_start_that_is_cancelled():
+    triton = ScriptedTriton()
+    triton.may_answer.clear()
+    stand = PoolStand({"a:1": triton})
+    starting = asyncio.create_task(stand.__aenter__())
+    await asyncio.sleep(1)
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert triton.open == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@clock.jumps
+async def test_nothing_is_left_of_endpoints_that_come_and_go():
+    rounds = count(1)
+    async with PoolStand({"a:1": ScriptedTriton()}, policy="prefix") as stand:
+        for _ in range(10):
+            named = {f"e{next(rounds)}:1": ScriptedTriton() for _ in range(20)}
+            stand.tritons = {"a:1": stand.tritons["a:1"], **named}
+            stand.source.name(*stand.tritons)
+            await checked(0.1)
+            await stand.answered(text="x" * 300)
+            stand.source.name("a:1")
             await checked()
-            assert stand.pools.rows(card) == 2 * card.facts.rows
-
-    clock.run(run())
-
-
-def test_a_start_waits_for_no_endpoint_for_ever():
-    async def run() -> None:
-        hanging = ScriptedTriton()
-        hanging.may_answer.clear()
-        loop = asyncio.get_running_loop()
-        async with PoolStand({"a:1": ScriptedTriton(), "b:1": hanging}) as stand:
-            assert loop.time() <= pool.FIRST_CHECKS_S + 1
-            assert stand.states() == {"a:1": READY, "b:1": EndpointState.CONNECTING}
-
-    clock.run(run())
-
-
-def test_nothing_is_left_of_a_start_that_is_cancelled():
-    async def run() -> None:
-        triton = ScriptedTriton()
-        triton.may_answer.clear()
-        stand = PoolStand({"a:1": triton})
-        starting = asyncio.create_task(stand.__aenter__())
-        await asyncio.sleep(1)
-        starting.cancel()
-        await asyncio.wait([starting])
-        assert triton.open == 0
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    clock.run(run())
-
-
-def test_nothing_is_left_of_endpoints_that_come_and_go():
-    async def run() -> None:
-        rounds = count(1)
-        async with PoolStand({"a:1": ScriptedTriton()}, policy="prefix") as stand:
-            for _ in range(10):
-                named = {f"e{next(rounds)}:1": ScriptedTriton() for _ in range(20)}
-                stand.tritons = {"a:1": stand.tritons["a:1"], **named}
-                stand.source.name(*stand.tritons)
-                await checked(0.1)
-                await stand.answered(text="x" * 300)
-                stand.source.name("a:1")
-                await checked()
-            chooser, kept = stand.pool.chooser, stand.pool
-            assert list(kept.endpoints) == ["a:1"]
-            assert chooser.prefixes.add_endpoint() <= 2
-            assert (len(chooser._warming), len(kept._running)) == (0, 1)
-            assert len(stand.pools._interned) == 1
-            assert len(asyncio.all_tasks()) < 10
-            assert not any(one.open for one in named.values())
-
-    clock.run(run())
+        chooser, kept = stand.pool.chooser, stand.pool
+        assert list(kept.endpoints) == ["a:1"]
+        assert chooser.prefixes.add_endpoint() <= 2
+        assert (len(chooser._warming), len(kept._running)) == (0, 1)
+        assert len(stand.pools._interned) == 1
+        assert len(asyncio.all_tasks()) < 10
+        assert not any(one.open for one in named.values())
 
 
 USUAL_S, SLOW_S = 0.01, 0.4  # before each delta
@@ -278,89 +254,79 @@ async def one_after_another(stand: PoolStand, times: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("policy", ["least_outstanding", "prefix"])
-def test_an_endpoint_that_has_become_slow_gets_little_until_it_recovers(policy):
-    async def run() -> None:
-        tritons = three()
-        async with PoolStand(tritons, policy) as stand:
-            await checked(20)
-            usual = await one_after_another(stand, 60)
-            tritons["c:1"].engine.pause_s = SLOW_S
-            slow = await one_after_another(stand, 300)
-            tritons["c:1"].engine.pause_s = USUAL_S
-            await asyncio.sleep(25)
-            recovered = await one_after_another(stand, 60)
-            if policy == "least_outstanding":  # the prefix stays where it is
-                assert min(usual.values()) == 20 == min(recovered.values())
-            assert slow["c:1"] <= 6
-            assert not stand.counter.ejections
-
-    clock.run(run())
+@clock.jumps
+async def test_an_endpoint_that_has_become_slow_gets_little_until_it_recovers(policy):
+    tritons = three()
+    async with PoolStand(tritons, policy) as stand:
+        await checked(20)
+        usual = await one_after_another(stand, 60)
+        tritons["c:1"].engine.pause_s = SLOW_S
+        slow = await one_after_another(stand, 300)
+        tritons["c:1"].engine.pause_s = USUAL_S
+        await asyncio.sleep(25)
+        recovered = await one_after_another(stand, 60)
+        if policy == "least_outstanding":  # the prefix stays where it is
+            assert min(usual.values()) == 20 == min(recovered.values())
+        assert slow["c:1"] <= 6
+        assert not stand.counter.ejections
 
 
 @pytest.mark.parametrize("addresses", [("a:1", "c:1"), ("a:1", "b:1", "c:1")])
-def test_an_endpoint_that_is_far_slower_than_the_others_is_ejected_and_tried_again(addresses):
-    async def run() -> None:
-        tritons = {address: paced() for address in addresses}
-        async with PoolStand(tritons) as stand:
-            await checked(20)
-            tritons["c:1"].engine.pause_s = SLOW_S
-            with capture_logs() as lines:
-                await asyncio.gather(*(stand.answered() for _ in range(30)))
-            assert stand.states().pop("c:1") is EJECTED
-            assert stand.counter.ejections == {"c:1": 1}
-            (line,) = (one for one in lines if one["event"] == "endpoint is ejected")
-            assert line["reason"] == "its answers are far slower than those of other endpoints"
-            tritons["c:1"].engine.pause_s = USUAL_S
-            await asyncio.sleep(30)
-            await one_after_another(stand, 3)  # one of them tries it, and it begins slowly
-            await asyncio.sleep(10)
-            assert (await one_after_another(stand, 30))["c:1"] == 30 // len(addresses)
-
-    clock.run(run())
+@clock.jumps
+async def test_an_endpoint_that_is_far_slower_than_the_others_is_ejected_and_tried_again(addresses):
+    tritons = {address: paced() for address in addresses}
+    async with PoolStand(tritons) as stand:
+        await checked(20)
+        tritons["c:1"].engine.pause_s = SLOW_S
+        with capture_logs() as lines:
+            await asyncio.gather(*(stand.answered() for _ in range(30)))
+        assert stand.states().pop("c:1") is EJECTED
+        assert stand.counter.ejections == {"c:1": 1}
+        (line,) = (one for one in lines if one["event"] == "endpoint is ejected")
+        assert line["reason"] == "its answers are far slower than those of other endpoints"
+        tritons["c:1"].engine.pause_s = USUAL_S
+        await asyncio.sleep(30)
+        await one_after_another(stand, 3)  # one of them tries it, and it begins slowly
+        await asyncio.sleep(10)
+        assert (await one_after_another(stand, 30))["c:1"] == 30 // len(addresses)
 
 
 @pytest.mark.parametrize("endpoints", [2, 8])
-def test_nobody_is_slow_where_all_are_equally_slow_or_a_little_uneven(endpoints):
-    async def run() -> None:
-        random, tritons = Random(1), {f"{n}:1": paced(SLOW_S) for n in range(endpoints)}
-        async with PoolStand(tritons) as stand:
-            await checked(20)
-            for _ in range(40):
-                for triton in tritons.values():
-                    triton.engine.pause_s = SLOW_S * random.uniform(0.6, 1.5)
-                await asyncio.gather(*(stand.answered() for _ in range(2 * endpoints)))
-            assert not stand.counter.ejections
-            assert min(stand.counter.begun.values()) > 0.7 * 80
-
-    clock.run(run())
+@clock.jumps
+async def test_nobody_is_slow_where_all_are_equally_slow_or_a_little_uneven(endpoints):
+    random, tritons = Random(1), {f"{n}:1": paced(SLOW_S) for n in range(endpoints)}
+    async with PoolStand(tritons) as stand:
+        await checked(20)
+        for _ in range(40):
+            for triton in tritons.values():
+                triton.engine.pause_s = SLOW_S * random.uniform(0.6, 1.5)
+            await asyncio.gather(*(stand.answered() for _ in range(2 * endpoints)))
+        assert not stand.counter.ejections
+        assert min(stand.counter.begun.values()) > 0.7 * 80
 
 
-def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
-    async def run() -> None:
-        async with PoolStand(three()) as stand:
-            await checked(20)
-            await one_after_another(stand, 30)
-            for _ in range(10):
-                avoided = frozenset({"a:1", "b:1"})
-                async for _ in stand.engine.generate(stand.request(avoids=avoided)):
-                    await asyncio.sleep(1)
-            assert not stand.counter.ejections
-            assert min((await one_after_another(stand, 30)).values()) == 10
-
-    clock.run(run())
+@clock.jumps
+async def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
+    async with PoolStand(three()) as stand:
+        await checked(20)
+        await one_after_another(stand, 30)
+        for _ in range(10):
+            avoided = frozenset({"a:1", "b:1"})
+            async for _ in stand.engine.generate(stand.request(avoids=avoided)):
+                await asyncio.sleep(1)
+        assert not stand.counter.ejections
+        assert min((await one_after_another(stand, 30)).values()) == 10
 
 
 def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_the_prompt():
-    slow, fast, neither = (
-        Candidate(name, Outstanding(), bit=1 << n) for n, name in enumerate("abc")
-    )
+    slow, fast, neither = (Candidate(name, bit=1 << n) for n, name in enumerate("abc"))
     chooser = Chooser(Policy.PREFIX, clock=lambda: 0.0, random=Random(1))
     request = RoutedRequest(10, adapter="tuned", output_tokens=100)
     for one in (slow, fast):
         chooser.sent(one, request)
     chooser.slow_down(slow, 50.0)
     chosen = {
-        chooser.choose(Candidates.of([slow, fast, neither]), request).candidate for _ in range(9)
+        chooser.choose(Candidates([slow, fast, neither]), request).candidate for _ in range(9)
     }
     assert chosen == {fast}
 

@@ -79,15 +79,13 @@ async def cancel(stand: PoolStand) -> None:
         *("refused", "cancelled before a token", "cancelled after one"),
     ],
 )
-def test_no_work_is_outstanding_however_a_stream_ended(triton, end, outcomes):
-    async def run() -> None:
-        async with PoolStand({"a:1": triton()}) as stand:
-            await end(stand)
-            assert stand.outstanding == (0, 0)
-            found = {outcome: n for (_, outcome), n in stand.counter.outcomes.items()}
-            assert found == outcomes
-
-    clock.run(run())
+@clock.jumps
+async def test_no_work_is_outstanding_however_a_stream_ended(triton, end, outcomes):
+    async with PoolStand({"a:1": triton()}) as stand:
+        await end(stand)
+        assert stand.outstanding == (0, 0)
+        found = {outcome: n for (_, outcome), n in stand.counter.outcomes.items()}
+        assert found == outcomes
 
 
 @pytest.mark.parametrize(
@@ -95,98 +93,85 @@ def test_no_work_is_outstanding_however_a_stream_ended(triton, end, outcomes):
     [GuidePending("later"), EngineFailed("it broke"), TOO_LONG, FULL, DeadlineExceeded("late")],
     ids=lambda error: error.code,
 )
-def test_an_endpoint_that_answers_with_an_error_is_not_lost(error):
-    async def run() -> None:
-        async with PoolStand({"a:1": scripted(error=error), "b:1": ScriptedTriton()}) as stand:
-            for _ in range(20):
-                with pytest.raises(type(error)):
-                    await stand.deltas(avoids=frozenset({"b:1"}))
-            assert set(stand.states().values()) == {EndpointState.READY}
-            assert not any(outcome == "lost" for _, outcome in stand.counter.outcomes)
-
-    clock.run(run())
-
-
-def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
-    async def run() -> None:
-        tritons = {
-            "a:1": scripted(error=LOST),
-            "b:1": scripted(deltas("ab")),
-            "c:1": scripted(deltas("ab")),
-        }
-        async with PoolStand(tritons) as stand:
-            with capture_logs() as lines, RequestLog().recorded("POST", "/x"):
-                for avoided in ({"b:1", "c:1"}, {"a:1", "c:1"}, {"a:1", "b:1"}, {"a:1", "b:1"}):
-                    with suppress(ModelUnavailable):
-                        await stand.deltas(avoids=frozenset(avoided))
-            assert next(line for line in lines if line["event"] == "request")["endpoints"] == [
-                "b:1",
-                "c:1",
-            ]
-
-    clock.run(run())
-
-
-def test_a_deadline_closes_no_breaker():
-    """An endpoint that hangs says nothing, and that is no sign that it works."""
-
-    async def run() -> None:
-        triton = scripted(error=LOST)
-        async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
-            for _ in range(5):
-                await stand.lose(1, avoids=frozenset({"b:1"}))
-                await checked()
-            triton.engine.error = DeadlineExceeded("late")
-            await asyncio.sleep(30)
-            with pytest.raises(DeadlineExceeded):
+@clock.jumps
+async def test_an_endpoint_that_answers_with_an_error_is_not_lost(error):
+    async with PoolStand({"a:1": scripted(error=error), "b:1": ScriptedTriton()}) as stand:
+        for _ in range(20):
+            with pytest.raises(type(error)):
                 await stand.deltas(avoids=frozenset({"b:1"}))
-            assert stand.states()["a:1"] is EndpointState.EJECTED
-
-    clock.run(run())
-
-
-def test_an_endpoint_is_never_chosen_that_does_not_serve_the_build_of_the_card():
-    async def run() -> None:
-        served = {"a:1": 1, "b:1": 2, "c:1": 1, "d:1": 3}
-        tritons = {address: ScriptedTriton(build(n)) for address, n in served.items()}
-        async with PoolStand(tritons) as stand:
-            for card in stand.cards():
-                before = Counter(stand.counter.begun)
-                for _ in range(10):
-                    await stand.answered(model=card)
-                used = {name for name, n in stand.counter.begun.items() if n > before[name]}
-                expected = {name for name, n in served.items() if n == card.facts.created}
-                assert used == expected
-
-    clock.run(run())
+        assert set(stand.states().values()) == {EndpointState.READY}
+        assert not any(outcome == "lost" for _, outcome in stand.counter.outcomes)
 
 
-def test_a_build_that_is_gone_is_an_error_and_not_another_build():
-    async def run() -> None:
-        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-            card = stand.cards()[0]
-            triton.models = [build(1_800_000_000)]
-            stand.endpoint("a:1").note_loading()
+@clock.jumps
+async def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
+    tritons = {
+        "a:1": scripted(error=LOST),
+        "b:1": scripted(deltas("ab")),
+        "c:1": scripted(deltas("ab")),
+    }
+    async with PoolStand(tritons) as stand:
+        with capture_logs() as lines, RequestLog().recorded("POST", "/x"):
+            for avoided in ({"b:1", "c:1"}, {"a:1", "c:1"}, {"a:1", "b:1"}, {"a:1", "b:1"}):
+                with suppress(ModelUnavailable):
+                    await stand.deltas(avoids=frozenset(avoided))
+        assert next(line for line in lines if line["event"] == "request")["endpoints"] == [
+            "b:1",
+            "c:1",
+        ]
+
+
+@clock.jumps
+async def test_a_deadline_closes_no_breaker():
+    """An endpoint that hangs says nothing, and that is no sign that it works."""
+    triton = scripted(error=LOST)
+    async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
+        for _ in range(5):
+            await stand.lose(1, avoids=frozenset({"b:1"}))
             await checked()
-            with pytest.raises(ModelUnavailable, match="not available") as error:
+        triton.engine.error = DeadlineExceeded("late")
+        await asyncio.sleep(30)
+        with pytest.raises(DeadlineExceeded):
+            await stand.deltas(avoids=frozenset({"b:1"}))
+        assert stand.states()["a:1"] is EndpointState.EJECTED
+
+
+@clock.jumps
+async def test_an_endpoint_is_never_chosen_that_does_not_serve_the_build_of_the_card():
+    served = {"a:1": 1, "b:1": 2, "c:1": 1, "d:1": 3}
+    tritons = {address: ScriptedTriton(build(n)) for address, n in served.items()}
+    async with PoolStand(tritons) as stand:
+        for card in stand.cards():
+            before = Counter(stand.counter.begun)
+            for _ in range(10):
                 await stand.answered(model=card)
-            assert error.value.endpoint is None
-            assert not triton.engine.requests
+            used = {name for name, n in stand.counter.begun.items() if n > before[name]}
+            expected = {name for name, n in served.items() if n == card.facts.created}
+            assert used == expected
 
-    clock.run(run())
+
+@clock.jumps
+async def test_a_build_that_is_gone_is_an_error_and_not_another_build():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        card = stand.cards()[0]
+        triton.models = [build(1_800_000_000)]
+        stand.endpoint("a:1").note_loading()
+        await checked()
+        with pytest.raises(ModelUnavailable, match="not available") as error:
+            await stand.answered(model=card)
+        assert error.value.endpoint is None
+        assert not triton.engine.requests
 
 
-def test_the_first_token_has_the_exact_length_of_the_prompt_and_the_end_teaches_the_estimate():
-    async def run() -> None:
-        async with PoolStand({"a:1": ScriptedTriton()}) as stand:
-            stream = await stand.begun(text="x" * 4000, max_tokens=5)
-            assert stand.outstanding == (1, 3 + 5)  # the double counts 7 tokens, 4 of them cached
-            await stream.aclose()
-            for _ in range(100):
-                await stand.answered()
-            route = stand.engine.route(stand.request())
-            assert stand.outstanding[1] < 20  # 256 before anything was seen
-            route.end()
-            assert stand.outstanding == (0, 0)
-
-    clock.run(run())
+@clock.jumps
+async def test_the_first_token_has_the_prompts_exact_length_and_the_end_teaches_the_estimate():
+    async with PoolStand({"a:1": ScriptedTriton()}) as stand:
+        stream = await stand.begun(text="x" * 4000, max_tokens=5)
+        assert stand.outstanding == (1, 3 + 5)  # the double counts 7 tokens, 4 of them cached
+        await stream.aclose()
+        for _ in range(100):
+            await stand.answered()
+        route = stand.engine.route(stand.request())
+        assert stand.outstanding[1] < 20  # 256 before anything was seen
+        route.end()
+        assert stand.outstanding == (0, 0)

@@ -31,50 +31,42 @@ def lost() -> Failing:
     return Failing(ModelUnavailable("away"))
 
 
-def test_one_that_is_lost_is_left_out_and_another_one_asked():
-    async def run() -> None:
-        tritons = {"a:1": with_tokenizer(broken := lost()), "b:1": ScriptedTriton()}
-        async with PoolStand(tritons) as stand:
-            for _ in range(4):
-                assert (await stand.tokenizer.admit(stand.request(text="ab"))).ids[1:] == (97, 98)
-            assert broken.calls == 1
-            assert stand.states()["a:1"] is EndpointState.NOT_READY
-
-    clock.run(run())
+@clock.jumps
+async def test_one_that_is_lost_is_left_out_and_another_one_asked():
+    tritons = {"a:1": with_tokenizer(broken := lost()), "b:1": ScriptedTriton()}
+    async with PoolStand(tritons) as stand:
+        for _ in range(4):
+            assert (await stand.tokenizer.admit(stand.request(text="ab"))).ids[1:] == (97, 98)
+        assert broken.calls == 1
+        assert stand.states()["a:1"] is EndpointState.NOT_READY
 
 
-def test_it_gives_up_when_all_are_lost():
-    async def run() -> None:
-        tokenizers = [lost() for _ in range(5)]
-        tritons = {f"{n}:1": with_tokenizer(one) for n, one in enumerate(tokenizers)}
-        async with PoolStand(tritons) as stand:
-            with pytest.raises(ModelUnavailable, match="away"):
-                await stand.tokenizer.admit(stand.request())
-            assert sum(one.calls for one in tokenizers) == 3
-
-    clock.run(run())
+@clock.jumps
+async def test_it_gives_up_when_all_are_lost():
+    tokenizers = [lost() for _ in range(5)]
+    tritons = {f"{n}:1": with_tokenizer(one) for n, one in enumerate(tokenizers)}
+    async with PoolStand(tritons) as stand:
+        with pytest.raises(ModelUnavailable, match="away"):
+            await stand.tokenizer.admit(stand.request())
+        assert sum(one.calls for one in tokenizers) == 3
 
 
-def test_a_guide_that_is_still_compiled_is_no_loss():
-    async def run() -> None:
-        tritons = {"a:1": with_tokenizer(pending := Failing(GuidePending("later")))}
-        async with PoolStand(tritons) as stand:
-            with pytest.raises(GuidePending):
-                await stand.tokenizer.admit(stand.request())
-            assert (pending.calls, stand.states()["a:1"]) == (1, EndpointState.READY)
-
-    clock.run(run())
+@clock.jumps
+async def test_a_guide_that_is_still_compiled_is_no_loss():
+    tritons = {"a:1": with_tokenizer(pending := Failing(GuidePending("later")))}
+    async with PoolStand(tritons) as stand:
+        with pytest.raises(GuidePending):
+            await stand.tokenizer.admit(stand.request())
+        assert (pending.calls, stand.states()["a:1"]) == (1, EndpointState.READY)
 
 
-def test_it_asks_only_endpoints_of_the_same_build():
-    async def run() -> None:
-        other = with_tokenizer(unasked := lost())
-        other.models = [build(5)]
-        async with PoolStand({"a:1": ScriptedTriton(), "b:1": other}) as stand:
-            (card,) = [one for one in stand.cards() if one.facts.created != 5]
-            for _ in range(4):
-                assert await stand.tokenizer.token_bytes(card, (97,)) == (b"a",)
-                await stand.tokenizer.admit(stand.request(model=card))
-            assert unasked.calls == 0
-
-    clock.run(run())
+@clock.jumps
+async def test_it_asks_only_endpoints_of_the_same_build():
+    other = with_tokenizer(unasked := lost())
+    other.models = [build(5)]
+    async with PoolStand({"a:1": ScriptedTriton(), "b:1": other}) as stand:
+        (card,) = [one for one in stand.cards() if one.facts.created != 5]
+        for _ in range(4):
+            assert await stand.tokenizer.token_bytes(card, (97,)) == (b"a",)
+            await stand.tokenizer.admit(stand.request(model=card))
+        assert unasked.calls == 0

@@ -66,9 +66,9 @@ def test_the_longest_match_comes_first_and_what_all_have_ends_it():
     one, two, three = (index.add_endpoint() for _ in range(3))
     system, chat = text(1_000, "s"), text(1_000, "s") + text(9_000, "c")
     for bit in (one, two, three):
-        index.record(bit, blocks(system))
-    index.record(two, blocks(chat[:5_000]))
-    index.record(three, blocks(chat))
+        index.record(bit, blocks(system).newest_last)
+    index.record(two, blocks(chat[:5_000]).newest_last)
+    index.record(three, blocks(chat).newest_last)
     wanted = blocks(chat + "more")
     levels = index.match(wanted, one | two | three)
     assert [bits for _, bits in levels] == [three, two | three, one | two | three]
@@ -79,24 +79,12 @@ def test_the_longest_match_comes_first_and_what_all_have_ends_it():
     assert index.match(blocks(text(5_000, "z")), ALL) == []
 
 
-def test_the_least_recently_used_ends_of_prompts_go_first():
-    index = PrefixIndex(entries=160)
-    bit = index.add_endpoint()
-    first, second = blocks(text(30_000, "a")), blocks(text(30_000, "b"))
-    assert len(first.keys) > 80
-    index.record(bit, first)
-    index.record(bit, second)
-    assert index.match(second, ALL) == [(len(second.keys), bit)]
-    [(depth, _)] = index.match(first, ALL)
-    assert depth == 160 - len(second.keys)
-
-
 def test_an_endpoint_that_is_gone_or_restarted_has_nothing():
     index = PrefixIndex()
     one, two = index.add_endpoint(), index.add_endpoint()
     prompt = blocks(text(2_000))
-    index.record(one, prompt)
-    index.record(two, prompt)
+    index.record(one, prompt.newest_last)
+    index.record(two, prompt.newest_last)
     index.forget(one)
     assert index.match(prompt, ALL) == [(len(prompt.keys), two)]
     index.remove_endpoint(two)
@@ -134,7 +122,7 @@ def test_it_agrees_with_a_comparison_of_texts(recorded, wanted):
     index, slow = PrefixIndex(entries=160), SlowIndex(160)
     bits = [index.add_endpoint() for _ in range(3)]
     for endpoint, prompt in recorded:
-        index.record(bits[endpoint], blocks(prompt))
+        index.record(bits[endpoint], blocks(prompt).newest_last)
         slow.record(endpoint, prompt)
     levels = index.match(blocks(wanted), ALL)
     assert len(levels) <= MOST_LEVELS

@@ -17,7 +17,6 @@ from proxy.pools.queue_capacity import (
     LOOKS,
     EngineRoom,
     QueueCapacities,
-    fixed_spare,
     usual_spare,
 )
 from tests.doubles import clock
@@ -56,118 +55,98 @@ async def looked(times: int = LOOKS) -> None:
     await asyncio.sleep(times * EVERY_S + 0.5)
 
 
-def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
-    async def run() -> None:
-        async with stand_of(tritons(8, 16)) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9 + 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
+    async with stand_of(tritons(8, 16)) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9 + 18}
 
 
-def test_the_operator_may_say_how_many_streams_are_spare():
-    async def run() -> None:
-        async with stand_of(tritons(8, 16), spare=fixed_spare(4)) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 12 + 20}
-
-    clock.run(run())
+@clock.jumps
+async def test_the_operator_may_say_how_many_streams_are_spare():
+    async with stand_of(tritons(8, 16), spare=4) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 12 + 20}
 
 
-def test_a_model_that_does_not_say_its_rows_has_no_bound():
-    async def run() -> None:
-        async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
-            assert recorder.capacities == {QUEUE: None}
-        mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
-        async with stand_of(mixed) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS)[0] + USUAL_ROWS}
-
-    clock.run(run())
+@clock.jumps
+async def test_a_model_that_does_not_say_its_rows_has_no_bound():
+    async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
+        assert recorder.capacities == {QUEUE: None}
+    mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
+    async with stand_of(mixed) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS)[0] + USUAL_ROWS}
 
 
-def test_each_model_of_an_endpoint_has_a_queue_of_its_own():
-    async def run() -> None:
-        both = {"a:1": ScriptedTriton(with_rows(8), with_rows(32, name="large"))}
-        async with stand_of(both) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9, "default/large": 36}
-
-    clock.run(run())
+@clock.jumps
+async def test_each_model_of_an_endpoint_has_a_queue_of_its_own():
+    both = {"a:1": ScriptedTriton(with_rows(8), with_rows(32, name="large"))}
+    async with stand_of(both) as (_, recorder):
+        assert recorder.capacities == {QUEUE: 9, "default/large": 36}
 
 
-def test_endpoints_that_come_and_go_change_it_before_the_next_look():
-    async def run() -> None:
-        both = tritons(8, 8)
-        async with stand_of(both) as (stand, recorder):
-            await stand.decisions.drain("b:1", actor="me")
-            await asyncio.sleep(0.4)
-            assert recorder.capacities == {QUEUE: 9}
-            await stand.decisions.undrain("b:1", actor="me")
-            await asyncio.sleep(0.4)
-            assert recorder.capacities == {QUEUE: 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_endpoints_that_come_and_go_change_it_before_the_next_look():
+    both = tritons(8, 8)
+    async with stand_of(both) as (stand, recorder):
+        await stand.decisions.drain("b:1", actor="me")
+        await asyncio.sleep(0.4)
+        assert recorder.capacities == {QUEUE: 9}
+        await stand.decisions.undrain("b:1", actor="me")
+        await asyncio.sleep(0.4)
+        assert recorder.capacities == {QUEUE: 18}
 
 
-def test_without_a_ready_endpoint_it_stays_as_it_was():
-    async def run() -> None:
-        async with stand_of(only := tritons(8)) as (_, recorder):
-            only["a:1"].reason = "it restarts"
-            await checked(5)
-            assert recorder.capacities == {QUEUE: 9}
-            assert recorder.changes == 1
-
-    clock.run(run())
+@clock.jumps
+async def test_without_a_ready_endpoint_it_stays_as_it_was():
+    async with stand_of(only := tritons(8)) as (_, recorder):
+        only["a:1"].reason = "it restarts"
+        await checked(5)
+        assert recorder.capacities == {QUEUE: 9}
+        assert recorder.changes == 1
 
 
-def test_an_ejected_endpoint_counts_nothing_unless_all_are():
-    async def run() -> None:
-        both = tritons(8, 8)
-        async with stand_of(both) as (stand, recorder):
-            both["b:1"].engine = ScriptedEngine(error=LOST)
-            for _ in range(5):
-                await stand.lose(1, avoids=frozenset({"a:1"}))
-                await checked()
-            assert stand.pool.ejected == {"b:1"}
-            assert recorder.capacities == {QUEUE: 9}
-
-    clock.run(run())
+@clock.jumps
+async def test_an_ejected_endpoint_counts_nothing_unless_all_are():
+    both = tritons(8, 8)
+    async with stand_of(both) as (stand, recorder):
+        both["b:1"].engine = ScriptedEngine(error=LOST)
+        for _ in range(5):
+            await stand.lose(1, avoids=frozenset({"a:1"}))
+            await checked()
+        assert stand.pool.ejected == {"b:1"}
+        assert recorder.capacities == {QUEUE: 9}
 
 
-def test_a_stale_load_is_no_room_unless_no_load_is_known():
-    async def run() -> None:
-        async with stand_of(tritons(8, 8)) as (stand, recorder):
-            report(stand, "b:1", is_stale=True)
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 9}
-            report(stand, "a:1", is_stale=True)
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 18}
-
-    clock.run(run())
+@clock.jumps
+async def test_a_stale_load_is_no_room_unless_no_load_is_known():
+    async with stand_of(tritons(8, 8)) as (stand, recorder):
+        report(stand, "b:1", is_stale=True)
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 9}
+        report(stand, "a:1", is_stale=True)
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 18}
 
 
-def test_streams_of_others_lower_it_once_every_look_finds_them():
-    async def run() -> None:
-        async with stand_of(tritons(8)) as (stand, recorder):
-            recorder.running = {QUEUE: 3}
-            report(stand, "a:1", waiting=1, running=7)
-            await looked(LOOKS - 2)
-            assert recorder.capacities == {QUEUE: 9}
-            await looked()
-            assert recorder.capacities == {QUEUE: 4}
-            recorder.running = {QUEUE: 8}
-            await looked(1)
-            assert recorder.capacities == {QUEUE: 9}
-
-    clock.run(run())
+@clock.jumps
+async def test_streams_of_others_lower_it_once_every_look_finds_them():
+    async with stand_of(tritons(8)) as (stand, recorder):
+        recorder.running = {QUEUE: 3}
+        report(stand, "a:1", waiting=1, running=7)
+        await looked(LOOKS - 2)
+        assert recorder.capacities == {QUEUE: 9}
+        await looked()
+        assert recorder.capacities == {QUEUE: 4}
+        recorder.running = {QUEUE: 8}
+        await looked(1)
+        assert recorder.capacities == {QUEUE: 9}
 
 
-def test_it_is_one_however_many_streams_others_have():
-    async def run() -> None:
-        async with stand_of(tritons(8)) as (stand, recorder):
-            report(stand, "a:1", waiting=500, running=8)
-            await looked()
-            assert recorder.capacities == {QUEUE: 1}
-
-    clock.run(run())
+@clock.jumps
+async def test_it_is_one_however_many_streams_others_have():
+    async with stand_of(tritons(8)) as (stand, recorder):
+        report(stand, "a:1", waiting=500, running=8)
+        await looked()
+        assert recorder.capacities == {QUEUE: 1}
 
 
 @pytest.mark.parametrize(
@@ -179,44 +158,34 @@ def test_it_is_one_however_many_streams_others_have():
         (100, 0, 1),
     ],
 )
-def test_several_hosts_share_it(proxies, in_engine, streams):
-    async def run() -> None:
-        async with stand_of(tritons(16), share=lambda all_of_it: -(-all_of_it // proxies)) as (
-            stand,
-            recorder,
-        ):
-            report(stand, "a:1", waiting=0, running=in_engine)
-            await looked()
-            assert recorder.capacities == {QUEUE: streams}
-
-    clock.run(run())
+@clock.jumps
+async def test_several_hosts_share_it(proxies, in_engine, streams):
+    async with stand_of(tritons(16), share=lambda all_of_it: -(-all_of_it // proxies)) as (
+        stand,
+        recorder,
+    ):
+        report(stand, "a:1", waiting=0, running=in_engine)
+        await looked()
+        assert recorder.capacities == {QUEUE: streams}
 
 
-def test_the_queue_of_a_model_that_is_gone_is_forgotten():
-    async def run() -> None:
-        triton = ScriptedTriton(with_rows(8), with_rows(8, name="other"))
-        async with stand_of({"a:1": triton}) as (_, recorder):
-            triton.models.pop()
-            await checked(2)
-            assert recorder.capacities == {QUEUE: 9, "default/other": None}
-
-    clock.run(run())
+@clock.jumps
+async def test_the_queue_of_a_model_that_is_gone_is_forgotten():
+    triton = ScriptedTriton(with_rows(8), with_rows(8, name="other"))
+    async with stand_of({"a:1": triton}) as (_, recorder):
+        triton.models.pop()
+        await checked(2)
+        assert recorder.capacities == {QUEUE: 9, "default/other": None}
 
 
-def test_nothing_is_said_while_nothing_changes():
-    async def run() -> None:
-        async with stand_of(tritons(8, 8)) as (_, recorder):
-            await looked(10)
-            assert recorder.changes == 1
-
-    clock.run(run())
+@clock.jumps
+async def test_nothing_is_said_while_nothing_changes():
+    async with stand_of(tritons(8, 8)) as (_, recorder):
+        await looked(10)
+        assert recorder.changes == 1
 
 
 ROWS, SPARE = 16, 2
-
-
-def room() -> EngineRoom:
-    return EngineRoom(ROWS, (SPARE, 5))
 
 
 def load(waiting: int, running: int, kv: float = 0.3, *, is_stale: bool = False) -> EngineLoad:
@@ -227,39 +196,28 @@ def test_an_eighth_of_the_rows_is_spare_at_least_and_a_quarter_at_most():
     assert [usual_spare(rows) for rows in (1, 8, 9, 64)] == [(1, 2), (1, 2), (2, 3), (8, 16)]
 
 
-def test_an_engine_that_reports_nothing_gets_its_rows_and_the_spare():
-    one = room()
-    assert (one.streams, one.in_engine) == (18, None)
-    one.see(EngineLoad(is_stale=False))
-    assert (one.streams, one.in_engine) == (18, None)
+SHORT = [load(11, 7, kv=0.97)]
 
 
-def test_requests_that_wait_for_a_row_change_nothing_while_there_is_memory():
-    one = room()
-    one.see(load(9, 3))  # all of them are new, and the engine is in a long step
-    assert (one.streams, one.in_engine) == (18, 12)
-
-
-def test_an_engine_that_has_no_memory_for_its_rows_gets_what_it_runs_and_the_spare():
-    one = room()
-    one.see(load(11, 7, kv=0.97))
-    assert one.streams == 9
-
-
-def test_it_gets_one_more_with_each_report_that_finds_its_own_queue_short():
-    one = room()
-    one.see(load(11, 7, kv=0.97))
-    seen = []
-    for _ in range(12):
-        one.see(load(2, 7, kv=0.95))
+@pytest.mark.parametrize(
+    ("reports", "has_backlog", "streams"),
+    [
+        ([EngineLoad(is_stale=False)], False, [18]),  # it reports nothing: its rows and the spare
+        ([load(9, 3)], False, [18]),  # all of them are new, and the engine is in a long step
+        (SHORT, False, [9]),  # no memory for its rows: what it runs, and the spare
+        # one more with each report that finds its own queue short
+        (SHORT + [load(2, 7, kv=0.95)] * 10, False, [9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 18]),
+        ([load(0, 16, kv=1.0)], False, [18]),  # full memory without a queue: a full engine
+        ([load(0, 12)] * 5, True, [19, 20, 21, 21, 21]),  # idle rows add spare streams, to a bound
+        ([load(0, 3)], False, [18]),  # without a backlog they are only a lack of requests
+    ],
+)
+def test_how_many_streams_an_engine_gets_after_its_reports(reports, has_backlog, streams):
+    one, seen = EngineRoom(ROWS, (SPARE, 5)), []
+    for report in reports:
+        one.see(report, has_backlog=has_backlog)
         seen.append(one.streams)
-    assert seen == [10, 11, 12, 13, 14, 15, 16, 17, 18, 18, 18, 18]
-
-
-def test_full_memory_without_a_queue_is_a_full_engine_and_nothing_else():
-    one = room()
-    one.see(load(0, 16, kv=1.0))
-    assert one.streams == 18
+    assert seen == streams
 
 
 def test_an_engine_that_runs_nothing_for_lack_of_memory_gets_a_stream():
@@ -269,7 +227,7 @@ def test_an_engine_that_runs_nothing_for_lack_of_memory_gets_a_stream():
 
 
 def test_a_stale_report_is_marked_and_not_used():
-    one = room()
+    one = EngineRoom(ROWS, (SPARE, 5))
     one.see(load(11, 7, kv=0.97, is_stale=True))
     assert one.is_stale
     assert one.streams == 18
@@ -277,23 +235,8 @@ def test_a_stale_report_is_marked_and_not_used():
     assert not one.is_stale
 
 
-def test_idle_rows_while_streams_wait_here_add_spare_streams_up_to_a_bound():
-    one = room()
-    seen = []
-    for _ in range(5):
-        one.see(load(0, 12), has_backlog=True)
-        seen.append(one.streams)
-    assert seen == [19, 20, 21, 21, 21]
-
-
-def test_idle_rows_without_a_backlog_are_only_a_lack_of_requests():
-    one = room()
-    one.see(load(0, 3))
-    assert one.streams == 18
-
-
 def test_spare_streams_go_again_when_no_row_was_idle_for_long():
-    one = room()
+    one = EngineRoom(ROWS, (SPARE, 5))
     one.see(load(0, 12), has_backlog=True)
     for _ in range(GROWS_LESS_AFTER - 1):
         one.see(load(1, 16), has_backlog=True)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.header_secrets import HeaderSecrets
-from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
 

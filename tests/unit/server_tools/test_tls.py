@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.header_secrets import HeaderSecrets
-from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from tests.fixtures import tool_server
 
 pytestmark = pytest.mark.skipif(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.completion import fold
+from proxy.domain.completion import Completion, fold
 from proxy.domain.events import (
     Finished,
     OutputEvent,
@@ -19,27 +18,65 @@ from proxy.domain.events import (
     ToolCallStarted,
 )
 from proxy.domain.output import FinishReason, Usage
-from proxy.domain.request import ChatPrompt, Message, Sampling
-from proxy.domain.server_tools import CallStatus, ServerTools
-from proxy.domain.tools import ToolChoice, ToolMode
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
+from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.server_tools.parallel_calls import AT_ONCE
 from proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
 from tests.doubles.answers import Answers
 from tests.doubles.tools import ScriptedTools
-from tests.unit.server_tools.rounds import (
-    CLOCK,
-    HI,
-    NOW,
-    OSLO,
-    OURS,
-    THEIRS,
-    WEATHER,
-    asked,
-    called,
-    completed,
-    events_of,
-    said,
-)
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)
+CLOCK = ServerTool(name="clock", url="http://tools.example/c")
+OURS = ServerTools(tools=(WEATHER, CLOCK), max_rounds=3)
+THEIRS = Tool(name="theirs")
+HI = Message(role="user", content="hi")
+
+
+def said(text: str) -> list[OutputEvent]:
+    return [TextDelta(text)]
+
+
+def called(*calls: tuple[str, str]) -> list[OutputEvent]:
+    """Name and arguments; the arguments in two pieces."""
+    events: list[OutputEvent] = []
+    for index, (name, arguments) in enumerate(calls):
+        events.append(ToolCallStarted(index=index, id=f"c{index}", name=name))
+        half = len(arguments) // 2
+        for fragment in (arguments[:half], arguments[half:]):
+            events.append(ToolCallArguments(index=index, fragment=fragment))
+    return events
+
+
+OSLO = ("weather", '{"city": "Oslo"}')
+NOW = ("clock", "{}")
+
+
+def asked(*theirs: Tool, **fields) -> GenerationRequest:
+    given = {
+        "id": "r",
+        "model": "m",
+        "prompt": ChatPrompt(messages=(HI,)),
+        "tools": (*theirs, WEATHER.offered, CLOCK.offered),
+    }
+    return GenerationRequest(**given | fields)
+
+
+def events_of(
+    answers: Answers, tools: ScriptedTools, request: GenerationRequest, ours: ServerTools = OURS
+) -> list[OutputEvent]:
+    async def all_of_them() -> list[OutputEvent]:
+        return [event async for event in run_tool_loop(answers, request, ours, tools)]
+
+    return asyncio.run(all_of_them())
+
+
+def completed(
+    *scripts: list[OutputEvent], tools: ScriptedTools | None = None, **fields
+) -> Completion:
+    tools = tools or ScriptedTools({"weather": "12", "clock": "noon"})
+    return fold(events_of(Answers(*scripts), tools, asked(**fields)))
 
 
 def test_results_go_to_the_model_and_its_answer_to_the_client():
@@ -72,26 +109,10 @@ def test_usage_so_far_goes_on_from_round_to_round():
     assert (events[0].usage.prompt_tokens, events[0].usage.completion_tokens) == (20, 6)
 
 
-def test_without_tools_of_ours_nothing_is_changed():
-    script = called(("theirs", "{}"))
-    request = asked(tools=(THEIRS,))
-    assert events_of(Answers(script), ScriptedTools(), request)[:-1] == script
-
-
 def test_calls_run_side_by_side_but_not_too_many():
     tools = ScriptedTools({"clock": "noon"}, takes_s=0.01)
     completed(called(*[NOW] * (2 * AT_ONCE)), said("ok"), tools=tools)
     assert (len(tools.asked), tools.most_at_once) == (2 * AT_ONCE, AT_ONCE)
-
-
-def test_a_call_of_the_callers_tool_ends_it_and_ours_beside_it_are_not_run():
-    tools = ScriptedTools()
-    script = called(OSLO, ("theirs", '{"a": 1}'), NOW)
-    whole = fold(events_of(Answers(script), tools, asked(THEIRS, reports_server_calls=True)))
-    answer = whole.choices[0]
-    assert [(call.name, call.arguments) for call in answer.calls] == [("theirs", '{"a": 1}')]
-    assert (answer.reason, tools.asked) == (FinishReason.TOOL_CALLS, [])
-    assert [call.status for call in answer.server_calls] == [CallStatus.NOT_RUN] * 2
 
 
 def test_a_call_of_the_callers_tool_passes_as_it_is_written():
@@ -103,16 +124,6 @@ def test_a_call_of_the_callers_tool_passes_as_it_is_written():
         Finished,
     ]
     assert {event.index for event in events[:3]} == {0}
-
-
-def test_at_the_bound_of_rounds_our_tools_are_left_out_and_the_model_answers():
-    answers = Answers(called(NOW), called(NOW), called(NOW), said("enough"))
-    tools = ScriptedTools({"clock": "noon"})
-    whole = fold(events_of(answers, tools, asked(THEIRS)))
-    assert (whole.text, len(tools.asked)) == ("enough", OURS.max_rounds)
-    *before, last = answers.requests
-    assert all(len(request.callable_tools) == 3 for request in before)
-    assert (last.callable_tools, last.tool_choice.allowed) == ((THEIRS,), ("theirs",))
 
 
 def test_a_model_that_never_stops_calling_is_stopped():
@@ -166,16 +177,10 @@ def test_an_operators_limit_holds_for_all_rounds_together():
     assert capped == [(None, 40, 9), (None, 35, None)], "results are not the caller's prompt"
 
 
-def test_at_an_operators_limit_nothing_is_run():
-    answers, tools = Answers(called(OSLO)), ScriptedTools()
-    completion = fold(events_of(answers, tools, asked(token_cap=5)))
-    assert completion.reason is FinishReason.LENGTH
-    assert not tools.asked
-
-
-def test_where_no_token_is_left_nothing_is_run():
+@pytest.mark.parametrize("limit", ["max_tokens", "token_cap"])
+def test_where_no_token_is_left_nothing_is_run(limit):
     answers, tools = Answers(called(NOW), said("ok")), ScriptedTools()
-    whole = fold(events_of(answers, tools, asked(max_tokens=5)))
+    whole = fold(events_of(answers, tools, asked(**{limit: 5})))
     assert (whole.reason, tools.asked, len(answers.requests)) == (FinishReason.LENGTH, [], 1)
 
 
@@ -195,23 +200,11 @@ def test_a_call_that_nests_without_end_is_not_run():
     assert (tools.asked, len(answers.requests)) == ([], 1)
 
 
-def test_wrong_arguments_are_told_to_the_model_and_not_sent():
-    answers = Answers(called(("weather", '{"city": 3}')), said("ok"))
-    tools = ScriptedTools()
-    events_of(answers, tools, asked())
-    result = answers.requests[1].prompt.messages[-1].content
-    assert (tools.asked, "['city']" in result) == ([], True)
-
-
-def test_calls_are_told_where_that_was_asked_for():
-    long = "x" * (SHOWN_RESULT_CHARS + 1)
-    tools = ScriptedTools({"weather": "12", "clock": long})
-    whole = completed(called(OSLO), called(NOW), said("ok"), tools=tools, reports_server_calls=True)
-    first, second = whole.choices[0].server_calls
-    assert (first.index, first.id, first.name, first.arguments) == (0, "c0", *OSLO)
-    assert (first.status, first.result, second.index) == (CallStatus.OK, "12", 1)
-    assert second.result == long[:-1] + "…"
-    assert first.duration_ms >= 0
+def test_of_a_long_result_the_client_gets_the_beginning():
+    tools = ScriptedTools({"weather": "x" * (SHOWN_RESULT_CHARS + 1)})
+    whole = completed(called(OSLO), said("ok"), tools=tools, reports_server_calls=True)
+    (call,) = whole.choices[0].server_calls
+    assert call.result == "x" * SHOWN_RESULT_CHARS + "…"
 
 
 def test_a_continued_message_becomes_one_with_what_the_model_added():
@@ -223,24 +216,6 @@ def test_a_continued_message_becomes_one_with_what_the_model_added():
     assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
     assert second.messages[1].content == "So, let me see."
     assert (second.continues_last, second.adds_generation_prompt) == (False, True)
-
-
-def test_closing_while_tools_run_cancels_them():
-    async def leave() -> tuple[ScriptedTools, Answers]:
-        tools = ScriptedTools({"clock": "noon"}, takes_s=60)
-        answers = Answers(called(NOW, NOW))
-
-        async def follow() -> Sequence[OutputEvent]:
-            return [event async for event in run_tool_loop(answers, asked(), OURS, tools)]
-
-        task = asyncio.ensure_future(follow())
-        await asyncio.wait_for(tools.is_running.wait(), 5)
-        task.cancel()
-        await asyncio.wait((task,))
-        return tools, answers
-
-    tools, answers = asyncio.run(leave())
-    assert (tools.cancelled, answers.closed) == (2, 1)
 
 
 def test_closing_while_the_model_answers_closes_its_stream():

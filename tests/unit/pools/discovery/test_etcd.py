@@ -202,13 +202,3 @@ async def test_a_server_that_is_no_etcd():
             watching.read_ahead()
             await until(lambda: bool(logs))
     assert "/v3/kv/range: status 501" in logs[0]["reason"]
-
-
-@needs_etcd
-async def test_closing_leaves_no_task(etcd):
-    before = asyncio.all_tasks()
-    async with watched(prefix(etcd)) as watching:
-        await watching.endpoints()
-        watching.read_ahead()
-        await asyncio.sleep(0.1)
-    assert asyncio.all_tasks() == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -203,18 +202,6 @@ async def test_a_list_that_fails_is_tried_again_and_logged_once(api, status, bod
     assert reason in failed["reason"]
     assert len(failed["reason"]) < 600
     assert works["event"] == "endpoints can be found again"
-
-
-async def test_pages_without_end(api):
-    page = {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []}
-    api.refusal = (200, json.dumps(page).encode())
-    with capture_logs() as logs:
-        async with watched(service(api)) as watching:
-            coming = watching.read_ahead()
-            await until(lambda: bool(logs))
-            api.refusal = None
-            await coming
-    assert "more than 2,000 EndpointSlices" in logs[0]["reason"]
 
 
 async def test_the_token_is_read_for_each_request(api, tmp_path):

@@ -13,7 +13,6 @@ from proxy.pools.discovery.source_url import parse
 from proxy.pools.discovery.watched_file import (
     MOST_BYTES,
     WatchedFile,
-    addresses_in,
 )
 from tests.doubles.watched_source import until, watched
 
@@ -124,14 +123,3 @@ async def test_a_pipe_is_not_waited_for(path):
             watching.read_ahead()
             await until(lambda: len(logs) >= 1)
     assert "is not a regular file" in logs[0]["reason"]
-
-
-async def test_a_large_file_is_cut_to_the_first_thousand_endpoints(path):
-    path.write_text("\n".join(f"h{number:04}:1" for number in reversed(range(2000))))
-    async with watched(source(path)) as watching:
-        assert await watching.addresses() == [f"h{number:04}:1" for number in range(1000)]
-
-
-def test_the_error_names_the_line():
-    with pytest.raises(ValueError, match="/x, line 3: 'c' has no port"):
-        addresses_in(b"a:1\n# b\nc\n", Path("/x"))
