@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.api.pools.pool_answers import DeploymentAnswer, deployment_bodies
+from proxy.api.pools.pool_bodies import DeploymentAnswer, deployment_bodies
 from tests.doubles.pools import DecisionsInMemory, FixedDeployments, deployment
 
 BLUE = deployment("chat", "blue", 3.0)
