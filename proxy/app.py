@@ -34,7 +34,6 @@ from proxy.api.http.layers import Application, layers
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
-from proxy.api.openai.answer_extras import Annotator
 from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.document import cached_document
@@ -278,7 +277,8 @@ def compose(
         models,
         field_limits,
         Examiner(sandbox, guide_limits),
-        Annotator(service, called_tokenizer),
+        service,
+        called_tokenizer,
         reasoning_fields=settings.reasoning_fields,
     )
     socket = chat_socket.routes(

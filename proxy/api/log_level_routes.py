@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openapi.responses import BODY, answers
+from proxy.api.openapi.responses import BODY, Answer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.log_level import LogLevel
@@ -31,9 +31,7 @@ class LogLevelBody(BaseModel):
     )
 
 
-class LogLevelAnswer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class LogLevelAnswer(Answer):
     level: LogLevel = Field(description="The one in force.", examples=["debug"])
     configured: LogLevel = Field(description="`LOG_LEVEL` of the settings.", examples=["info"])
     returns_in_s: float | None = Field(

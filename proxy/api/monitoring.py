@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.openapi.responses import answers, text
+from proxy.api.openapi.responses import Answer, answers, text
 from proxy.domain.errors import (
     AuthenticationUnavailable,
     LimitsUnavailable,
@@ -23,19 +22,15 @@ from proxy.state.meters import Ledger, OutageMode
 from proxy.telemetry.exposition import OPEN_METRICS, Exposition
 
 
-class Live(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Live(Answer):
     status: Literal["live"]
 
 
-class Ready(BaseModel):
+class Ready(Answer):
     """concerns: what is wrong, though requests are still served.
 
     ledger: what is done with limits while their shared state cannot be reached.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready"]
     concerns: list[str] | None = None
@@ -104,14 +99,11 @@ def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> 
     if outage == OutageMode.CLOSED:
         raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
     body: dict[str, object] = {"status": "ready"}
-    if messages := [*(one.message for one in found), *_unserved(registry)]:
+    messages = [one.message for one in found]
+    if count := len(registry.unserved()):  # numbers only: anybody may read them; the log has names
+        messages.append(f"{count} of {registry.models} models have no endpoint that is ready")
+    if messages:
         body["concerns"] = messages
     if outage:
         body["ledger"] = outage
     return body
-
-
-def _unserved(registry: Registry) -> list[str]:
-    """Numbers only, since anybody may read them; the log has the names."""
-    count = len(registry.unserved())
-    return [f"{count} of {registry.models} models have no endpoint that is ready"] if count else []

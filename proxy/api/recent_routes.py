@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import QueryParameters, typed_router
-from proxy.api.openapi.responses import answers
+from proxy.api.openapi.responses import Answer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.errors import ErrorCode, NotStored, echoed
 from proxy.telemetry.recent_requests import RecentRequests, RequestFilter
@@ -34,10 +34,6 @@ class RequestsQuery(QueryParameters):
         return RequestFilter(
             model=self.model, tenant=self.tenant, min_ms=self.min_ms, failed=self.failed
         )
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class RequestFields(Answer):
@@ -121,15 +117,13 @@ def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
         """One request that has ended, with its stages."""
         actor()
         if (found := recent.find(request)) is None:
-            raise _unknown(request, recent.most)
+            raise NotStored(
+                f"No request {echoed(request)} is among the last {recent.most} that this proxy "
+                "keeps. GET /admin/v1/requests lists them; the log has earlier ones, other proxies "
+                "have theirs.",
+                code=ErrorCode.REQUEST_NOT_FOUND,
+                param="request",
+            )
         return JSONResponse(found)
 
     return router
-
-
-def _unknown(request: str, kept: int) -> NotStored:
-    message = (
-        f"No request {echoed(request)} is among the last {kept} that this proxy keeps. GET "
-        "/admin/v1/requests lists them; the log has earlier ones, other proxies have theirs."
-    )
-    return NotStored(message, code=ErrorCode.REQUEST_NOT_FOUND, param="request")

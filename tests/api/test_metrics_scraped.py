@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
 from threading import Thread
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-import httpx
 import pytest
 import yaml
 
@@ -18,11 +14,10 @@ from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import CARD
-from tests.fixtures.stack import HANG_S, eventually, free_port
+from tests.fixtures import prometheus
+from tests.fixtures.stack import eventually
 
-PROMETHEUS = shutil.which("prometheus")
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
-pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus")
 
 
 class Quiet(WSGIRequestHandler):
@@ -55,49 +50,21 @@ def target():
         thread.join()
 
 
-@pytest.fixture
-def prometheus(target, tmp_path: Path):
-    """The address of a Prometheus that scrapes the target."""
+@prometheus.needs_prometheus
+def test_prometheus_has_the_counts_and_the_exemplars(target, tmp_path):
     config = {
         "global": {"scrape_interval": "1s"},
         "scrape_configs": [{"job_name": "proxy", "static_configs": [{"targets": [target[0]]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
-    command = [
-        PROMETHEUS,
-        f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address={address}",
-        "--enable-feature=exemplar-storage",
-    ]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    yield f"http://{address}/api/v1"
-    process.terminate()
-    process.wait(HANG_S)
-
-
-def asked(prometheus: str, what: str, **parameters: str) -> list:
-    try:
-        answer = httpx.get(f"{prometheus}/{what}", params=parameters, timeout=HANG_S).json()
-    except httpx.TransportError:
-        return []
-    data = answer.get("data", [])
-    return data["result"] if isinstance(data, dict) else data
-
-
-def test_prometheus_has_the_counts_and_the_exemplars(target, prometheus):
     count = "proxy_request_duration_seconds_count"
-    eventually(lambda: asked(prometheus, "query", query=count), 20, "it has scraped")
-    [counted] = asked(prometheus, "query", query=count)
-    assert counted["value"][1] == "1"
-    [up] = asked(prometheus, "query", query="up")
-    assert up["value"][1] == "1"
+    with prometheus.running(tmp_path) as found:
+        eventually(lambda: found.query(count), 20, "it has scraped")
+        assert [found.query(name)[0]["value"][1] for name in (count, "up")] == ["1", "1"]
+        name = "proxy_time_to_first_token_seconds_bucket"
+        span = {"query": name, "start": "2020-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}
+        [series] = found._data("query_exemplars", **span)
     assert target[1] == {"application/openmetrics-text"}
-    name = "proxy_time_to_first_token_seconds_bucket"
-    span = {"query": name, "start": "2020-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}
-    [found] = asked(prometheus, "query_exemplars", **span)
-    assert found["seriesLabels"]["le"] == "0.25"
-    [exemplar] = found["exemplars"]
+    assert series["seriesLabels"]["le"] == "0.25"
+    [exemplar] = series["exemplars"]
     assert (exemplar["labels"], exemplar["value"]) == ({"trace_id": f"{TRACE_ID:032x}"}, "0.2")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -18,13 +17,12 @@ from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.settings import Settings
 from proxy.telemetry.queue_metrics import QueueMetrics
-from tests.api.test_errors import error_of
+from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.limits import AsCaller, caller
-from tests.fixtures.own_server import served
-from tests.fixtures.stack import HANG_S
 
 CHAT, TEXT, PLAIN = "/v1/chat/completions", "/v1/completions", "/chat/sse"
 QUEUE = "default/demo"
@@ -33,6 +31,11 @@ PROMPT = {"model": "demo", "prompt": "hi"}
 STREAM = {**BODY, "stream": True}
 ONE_ROW = FixedCatalog(facts=replace(FACTS, rows=1, says_rows=True))
 HEADER = "x-queue-timeout-ms"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 class HeldEngine(ScriptedEngine):
@@ -49,202 +52,141 @@ class HeldEngine(ScriptedEngine):
         async for delta in super().generate(request):
             yield delta
 
+    def let_go(self) -> None:
+        """The oldest stream that is held."""
+        self.turns.pop(0).set()
+
 
 class Stand:
-    """The proxy over one row, served on a real socket by a loop of its own."""
+    """The proxy over one row. later_s: how far the queue's clock was moved on."""
 
     def __init__(self, limits: QueueLimits, **settings: object) -> None:
+        self.later_s = 0.0
         self.engine = HeldEngine()
-        self._limits, self._settings = limits, settings
-        self.url = ""
-        self.later_s = 0.0  # how far the queue's clock was moved on
-
-    def __enter__(self) -> Stand:
-        started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
-        self._thread.start()
-        assert started.wait(HANG_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self.scheduler = InProcessScheduler(
-            self._limits,
+            limits,
             QueueMetrics(CollectorRegistry()),
             clock=lambda: time.monotonic() + self.later_s,
         )
         self.scheduler.set_capacity(QUEUE, 1)
-        settings = Settings(models_file=self._settings.pop("models_file"), **self._settings)
-        app = compose(
-            *(settings, self.engine, ONE_ROW, ByteTokenizer(), InProcess()),
+        self.app = compose(
+            Settings(**settings),
+            self.engine,
+            ONE_ROW,
+            ByteTokenizer(),
+            InProcess(),
             scheduler=self.scheduler,
         )
-        known = AsCaller(app, caller())
-        async with app.router.lifespan_context(app), served(known) as (host, port):
-            self.url = f"http://{host}:{port}"
-            started.set()
-            await self._stop.wait()
-            for turn in self.engine.turns:
-                turn.set()
 
-    def call(self, function: Callable[[], object]) -> object:
-        """In the loop of the proxy."""
-        done: list[object] = []
-        ready = threading.Event()
-
-        def run() -> None:
-            done.append(function())
-            ready.set()
-
-        self._loop.call_soon_threadsafe(run)
-        assert ready.wait(HANG_S)
-        return done[0]
+    def ask(self, body: dict, path: str = CHAT, **headers: str) -> Call:
+        return Call(AsCaller(self.app, caller()), path, body, headers)
 
     def numbers(self) -> tuple[int, int]:
         """Streams that run and that wait."""
-        (state,) = self.call(self.scheduler.states)
+        (state,) = self.scheduler.states()
         return state.running, state.waiting
 
-    def until(self, running: int, waiting: int) -> None:
-        pause = threading.Event()
-        for _ in range(2000):
+    async def until(self, running: int, waiting: int) -> None:
+        for _ in range(60_000):
             if self.numbers() == (running, waiting) and len(self.engine.turns) >= running:
                 return
-            pause.wait(0.01)
+            await asyncio.sleep(0.001)
         raise AssertionError(f"{self.numbers()} run and wait")
 
-    def let_go(self) -> None:
-        """The oldest stream that is held."""
-        self.call(lambda: self.engine.turns.pop(0).set())
+
+@asynccontextmanager
+async def standing(limits: QueueLimits | None = None, **settings: object) -> AsyncIterator[Stand]:
+    stand = Stand(limits or QueueLimits(), **settings)
+    async with started(stand.app):
+        yield stand
 
 
-@pytest.fixture
-def stand(tmp_path) -> Iterator[Callable[..., Stand]]:
-    none = tmp_path / "none.yaml"
-    none.write_text("models: {another: {weights: w}}")
-    stands: list[Stand] = []
-
-    def start(limits: QueueLimits | None = None, **settings: object) -> Stand:
-        made = Stand(limits or QueueLimits(), models_file=none, **settings)
-        stands.append(made)
-        return made.__enter__()
-
-    yield start
-    for each in stands:
-        each.__exit__()
-
-
-class Asked:
-    """A request in a thread of its own. lines: of its streamed answer."""
-
-    def __init__(self, stand: Stand, body: dict, path: str = CHAT, **headers: str) -> None:
-        self.answer: httpx.Response | None = None
-        self.lines: list[str] = []
-        self._thread = threading.Thread(target=self._ask, args=(stand.url + path, body, headers))
-        self._thread.start()
-
-    def _ask(self, url: str, body: dict, headers: dict[str, str]) -> None:
-        with httpx.stream("POST", url, json=body, headers=headers, timeout=60) as answer:
-            for line in answer.iter_lines():
-                self.lines.append(line)
-            self.answer = answer
-
-    def done(self) -> httpx.Response:
-        self._thread.join(60)
-        assert self.answer is not None
-        return self.answer
-
-
-def queued(answer: httpx.Response) -> tuple[str | None, bool]:
+def queued(call: Call) -> tuple[str | None, bool]:
     """The position, and whether the answer says that it waited."""
-    waited = answer.headers.get("x-queue-wait")
-    return answer.headers.get("x-queue-position"), waited is not None and float(waited) > 0
+    waited = call.headers.get("x-queue-wait")
+    return call.headers.get("x-queue-position"), waited is not None and float(waited) > 0
 
 
+def code_of(call: Call) -> tuple[int, str]:
+    return call.status, call.json()["error"]["code"]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(("path", "body"), [(CHAT, BODY), (TEXT, PROMPT), (CHAT, STREAM)])
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}])
-def test_only_an_answer_that_has_waited_says_so(stand, path, body, key):
-    proxy = stand()
-    first = Asked(proxy, body, path)
-    proxy.until(1, 0)
-    second = Asked(proxy, body, path, **key)
-    proxy.until(1, 1)
-    threading.Event().wait(0.01)  # the header has milliseconds
-    proxy.let_go()
-    assert queued(first.done()) == (None, False)
-    proxy.until(1, 0)
-    proxy.let_go()
-    assert queued(second.done()) == ("0", True)
-    if key:
-        assert queued(Asked(proxy, body, path, **key).done()) == (None, False)
+async def test_only_an_answer_that_has_waited_says_so(path, body, key):
+    async with standing() as proxy:
+        first = proxy.ask(body, path)
+        await proxy.until(1, 0)
+        second = proxy.ask(body, path, **key)
+        await proxy.until(1, 1)
+        await asyncio.sleep(0.01)  # the header has milliseconds
+        proxy.engine.let_go()
+        assert queued(await first.done()) == (None, False)
+        await proxy.until(1, 0)
+        proxy.engine.let_go()
+        assert queued(await second.done()) == ("0", True)
+        if key:
+            assert queued(await proxy.ask(body, path, **key).done()) == (None, False)
 
 
-def test_a_head_that_leaves_early_has_the_position_and_comments_follow_it(stand):
-    proxy = stand(keep_alive_s=0.2)
-    first = Asked(proxy, STREAM)
-    proxy.until(1, 0)
-    second = Asked(proxy, STREAM)
-    proxy.until(1, 1)
-    third = Asked(proxy, STREAM)
-    proxy.until(1, 2)
-    pause = threading.Event()
-    for _ in range(2000):
-        if ": queue 2" in third.lines and ": queue 1" in second.lines:
-            break
-        pause.wait(0.01)
-    proxy.let_go()
-    proxy.until(1, 1)
-    for _ in range(2000):
-        if ": queue 1" in third.lines:
-            break
-        pause.wait(0.01)
-    proxy.let_go()
-    proxy.until(1, 0)
-    proxy.let_go()
-    answers = [each.done() for each in (first, second, third)]
-    assert [answer.headers.get("x-queue-position") for answer in answers] == [None, "1", "2"]
-    comments = [line for line in third.lines if line.startswith(": queue")]
-    assert comments.index(": queue 2") < comments.index(": queue 1")
-    assert third.lines[-2] == "data: [DONE]"
+@pytest.mark.anyio
+async def test_a_head_that_leaves_early_has_the_position_and_comments_follow_it():
+    async with standing(keep_alive_s=0.2) as proxy:
+        calls = []
+        for waiting in range(3):
+            calls.append(proxy.ask(STREAM))
+            await proxy.until(1, waiting)
+        _, second, third = calls
+        await third.until(lambda call: b": queue 2\n" in call.body)
+        await second.until(lambda call: b": queue 1\n" in call.body)
+        proxy.engine.let_go()
+        await proxy.until(1, 1)
+        await third.until(lambda call: b": queue 1\n" in call.body)
+        proxy.engine.let_go()
+        await proxy.until(1, 0)
+        proxy.engine.let_go()
+        positions = [(await call.done()).headers.get("x-queue-position") for call in calls]
+        assert positions == [None, "1", "2"]
+        assert third.body.index(b": queue 2\n") < third.body.index(b": queue 1\n")
+        assert third.body.endswith(b"data: [DONE]\n\n")
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("path", "body"), [(CHAT, BODY), (CHAT, STREAM), (TEXT, PROMPT), (PLAIN, {**BODY})]
 )
-def test_a_request_that_does_not_wait_is_refused_at_once(stand, path, body):
-    proxy = stand()
-    first = Asked(proxy, BODY)
-    proxy.until(1, 0)
-    refused = httpx.post(proxy.url + path, json=body, headers={HEADER: "0"})
-    assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
-    assert float(refused.headers["retry-after-ms"]) > 0
-    assert int(refused.headers["retry-after"]) >= 1
-    assert refused.headers["x-should-retry"] == "true"
-    proxy.let_go()
-    assert first.done().status_code == 200
+async def test_a_request_that_does_not_wait_is_refused_at_once(path, body):
+    async with standing() as proxy:
+        first = proxy.ask(BODY)
+        await proxy.until(1, 0)
+        refused = await proxy.ask(body, path, **{HEADER: "0"}).done()
+        assert code_of(refused) == (429, "queue_full")
+        assert float(refused.headers["retry-after-ms"]) > 0
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.headers["x-should-retry"] == "true"
+        proxy.engine.let_go()
+        assert (await first.done()).status == 200
 
 
-def test_one_with_a_free_row_does_not_need_to_wait(stand):
-    proxy = stand()
-    asked = Asked(proxy, BODY, **{HEADER: "0"})
-    proxy.until(1, 0)
-    proxy.let_go()
-    assert asked.done().status_code == 200
+@pytest.mark.anyio
+async def test_one_with_a_free_row_does_not_need_to_wait():
+    async with standing() as proxy:
+        asked = proxy.ask(BODY, **{HEADER: "0"})
+        await proxy.until(1, 0)
+        proxy.engine.let_go()
+        assert (await asked.done()).status == 200
 
 
-def test_patience_ends_in_queue_full(stand):
-    proxy = stand()
-    first = Asked(proxy, BODY)
-    proxy.until(1, 0)
-    refused = httpx.post(proxy.url + CHAT, json=BODY, headers={HEADER: "50"}, timeout=30)
-    assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
-    assert proxy.numbers() == (1, 0)
-    proxy.let_go()
-    first.done()
+@pytest.mark.anyio
+async def test_patience_ends_in_queue_full():
+    async with standing() as proxy:
+        first = proxy.ask(BODY)
+        await proxy.until(1, 0)
+        assert code_of(await proxy.ask(BODY, **{HEADER: "50"}).done()) == (429, "queue_full")
+        assert proxy.numbers() == (1, 0)
+        proxy.engine.let_go()
+        await first.done()
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT, PLAIN])
@@ -257,43 +199,47 @@ def test_a_patience_that_is_no_time_is_refused_by_name(serve, path):
     assert not engine.requests
 
 
-def test_a_caller_that_returns_when_it_was_told_gets_a_place(stand):
-    proxy = stand(QueueLimits(waiting=1, waiting_per_tenant=1))
-    first = Asked(proxy, BODY)
-    proxy.until(1, 0)
-    second = Asked(proxy, BODY)
-    proxy.until(1, 1)
-    refused = httpx.post(proxy.url + CHAT, json=BODY)
-    assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
-    proxy.let_go()
-    first.done()
-    proxy.until(1, 0)
-    proxy.later_s += float(refused.headers["retry-after-ms"]) / 1000
-    third = Asked(proxy, BODY)
-    proxy.until(1, 1)
-    proxy.let_go()
-    proxy.until(1, 0)
-    proxy.let_go()
-    assert [each.done().status_code for each in (second, third)] == [200, 200]
+@pytest.mark.anyio
+async def test_a_caller_that_returns_when_it_was_told_gets_a_place():
+    async with standing(QueueLimits(waiting=1, waiting_per_tenant=1)) as proxy:
+        first = proxy.ask(BODY)
+        await proxy.until(1, 0)
+        second = proxy.ask(BODY)
+        await proxy.until(1, 1)
+        refused = await proxy.ask(BODY).done()
+        assert code_of(refused) == (429, "queue_full")
+        proxy.engine.let_go()
+        await first.done()
+        await proxy.until(1, 0)
+        proxy.later_s += float(refused.headers["retry-after-ms"]) / 1000
+        third = proxy.ask(BODY)
+        await proxy.until(1, 1)
+        proxy.engine.let_go()
+        await proxy.until(1, 0)
+        proxy.engine.let_go()
+        assert [(await call.done()).status for call in (second, third)] == [200, 200]
 
 
-def test_a_client_that_disconnects_while_it_waits_leaves_nothing(stand):
-    proxy = stand()
-    first = Asked(proxy, BODY)
-    proxy.until(1, 0)
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(proxy.url + CHAT, json=BODY, timeout=0.3)
-    proxy.until(1, 0)
-    proxy.let_go()
-    assert first.done().status_code == 200
+@pytest.mark.anyio
+async def test_a_client_that_disconnects_while_it_waits_leaves_nothing():
+    async with standing() as proxy:
+        first = proxy.ask(BODY)
+        await proxy.until(1, 0)
+        second = proxy.ask(BODY)
+        await proxy.until(1, 1)
+        await second.disconnect()
+        await proxy.until(1, 0)
+        proxy.engine.let_go()
+        assert (await first.done()).status == 200
 
 
-def test_each_choice_of_a_request_needs_a_row(stand):
-    proxy = stand()
-    asked = Asked(proxy, {**BODY, "n": 3})
-    for waiting in (2, 1, 0):
-        proxy.until(1, waiting)
-        threading.Event().wait(0.01)  # the header has milliseconds
-        proxy.let_go()
-    assert queued(asked.done()) == ("0", True)
-    assert proxy.numbers() == (0, 0)
+@pytest.mark.anyio
+async def test_each_choice_of_a_request_needs_a_row():
+    async with standing() as proxy:
+        asked = proxy.ask({**BODY, "n": 3})
+        for waiting in (2, 1, 0):
+            await proxy.until(1, waiting)
+            await asyncio.sleep(0.01)  # the header has milliseconds
+            proxy.engine.let_go()
+        assert queued(await asked.done()) == ("0", True)
+        assert proxy.numbers() == (0, 0)

@@ -85,13 +85,6 @@ def routes(
     async def is_ready() -> Response:
         return _ready(await backend.is_server_ready())
 
-    _add_models(router, inference, backend, internal)
-    return router
-
-
-def _add_models(
-    router: APIRouter, inference: Inference, backend: KserveBackend, internal: Internal
-) -> None:
     @router.get("/models/{model}")
     @router.get("/models/{model}/versions/{version}")
     async def model_metadata(model: str, version: str = "") -> Response:
@@ -109,6 +102,8 @@ def _add_models(
     async def infer(model: str, http: Request, version: str = "") -> Response:
         _check(model, internal)
         return await inference.answer(http, model, _version(version))
+
+    return router
 
 
 class Inference:

@@ -145,32 +145,29 @@ def _speed(name: str, tokens: int, seconds: float | None) -> dict[str, Any]:
     }
 
 
-class Annotator:
-    """Describes prompts before anything is generated."""
+async def prompt_annotations(
+    service: Service,
+    tokenizer: Tokenizer,
+    request: GenerationRequest,
+    card: ModelCard,
+    names: Collection[str],
+) -> list[Annotation]:
+    """The annotations with these names; for several prompts each value is a list.
 
-    def __init__(self, service: Service, tokenizer: Tokenizer) -> None:
-        self._service = service
-        self._tokenizer = tokenizer
-
-    async def of_prompt(
-        self, request: GenerationRequest, card: ModelCard, names: Collection[str]
-    ) -> list[Annotation]:
-        """The annotations with these names; for several prompts each value is a list.
-
-        Raises what a generation of the request would raise.
-        """
-        if not names:
-            return []
-        found = []
-        if "request_id" in names:
-            found.append(Annotation("request_id", request.id))
-        prompts = await self._service.engine_requests(request, card)
-        if "formatted_prompt" in names:
-            found.append(Annotation("formatted_prompt", _unwrapped([one.text for one in prompts])))
-        if "token_ids" in names:
-            ids = [list((await self._tokenizer.admit(one)).ids) for one in prompts]
-            found.append(Annotation("token_ids", _unwrapped(ids)))
-        return found
+    Raises what a generation of the request would raise.
+    """
+    if not names:
+        return []
+    found = []
+    if "request_id" in names:
+        found.append(Annotation("request_id", request.id))
+    prompts = await service.engine_requests(request, card)
+    if "formatted_prompt" in names:
+        found.append(Annotation("formatted_prompt", _unwrapped([one.text for one in prompts])))
+    if "token_ids" in names:
+        ids = [list((await tokenizer.admit(one)).ids) for one in prompts]
+        found.append(Annotation("token_ids", _unwrapped(ids)))
+    return found
 
 
 def _unwrapped(values: list[Any]) -> Any:

@@ -1,17 +1,20 @@
-"""The fields that answers to chats and completions share: those that every object of one response
-begins with, and token usage.
+"""What answers to chats and completions share: the fields that every object of one response begins
+with, token usage, and how tokens' ids and log-probabilities get into them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from proxy.api.openai.generation_body import GenerationBody
-from proxy.domain.events import Finished, OutputEvent
+from proxy.api.openai.log_prob_renderer import LogProbRenderer
+from proxy.domain.completion import Answer, Completion
+from proxy.domain.events import AnyDelta, Finished, OutputEvent
 from proxy.domain.model import ModelCard
 from proxy.domain.output import Usage
 from proxy.domain.request import GenerationRequest
@@ -102,3 +105,47 @@ def system_fingerprint(card: ModelCard) -> str:
     """A text that changes when the model is rebuilt: equal seeds may then give other answers."""
     built = f"{card.name} {card.facts.created} {card.facts.engine_model}"
     return f"fp_{hashlib.sha256(built.encode()).hexdigest()[:10]}"
+
+
+class AnswerRenderer(ABC):
+    """The part of exchange.Renderer that is the same for chats and completions."""
+
+    def __init__(
+        self,
+        body: GenerationBody,
+        request: GenerationRequest,
+        *,
+        kind: str,
+        fingerprint: str | None,
+        log_probs: LogProbRenderer | None,
+    ) -> None:
+        """kind: the `object` of a whole answer. log_probs: None if the request wants none."""
+        self._log_probs = log_probs
+        self._returns_ids = bool(body.return_token_ids)
+        self._choices = request.choices * len(request.prompts)
+        self._usage = StreamUsage(body, self._choices)
+        self._head = response_head(body, request, kind, fingerprint)
+
+    @abstractmethod
+    def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
+        """A choice of a whole answer, without log-probabilities and ids."""
+
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return event if self._log_probs is None else self._log_probs.kept(event)
+
+    def full(self, completion: Completion) -> dict[str, Any]:
+        choices = []
+        for index, answer in enumerate(completion.choices):
+            choice = self._whole(index, answer)
+            choice["logprobs"] = self._log_probs and self._log_probs.of_choice(index)
+            if self._returns_ids:
+                choice["token_ids"] = list(answer.token_ids)
+            choices.append(choice)
+        return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
+
+    def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
+        if self._log_probs is not None and part.log_probs:
+            choice["logprobs"] = self._log_probs.rendered(part.log_probs)
+        if self._returns_ids:
+            choice["token_ids"] = list(part.token_ids)
+        return choice

@@ -11,11 +11,11 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     INT32_MAX,
     ListOf,
+    Only,
     RequestBody,
     Text,
     TokenIds,
     TokenLimit,
-    only,
 )
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.api.openai.message_bodies import Messages
@@ -28,11 +28,11 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 
-Modality = Annotated[Literal["text", "audio"], only("text")]
+Modality = Annotated[Literal["text", "audio"], Only("text")]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 # Fields of SGLang's and vLLM's clients that ask for what this server always does.
-AlwaysTrue = Annotated[bool, only(True)]
+AlwaysTrue = Annotated[bool, Only(True)]
 
 
 class ReasoningBody(RequestBody):

@@ -6,11 +6,11 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from proxy.api.openai.answer_fields import StreamUsage, response_head, usage_body
+from proxy.api.openai.answer_fields import AnswerRenderer
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.log_prob_renderer import ChatLogProbs
-from proxy.domain.completion import Answer, Completion
+from proxy.domain.completion import Answer
 from proxy.domain.events import (
     AnyDelta,
     Finished,
@@ -25,7 +25,7 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.tools import ToolCall
 
 
-class ChatRenderer:
+class ChatRenderer(AnswerRenderer):
     """Implements exchange.Renderer. `reasoning_fields`: the fields that carry the reasoning."""
 
     def __init__(
@@ -36,16 +36,17 @@ class ChatRenderer:
         fingerprint: str | None = None,
         reasoning_fields: tuple[str, ...] = (),
     ) -> None:
+        by_id = bool(body.return_tokens_as_token_ids)
+        super().__init__(
+            body,
+            request,
+            kind="chat.completion",
+            fingerprint=fingerprint,
+            log_probs=ChatLogProbs(by_id=by_id) if body.logprobs else None,
+        )
         self._body = body
-        self._log_probs: ChatLogProbs | None = None
-        if body.logprobs:
-            self._log_probs = ChatLogProbs(by_id=bool(body.return_tokens_as_token_ids))
-        self._returns_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
-        self._usage = StreamUsage(body, request.choices)
-        self._choices = request.choices
         self._has_begun = False
-        self._head = response_head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
             "object": "chat.completion.chunk",
@@ -71,23 +72,13 @@ class ChatRenderer:
         chunks.append(self._chunk(event, self._with_tokens(choice, event)))
         return chunks
 
-    def kept(self, event: OutputEvent) -> OutputEvent:
-        return event if self._log_probs is None else self._log_probs.kept(event)
-
-    def full(self, completion: Completion) -> dict[str, Any]:
-        choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
-        return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
-
     def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
-        choice = {
+        return {
             "index": index,
             "message": self._message(answer),
-            "logprobs": self._log_probs and self._log_probs.of_choice(index),
+            "logprobs": None,
             "finish_reason": answer.reason.value,
         }
-        if self._returns_ids:
-            choice["token_ids"] = list(answer.token_ids)
-        return choice
 
     def _openings(self, first: OutputEvent) -> list[dict[str, Any]]:
         """A first chunk for each choice, in order.
@@ -139,13 +130,6 @@ class ChatRenderer:
 
     def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
         return self._usage.chunk(self._chunk_head, event, choice)
-
-    def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
-        if self._log_probs is not None and part.log_probs:
-            choice["logprobs"] = self._log_probs.rendered(part.log_probs)
-        if self._returns_ids:
-            choice["token_ids"] = list(part.token_ids)
-        return choice
 
 
 def _choice(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

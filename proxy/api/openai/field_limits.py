@@ -4,7 +4,7 @@ models' sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,28 +99,24 @@ def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
     )
 
 
-def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], None]:
-    """Returns a function that adds the bounds to schemas. `sizes`: None while no model is known."""
-
-    def add(schemas: Json) -> None:
-        for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
-            properties = schemas[name]["properties"]
-            # Only in the description: hardly any model's context holds so many messages.
-            properties["messages"]["description"] += f"; at most {limits.messages}"
-            if "tools" in properties:
-                _bound(properties["tools"], "array", maxItems=limits.tools)
+def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> None:
+    """Adds the bounds to schemas. `sizes`: None while no model is known."""
+    for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
+        properties = schemas[name]["properties"]
+        # Only in the description: hardly any model's context holds so many messages.
+        properties["messages"]["description"] += f"; at most {limits.messages}"
+        if "tools" in properties:
+            _bound(properties["tools"], "array", maxItems=limits.tools)
+    for name in ("ChatCompletionBody", "CompletionBody"):
+        _bound_generation(schemas[name]["properties"], limits)
+    _bound_choices(schemas["CompletionBody"]["properties"], limits)
+    if sizes is not None:
+        tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
+        _bound(tokens, "array", maxItems=sizes.context)
+        _bound_ids(tokens, sizes)
         for name in ("ChatCompletionBody", "CompletionBody"):
-            _bound_generation(schemas[name]["properties"], limits)
-        _bound_choices(schemas["CompletionBody"]["properties"], limits)
-        if sizes is not None:
-            tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
-            _bound(tokens, "array", maxItems=sizes.context)
-            _bound_ids(tokens, sizes)
-            for name in ("ChatCompletionBody", "CompletionBody"):
-                for field in ("prompt", "prompt_token_ids", "allowed_token_ids", "stop_token_ids"):
-                    _bound_ids(schemas[name]["properties"].get(field, {}), sizes)
-
-    return add
+            for field in ("prompt", "prompt_token_ids", "allowed_token_ids", "stop_token_ids"):
+                _bound_ids(schemas[name]["properties"].get(field, {}), sizes)
 
 
 def _bound_ids(schema: Json, sizes: ModelSizes) -> None:

@@ -110,9 +110,9 @@ def _kind_of_prompt(value: Any) -> str:
 
 
 class Only:
-    """Refuses valid values of a field that this server does not support; see `only`."""
+    """Makes a field accept these values alone; other valid ones get `unsupported_parameter`."""
 
-    def __init__(self, supported: tuple[object, ...]) -> None:
+    def __init__(self, *supported: object) -> None:
         self._supported = supported
 
     def __get_pydantic_core_schema__(
@@ -132,11 +132,6 @@ class Only:
                 None, f"this server does only {told}", code=ErrorCode.UNSUPPORTED_PARAMETER
             )
         return value
-
-
-def only(*supported: object) -> Only:
-    """Makes a field accept these values alone; other values get `unsupported_parameter`."""
-    return Only(supported)
 
 
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]

@@ -21,6 +21,7 @@ from proxy.api.openai.field_types import (
     Label,
     ListOf,
     Metadata,
+    Only,
     Penalty,
     Probability,
     RequestBody,
@@ -29,7 +30,6 @@ from proxy.api.openai.field_types import (
     TokenIdKey,
     TokenIds,
     TokenLimit,
-    only,
 )
 from proxy.api.openai.nvext import NvExtBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
@@ -114,7 +114,7 @@ def _given(values: list[Item] | None) -> tuple[Item, ...] | None:
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "scale", "priority", "fast"], only("auto", "default")
+    Literal["auto", "default", "flex", "scale", "priority", "fast"], Only("auto", "default")
 ]
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 
@@ -122,7 +122,7 @@ RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$"
 class StreamOptions(RequestBody):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
-    include_obfuscation: Annotated[bool, only(False)] | None = None
+    include_obfuscation: Annotated[bool, Only(False)] | None = None
 
 
 def _not_zero(tokens: int) -> int:
@@ -158,7 +158,7 @@ class GenerationBody(SamplingBody, NvExtBody):
     user: Label | None = None
     safety_identifier: Label | None = None
     metadata: Metadata | None = None
-    store: Annotated[bool, only(False)] | None = None
+    store: Annotated[bool, Only(False)] | None = None
     service_tier: ServiceTier | None = None
     prompt_cache_key: Label | None = None
 

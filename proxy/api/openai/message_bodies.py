@@ -174,8 +174,12 @@ MessageBody = Annotated[
 ]
 
 
-def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:
-    """Checks a history. Ids must be unique within a message; later messages may use them again.
+def check_tool_history(
+    messages: Sequence[MessageBody], *, may_end_open: bool = False
+) -> Sequence[MessageBody]:
+    """Checks a history, and returns it.
+
+    Ids must be unique within a message; later messages may use them again.
 
     may_end_open: the last calls need no results, because no answer is generated.
 
@@ -199,6 +203,7 @@ def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = 
         open_calls = _OpenCalls(at, calls) if calls else None
     if open_calls is not None and not may_end_open:
         open_calls.close()
+    return messages
 
 
 class _OpenCalls:
@@ -250,9 +255,4 @@ def _wrong(path: str, message: str) -> FieldError:
     return FieldError(path, message, code=ErrorCode.INVALID_MESSAGES)
 
 
-def _checked(messages: list[MessageBody]) -> list[MessageBody]:
-    check_tool_history(messages)
-    return messages
-
-
-Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(_checked)]
+Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(check_tool_history)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.answer import Answers
@@ -35,6 +34,7 @@ from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
+    Answer,
     answers,
     events,
 )
@@ -67,10 +67,8 @@ COMPLETION = answers(
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
-class ModelNames(BaseModel):
+class ModelNames(Answer):
     """Names of models, grouped by what the models can do."""
-
-    model_config = ConfigDict(extra="forbid")
 
     chat_completion_models: list[str] = Field(examples=[["demo"]])
     completion_models: list[str] = Field(examples=[["demo"]])
@@ -93,7 +91,7 @@ def routes(
     @router.post("/v1/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
-        _note_privacy(body)
+        running_record().is_private = body.store is False
         return answer(await builder.chat(body, caller_name(http.scope)), body)
 
     @router.post(
@@ -101,13 +99,14 @@ def routes(
     )
     async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
-        _note_privacy(body)
+        running_record().is_private = body.store is False
         return answer(await builder.completion(body, caller_name(http.scope)), body)
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
         """All models that the caller may use."""
-        return JSONResponse(_model_list(models.listed()))
+        found = [_model_body(card, card.name) for card in models.listed()]
+        return JSONResponse({"object": "list", "data": found})
 
     @router.get("/v1/models/{model:path}", tags=["models"], responses=answers(ModelBody, 503))
     async def retrieve_model(
@@ -161,15 +160,6 @@ def routes(
         )
 
     return router
-
-
-def _note_privacy(body: GenerationBody) -> None:
-    if body.store is False:
-        running_record().is_private = True
-
-
-def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
-    return {"object": "list", "data": [_model_body(card, card.name) for card in cards]}
 
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:

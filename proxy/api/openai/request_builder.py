@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer
 from proxy.api.http.generation_headers import with_patience
-from proxy.api.openai.answer_extras import Annotator, ExtrasRenderer
+from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.answer_fields import system_fingerprint
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.chat_renderer import ChatRenderer
@@ -16,6 +16,8 @@ from proxy.api.openai.completion_renderer import CompletionRenderer
 from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.generation_body import GenerationBody, merged
 from proxy.domain.request import GenerationRequest
+from proxy.domain.tokenizer import Tokenizer
+from proxy.generation.service import Service
 from proxy.language.structured.examiner import Examiner
 from proxy.models.callers_models import CallersModels, ServedModel
 
@@ -33,14 +35,16 @@ class RequestBuilder:
         models: CallersModels,
         limits: FieldLimits,
         examiner: Examiner,
-        annotator: Annotator,
+        service: Service,
+        tokenizer: Tokenizer,
         *,
         reasoning_fields: tuple[str, ...],
     ) -> None:
         self._models = models
         self._limits = limits
         self._examiner = examiner
-        self._annotator = annotator
+        self._service = service
+        self._tokenizer = tokenizer
         self._reasoning_fields = reasoning_fields
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
@@ -101,7 +105,9 @@ class RequestBuilder:
             return Exchange(request, served.card, renderer)
         names = () if body.nvext is None else body.nvext.annotations or ()
         with ProtocolNames(renderer.field_names):
-            before = await self._annotator.of_prompt(request, served.card, names)
+            before = await prompt_annotations(
+                self._service, self._tokenizer, request, served.card, names
+            )
         return Exchange(
             request, served.card, ExtrasRenderer(renderer, body, request, served.card, before)
         )

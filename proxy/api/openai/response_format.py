@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import ListOf, RequestBody, only
+from proxy.api.openai.field_types import ListOf, Only, RequestBody
 from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
@@ -181,30 +181,13 @@ class StructuredOutputs(RequestBody):
         )
 
 
-# The fields that may set a format. Null counts as not given, so that it is not among those set.
-FORMATS = frozenset(
-    {
-        "response_format",
-        "structured_outputs",
-        "json_schema",
-        "regex",
-        "ebnf",
-        "nvext",
-        "guided_json",
-        "guided_regex",
-        "guided_choice",
-        "guided_grammar",
-    }
-)
-
-
 class FormatBody(GuidedBody):
     """The format fields, which chat completions and completions share."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_decoding_backend: (
-        Annotated[str, only("auto", "xgrammar", "xgrammar:no-fallback")] | None
+        Annotated[str, Only("auto", "xgrammar", "xgrammar:no-fallback")] | None
     ) = None
     json_schema: Json | None = None
     regex: Guide | None = None
@@ -241,3 +224,7 @@ class FormatBody(GuidedBody):
 
     def _guides(self) -> list[ConstraintRequest]:
         return self.guided()
+
+
+# The fields that may set a format. Null counts as not given, so that it is not among those set.
+FORMATS = frozenset({*FormatBody.model_fields, "nvext"})

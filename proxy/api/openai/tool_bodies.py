@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import ListOf, RequestBody, only
+from proxy.api.openai.field_types import ListOf, Only, RequestBody
 from proxy.api.openai.message_bodies import FunctionName
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
@@ -39,7 +39,7 @@ class FunctionBody(RequestBody):
 class ToolBody(RequestBody):
     """A tool. `strict` may also stand here; the function's own value takes precedence."""
 
-    type: Annotated[Literal["function", "custom"], only("function")]
+    type: Annotated[Literal["function", "custom"], Only("function")]
     function: FunctionBody
     strict: bool | None = None
 

@@ -176,7 +176,7 @@ def cached_document(
         schemas = found["components"]["schemas"]
         _describe(schemas)
         field_rules.add(schemas)
-        field_limits.bounds(limits, sizes)(schemas)
+        field_limits.add_bounds(schemas, limits, sizes)
         return orjson.dumps(found)
 
     return lambda: made(field_limits.model_sizes(registry.cards()))

@@ -58,10 +58,14 @@ ERRORS = {
 }
 
 
-class ErrorDetail(BaseModel):
-    """`type`: see domain.errors.ErrorType."""
+class Answer(BaseModel):
+    """The base of models that describe answers, which have no other fields."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class ErrorDetail(Answer):
+    """`type`: see domain.errors.ErrorType."""
 
     message: str = Field(description="What is wrong, with which value, and what to do.")
     type: str = Field(description="Class of the error.")
@@ -69,10 +73,8 @@ class ErrorDetail(BaseModel):
     code: str | None = Field(description="Kind of the error, for programs.")
 
 
-class ErrorBody(BaseModel):
+class ErrorBody(Answer):
     """The body of every error, as `errors.body_of` makes it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     error: ErrorDetail
 

@@ -15,12 +15,12 @@ from importlib import resources
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.openapi.document import NAME
-from proxy.api.openapi.responses import answers
+from proxy.api.openapi.responses import Answer, answers
 
 FOLDER = resources.files("proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
@@ -95,9 +95,7 @@ def _decompressed(name: str) -> bytes:
     return gzip.decompress(_content(name))
 
 
-class Version(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Version(Answer):
     version: str = Field(examples=["0.1.0"])
 
 

@@ -6,10 +6,11 @@ import time
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.message_bodies import Messages
+from proxy.api.openapi.responses import Answer
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
@@ -24,17 +25,13 @@ class PlainChatBody(RequestBody):
     )
 
 
-class PlainMessage(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class PlainMessage(Answer):
     role: Literal["assistant"]
     content: str = Field(examples=["I am a small model."])
 
 
-class PlainAnswer(BaseModel):
+class PlainAnswer(Answer):
     """The whole answer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: str = Field(examples=["chat-4f1d"])
     model: str = Field(examples=["demo"])
@@ -43,10 +40,8 @@ class PlainAnswer(BaseModel):
     done: Literal[True]
 
 
-class PlainChunk(BaseModel):
+class PlainChunk(Answer):
     """More of the answer; in the last line `done` is true and the text is empty."""
-
-    model_config = ConfigDict(extra="forbid")
 
     message: PlainMessage
     done: bool

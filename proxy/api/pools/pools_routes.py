@@ -20,22 +20,20 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.pools.operator import ModelName, actor
-from proxy.api.pools.pool_answers import (
+from proxy.api.pools.pool_bodies import (
     DeploymentList,
+    EndpointBody,
     EndpointList,
+    LoadBody,
     Plans,
     QueueList,
     ResultList,
-    deployment_bodies,
-    endpoint_body,
-    results_body,
-)
-from proxy.api.pools.pool_bodies import (
-    EndpointBody,
-    LoadBody,
     RollbackBody,
     SwitchBody,
     WeightsBody,
+    deployment_bodies,
+    endpoint_body,
+    results_body,
 )
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import Decisions, EndpointResult, Pools
@@ -179,70 +177,58 @@ def _deployments(
 ) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/deployments", tag="pools")
     changed = answers(DeploymentList, *BODY, 409)
-    weights = Weights(plans, decisions)
+
+    def listed(model: str | None = None) -> Response:
+        data = [*deployment_bodies(plans(), decisions, model)]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def weighted(model: str, given: dict[str, float], param: str, who: str) -> Response:
+        """param: the field that names the deployments, for errors."""
+        names = _names_of(plans(), model)
+        for name in given:
+            if name not in names:
+                raise NotStored(
+                    f"The model {echoed(model)} has no deployment {echoed(name)}. "
+                    f"It has {', '.join(names[:10])}.",
+                    code=ErrorCode.DEPLOYMENT_NOT_FOUND,
+                    param=param,
+                )
+        weights = {name: given.get(name, 0.0) for name in names}
+        await decisions.set_weights(model, weights, actor=who)
+        return listed(model)
 
     @router.get("", responses=answers(DeploymentList))
     async def list_deployments() -> Response:
         """Deployments with the weights in force, in the order of models.yaml."""
         actor()
-        return weights.listed()
+        return listed()
 
     @router.put("/{model:path}/weights", responses=changed)
     async def replace_weights(model: ModelName, body: WeightsBody) -> Response:
         """Sets all weights of a model, in place of those of models.yaml, within a second."""
-        return await weights.set(model, body.weights, "weights", actor())
+        return await weighted(model, body.weights, "weights", actor())
 
     @router.post("/{model:path}/switch", responses=changed)
     async def switch(model: ModelName, body: SwitchBody) -> Response:
         """Gives one deployment all requests. Running streams end where they began."""
-        return await weights.set(model, {body.deployment: 1.0}, "deployment", actor())
+        return await weighted(model, {body.deployment: 1.0}, "deployment", actor())
 
     @router.post("/{model:path}/rollback", responses=changed)
     async def roll_back(model: ModelName, body: RollbackBody) -> Response:
         """Takes the last change of the weights back; again and again, up to 20 changes."""
         who = actor()
-        weights.names_of(model)
+        _names_of(plans(), model)
         await decisions.roll_back(model, actor=who)
-        return weights.listed(model)
+        return listed(model)
 
     return router
 
 
-class Weights:
-    """The weights in force, as the routes show and change them."""
-
-    def __init__(self, plans: Callable[[], Plans], decisions: Decisions) -> None:
-        self._plans = plans
-        self._decisions = decisions
-
-    def listed(self, model: str | None = None) -> Response:
-        data = [*deployment_bodies(self._plans(), self._decisions, model)]
-        return JSONResponse({"object": "list", "data": data})
-
-    def names_of(self, model: str) -> list[str]:
-        """Raises UnknownModel."""
-        if (plan := self._plans().get(model)) is None:
-            raise UnknownModel(model)
-        return [one.name for one in plan.deployments]
-
-    async def set(self, model: str, given: dict[str, float], param: str, who: str) -> Response:
-        """param: the field that names the deployments, for errors."""
-        names = self.names_of(model)
-        for name in given:
-            if name not in names:
-                raise _unknown(model, name, names, param)
-        weights = {name: given.get(name, 0.0) for name in names}
-        await self._decisions.set_weights(model, weights, actor=who)
-        return self.listed(model)
-
-
-def _unknown(model: str, name: str, names: list[str], param: str) -> NotStored:
-    known = ", ".join(names[:10])
-    return NotStored(
-        f"The model {echoed(model)} has no deployment {echoed(name)}. It has {known}.",
-        code=ErrorCode.DEPLOYMENT_NOT_FOUND,
-        param=param,
-    )
+def _names_of(plans: Plans, model: str) -> list[str]:
+    """The deployments' names. Raises UnknownModel."""
+    if (plan := plans.get(model)) is None:
+        raise UnknownModel(model)
+    return [one.name for one in plan.deployments]
 
 
 def _queues(scheduler: Scheduler) -> APIRouter:

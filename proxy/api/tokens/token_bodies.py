@@ -8,12 +8,13 @@ from __future__ import annotations
 import uuid
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import AnyTokenIds, ListOf, RequestBody
 from proxy.api.openai.message_bodies import MessageBody, check_tool_history
 from proxy.api.openai.tool_bodies import ToolBody
+from proxy.api.openapi.responses import Answer
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
@@ -86,9 +87,7 @@ class DetokenizeBody(RequestBody):
     )
 
 
-class Tokens(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Tokens(Answer):
     count: int = Field(ge=0, examples=[2])
     max_model_len: int = Field(
         ge=0, description="Tokens that the model's context holds.", examples=[4096]
@@ -99,7 +98,5 @@ class Tokens(BaseModel):
     )
 
 
-class Detokenized(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Detokenized(Answer):
     prompt: str = Field(description="The text, without special tokens.", examples=["Hello"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
-from proxy.api.pools.pool_answers import DeploymentAnswer, deployment_bodies
+from proxy.api.pools.pool_bodies import DeploymentAnswer, deployment_bodies
 from proxy.models.deployments import DeploymentPlan
 from proxy.pools.memory_decisions import MemoryDecisions
 

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tests.long.fuzz.cases import HI, Case, mutated, seeds
@@ -156,18 +155,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", type=float, nargs="?", default=600.0)
     parser.add_argument("--seed", type=int, default=random.getrandbits(32))
-    parser.add_argument("--loop-ms", type=float, default=5.0)
-    parser.add_argument("--mb", type=float, default=50.0)
-    parser.add_argument("--keep", type=Path, help="a folder for the offenders, as JSON")
     given = parser.parse_args()
-    thresholds = Thresholds(loop_s=given.loop_ms / 1000, grown_bytes=int(given.mb * 1e6))
     meter = CostMeter()
-    fuzzer = Fuzzer(meter, thresholds, given.seed)
+    fuzzer = Fuzzer(meter, Thresholds(), given.seed)
     try:
         fuzzer.run(given.seconds)
         lines = [f"{fuzzer.tried} requests (seed {given.seed}); the costliest for their size:"]
         lines += [described(found) for found in fuzzer.top()]
-        for number, found in enumerate(fuzzer.offenders.values()):
+        for found in fuzzer.offenders.values():
             small = fuzzer.small(found)
             lines += [
                 "",
@@ -175,9 +170,6 @@ def main() -> None:
                 f"as small as it gets: {described(small)}",
                 f"Case(**{small.case.written()})",
             ]
-            if given.keep:
-                given.keep.mkdir(parents=True, exist_ok=True)
-                (given.keep / f"offender-{number}.json").write_text(small.case.written())
     finally:
         meter.close()
     print("\n".join(line[:4_000] for line in lines))  # noqa: T201  # a command's output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import select
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -40,11 +39,6 @@ class CostMeter:
         self.close()
         limit = self._limit_s
         return Cost(status="killed", loop_s=limit, total_s=limit, grown_bytes=0, is_killed=True)
-
-    def pause(self) -> None:
-        """Stops the child, as a request does that never ends. For tests."""
-        if self._child is not None:
-            self._child.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
         if self._child is None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import resource
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 
-from tests.fixtures.stack import ROOT
 from tests.long.hostile import processes, stand
 from tests.long.hostile.attack import Attack, Target
 from tests.long.hostile.caller import allow_many_connections
@@ -22,7 +20,7 @@ SETTLED_BYTES = 1_500 * MB  # a stack of our own that stays larger is started an
 
 
 class Arena:
-    """A server at `url`, which is left as it is, or else a stack of its own from `root`.
+    """A server at `url`, which is left as it is, or else a stack of its own.
 
     guard_mb: a proxy that is larger is killed. limit_mb: address space beyond what it has at its
     start (RLIMIT_AS), for a stack of its own only.
@@ -33,14 +31,12 @@ class Arena:
         url: str | None = None,
         pids: Sequence[int] = (),
         *,
-        root: Path = ROOT,
         timeout_s: float = 30,
         guard_mb: float = 4_000,
         limit_mb: float | None = None,
     ) -> None:
         self._url = url
         self._pids = list(pids)
-        self._root = root
         self._timeout_s = timeout_s
         self._guard_bytes = int(guard_mb * MB)
         self._limit_mb = limit_mb
@@ -85,7 +81,7 @@ class Arena:
         self._stop()
         allow_many_connections()
         if self._url is None:
-            stack = self._stack.enter_context(stand.running(self._root))
+            stack = self._stack.enter_context(stand.running())
             host, port = "127.0.0.1", stack.port
         else:
             parts = urlsplit(self._url)

@@ -1,18 +1,16 @@
-"""Bodies: JSON shapes, templates' values, tools, browsers' requests, long paths, encodings."""
+"""Bodies: JSON shapes, templates' values, tools; and scrapes of /metrics."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from typing import Any
 
 from tests.long.hostile.attack import ANY, Target
-from tests.long.hostile.caller import RENDER, Body, Reply, burst, encoded, exchange, message, post
+from tests.long.hostile.caller import RENDER, Body, burst, post
 from tests.long.hostile.schema_attacks import PATTERNS, properties
 from tests.long.hostile.structured_attacks import HI, chat, fresh, one
 
 REFUSED_BODY = frozenset({400, 413, 415, 422, 429})
-FOREIGN = {"Origin": "http://evil.example"}
 
 
 def nested(depth: int) -> Any:
@@ -93,13 +91,6 @@ JSON = [
         post(chat(messages=[{"role": "user", "content": '\\"[{' * 300_000}]))),
     one("body: 20 MB, over every limit", 7, post(lambda _: b" " * 20_000_000),
         answers=REFUSED_BODY, growth_mb=60),
-    one("body: gzip of 10 MB of zeros", 7,
-        post(lambda _: gzip.compress(b"0" * 10_000_000), headers={"Content-Encoding": "gzip"}),
-        answers=REFUSED_BODY),
-    one("body: a form instead of JSON", 9,
-        post(lambda _: b"a=b&" * 300_000,
-             headers={"Content-Type": "application/x-www-form-urlencoded"}),
-        answers=REFUSED_BODY),
     one("metadata: 100,000 keys", 0,
         post(chat(metadata={f"k{i}": "v" * 10 for i in range(100_000)}))),
     one("user: 1.9 MB for the log", 12, post(chat(user="u" * 1_900_000))),
@@ -149,29 +140,9 @@ TOOLS = [
 ]  # fmt: skip
 
 
-def simple_form(target: Target) -> list[Reply]:
-    body = encoded(chat()(target))
-    headers = {**FOREIGN, "Content-Type": "text/plain"}
-    return [exchange(target, message(target, body, headers=headers))]
-
-
-def rebound(target: Target) -> list[Reply]:
-    """As a browser asks whose page rebinds its own name to 127.0.0.1."""
-    body = encoded(chat()(target))
-    hosts = ("evil.example", f"evil.example:{target.port}", "127.0.0.1.evil.example")
-    return [exchange(target, message(target, body, headers={"Host": host})) for host in hosts]
-
-
-BROWSERS = [
-    one("browser: text/plain from a foreign page", 9, simple_form,
-        answers=frozenset({400, 403, 415})),
-    one("browser: a rebound name in Host", 9, rebound, answers=frozenset({400, 403, 421})),
-    one("path: 60 KB", 12, post(lambda _: b"", "/" + "a" * 60_000, method="GET")),
-    one("path: 60 KB of escapes below /v1/models", 12,
-        post(lambda _: b"", "/v1/models/" + "%2e%2f" * 10_000, method="GET")),
-    one("query: 60 KB", 12, post(chat(), "/v1/chat/completions?" + "a=b&" * 15_000)),
+METRICS = [
     one("metrics: 200 at once", 0, burst(lambda _: b"", "/metrics", count=200), answers=ANY | {405},
         wall_s=20, cpu_s=3),
 ]  # fmt: skip
 
-ATTACKS = [*JSON, *TEMPLATES, *TOOLS, *BROWSERS]
+ATTACKS = [*JSON, *TEMPLATES, *TOOLS, *METRICS]

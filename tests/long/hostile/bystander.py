@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tests.long.hostile import processes
@@ -40,36 +40,6 @@ class Sample:
     late_s: float  # this thread's own wake-up: what the machine allows
     proxy_rss: int
     triton_rss: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Between two tokens. waited_s: of the event loop's thread meanwhile; ran_s: its CPU time, or
-    the engine's where that is more.
-    """
-
-    at: float
-    length_s: float
-    ran_s: float
-    waited_s: float
-    machine_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """cpu_s: of the event loop. *_growth: from the beginning to the peak, in bytes.
-
-    machine_s: in which some process of the machine waited for a CPU.
-    """
-
-    tokens: int
-    machine_s: float
-    gap: Gap
-    cpu_s: float
-    proxy_growth: int
-    proxy_rss: int
-    triton_growth: int
-    ends: list[str]
 
 
 class Sampler:
@@ -121,17 +91,20 @@ class Sampler:
         inside = [sample for sample in known if start - 0.05 <= sample.at <= end + 0.05]
         return inside or [known[-1]]
 
-    def gap(self, start: float, end: float) -> Gap:
+    def gap(self, start: float, end: float) -> dict[str, float]:
+        """Between two tokens, in seconds. waited_s: of the event loop's thread meanwhile.
+
+        ran_s: its CPU time, or the engine's if that is more. machine_s: what the machine took.
+        """
         inside = self.between(start, end)
         first, last = inside[0], inside[-1]
         machine_s = max(last.pressure_s - first.pressure_s, max(sample.late_s for sample in inside))
-        return Gap(
-            at=start,
-            length_s=end - start,
-            ran_s=max(last.ran_s - first.ran_s, last.engine_s - first.engine_s),
-            waited_s=last.waited_s - first.waited_s,
-            machine_s=min(machine_s, end - start),
-        )
+        return {
+            "length_s": end - start,
+            "ran_s": max(last.ran_s - first.ran_s, last.engine_s - first.engine_s),
+            "waited_s": last.waited_s - first.waited_s,
+            "machine_s": min(machine_s, end - start),
+        }
 
 
 class Stream:
@@ -171,21 +144,24 @@ class Stream:
         return "done" if b"[DONE]" in tail else "cut off"
 
 
-def figures(sampler: Sampler, stream: Stream, since: float) -> Figures:
+def figures(sampler: Sampler, stream: Stream, since: float) -> dict[str, Any]:
+    """From then until now. cpu_s: of the event loop. *_growth: to the peak, in bytes.
+
+    machine_s: in which some process of the machine waited for a CPU.
+    """
     now = time.monotonic()
     inside = sampler.between(since, now)
     first = inside[0]
     gaps = [sampler.gap(start, end) for start, end in long_gaps(stream, since, now)]
-    return Figures(
-        tokens=sum(at >= since for at, _ in list(stream.arrivals)),
-        machine_s=inside[-1].pressure_s - first.pressure_s,
-        gap=max(gaps, key=own_gap_s, default=Gap(now, 0, 0, 0, 0)),
-        cpu_s=inside[-1].ran_s - first.ran_s,
-        proxy_growth=max(sample.proxy_rss for sample in inside) - first.proxy_rss,
-        proxy_rss=inside[-1].proxy_rss,
-        triton_growth=max(sample.triton_rss for sample in inside) - first.triton_rss,
-        ends=[why for at, why in list(stream.ends) if at >= since and why != "done"],
-    )
+    return {
+        "tokens": sum(at >= since for at, _ in list(stream.arrivals)),
+        "machine_s": inside[-1].pressure_s - first.pressure_s,
+        "gap": max(gaps, key=own_gap_s, default=sampler.gap(now, now)),
+        "cpu_s": inside[-1].ran_s - first.ran_s,
+        "proxy_growth": max(sample.proxy_rss for sample in inside) - first.proxy_rss,
+        "triton_growth": max(sample.triton_rss for sample in inside) - first.triton_rss,
+        "ends": [why for at, why in list(stream.ends) if at >= since and why != "done"],
+    }
 
 
 def long_gaps(stream: Stream, since: float, now: float) -> list[tuple[float, float]]:
@@ -199,14 +175,13 @@ def long_gaps(stream: Stream, since: float, now: float) -> list[tuple[float, flo
     return found[-3:]
 
 
-def own_gap_s(gap: Gap | dict[str, Any]) -> float:
+def own_gap_s(gap: dict[str, float]) -> float:
     """The gap without what the machine took: waiting for a CPU is not the server's doing.
 
     CPU time that the event loop or the engine spent in it always counts.
     """
-    given = gap if isinstance(gap, dict) else asdict(gap)
-    taken = max(given["waited_s"], given["machine_s"])
-    return max(given["length_s"] - taken, min(given["ran_s"], given["length_s"]))
+    taken = max(gap["waited_s"], gap["machine_s"])
+    return max(gap["length_s"] - taken, min(gap["ran_s"], gap["length_s"]))
 
 
 def main() -> None:
@@ -219,7 +194,7 @@ def main() -> None:
         time.sleep(SAMPLE_S)
     while line := sys.stdin.readline():
         answer = figures(sampler, stream, json.loads(line)["since"])
-        sys.stdout.write(json.dumps(asdict(answer)) + "\n")
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

@@ -57,17 +57,11 @@ def connected(target: Target) -> socket.socket:
     return sock
 
 
-def post(
-    body: Body,
-    path: str = CHAT,
-    *,
-    method: str = "POST",
-    headers: Mapping[str, str] | None = None,
-) -> Send:
+def post(body: Body, path: str = CHAT) -> Send:
     """Sends one request. The body is built before the clock starts."""
 
     def send(target: Target) -> list[Reply]:
-        return [exchange(target, message(target, encoded(body(target)), path, method, headers))]
+        return [exchange(target, message(target, encoded(body(target)), path))]
 
     return send
 

@@ -13,18 +13,6 @@ from tests.long.hostile.structured_attacks import chat, fresh, one
 
 KEY, LAST = "Idempotency-Key", "Last-Event-ID"
 FLOODED = ANY | {409, 503}
-WRONG_IDS = (
-    "-1",
-    "1e9",
-    "9" * 15,
-    "9" * 16,
-    "9" * 30_000,
-    "0x10",
-    "1, 2",
-    "\xb2",
-    "'",
-    "2147483648",
-)
 
 
 def keyed(target: Target, body: Body, key: str, **headers: str) -> bytes:
@@ -68,23 +56,6 @@ def unread_answers(target: Target) -> list[Reply]:
     return [kept]
 
 
-def wrong_event_ids(target: Target) -> list[Reply]:
-    """Of a kept stream, of a running one, and of none."""
-    kept, running = fresh(), fresh()
-    replies = [exchange(target, keyed(target, chat(stream=True), kept))]
-    with opened(target, 1) as socks:
-        long = chat(stream=True, max_tokens=150)
-        for sock in socks:
-            sent(sock, keyed(target, long, running))
-        asked = [(chat(stream=True), kept), (long, running), (long, fresh())]
-        requests = [
-            keyed(target, body, key, Last_Event_ID=value)
-            for value in WRONG_IDS
-            for body, key in asked
-        ]
-        return replies + many(target, requests, len(requests))
-
-
 def large_bodies(target: Target) -> list[Reply]:
     """Twice the same with one key: the second joins the first, or is refused as it was."""
     body = chat(messages=[{"role": "user", "content": "word " * 380_000}])
@@ -122,12 +93,5 @@ ATTACKS = [
         cpu_s=4,
     ),
     _attack("keys: 200 readers that read nothing", unread_answers, connections=201, cpu_s=6),
-    _attack(
-        "keys: wrong Last-Event-ID values",
-        wrong_event_ids,
-        connections=31,
-        answers=frozenset({200, 400, 410, 431}),
-        cpu_s=3,
-    ),
     _attack("keys: a body of 1.9 MB twice", large_bodies, connections=2),
 ]

@@ -6,13 +6,9 @@ Without a URL it starts and stops a stack of its own, and starts it again where 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
-from pathlib import Path
 
-from tests.fixtures.stack import ROOT
 from tests.long.hostile import trial
 from tests.long.hostile.arena import Arena
 from tests.long.hostile.attack import Attack
@@ -29,12 +25,6 @@ def results(arena: Arena, attacks: list[Attack]) -> Iterator[Result]:
         if not arena.is_alive:
             result.faults.append("the proxy was ended")
         yield result
-
-
-def _kept(given: argparse.Namespace) -> list[Result]:
-    if given.json is None or not given.json.exists():
-        return []
-    return [Result(**one) for one in json.loads(given.json.read_text())]
 
 
 def row(result: Result) -> tuple[str, ...]:
@@ -67,13 +57,7 @@ def table(rows: list[tuple[str, ...]]) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", nargs="?", help="a server on this machine; none: a stack of its own")
-    parser.add_argument("--pid", type=int, action="append", default=[], help="of the proxy")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the code that is served")
     parser.add_argument("--only", default="", help="a part of an attack's name")
-    parser.add_argument("--json", type=Path, help="where the results are written, too")
-    parser.add_argument("--resume", action="store_true", help="keep what the file has already")
-    parser.add_argument("--timeout", type=float, default=30, help="seconds a caller waits")
-    parser.add_argument("--guard-mb", type=float, default=4_000, help="the proxy is killed above")
     return parser.parse_args()
 
 
@@ -81,22 +65,11 @@ def main() -> None:
     given = arguments()
     attacks = [attack for attack in EVERY if given.only in attack.name]
     attacks.sort(key=lambda attack: (attack.is_on_engine, attack.finding == 0))
-    arena = Arena(
-        given.url,
-        given.pid,
-        root=given.root,
-        timeout_s=given.timeout,
-        guard_mb=given.guard_mb,
-    )
-    found = _kept(given) if given.resume else []
-    known = {result.attack for result in found}
-    attacks = [attack for attack in attacks if attack.name not in known]
-    with arena:
+    found = []
+    with Arena(given.url) as arena:
         for result in results(arena, attacks):
             found.append(result)
             print(table([row(result)]).splitlines()[1], flush=True)  # noqa: T201  # progress
-            if given.json:
-                given.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
     failed = sum(bool(result.faults) for result in found)
     print(f"\n{table(list(map(row, found)))}\n")  # noqa: T201  # a command's output
     print(f"{len(found)} attacks, {failed} of them harm")  # noqa: T201  # a command's output

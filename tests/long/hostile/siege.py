@@ -2,7 +2,7 @@
 
 Prints what the honest streams saw, with --baseline beside a run without attack, and the memory of
 every process at the start, in the middle and at the end. Honest callers come from 127.0.0.1,
-attackers from 127.0.0.2, unless --same-address.
+attackers from 127.0.0.2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,9 +81,8 @@ def besieged(given: argparse.Namespace, target: Target, watched: Processes) -> d
     honest = begun("honest", {**streams, "target": asdict(replace(target, source=HONEST))})
     attackers = None
     if given.rate:
-        source = HONEST if given.same_address else ATTACKER
         plan = {"rate": given.rate, "seconds": given.seconds, "seed": given.seed}
-        attackers = begun("attackers", {**plan, "target": asdict(replace(target, source=source))})
+        attackers = begun("attackers", {**plan, "target": asdict(replace(target, source=ATTACKER))})
     time.sleep(given.seconds / 2)
     times["middle"] = memory(watched)
     found = {"honest": ended(honest), "attackers": attackers and ended(attackers)}
@@ -118,10 +116,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=300, help="of each honest stream")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle-s", type=float, default=10, help="before memory is read last")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the code that is served")
     parser.add_argument("--baseline", action="store_true", help="the same without attack, first")
-    parser.add_argument("--same-address", action="store_true", help="attack from 127.0.0.1, too")
-    parser.add_argument("--json", type=Path, help="where the results are written, too")
     return parser.parse_args()
 
 
@@ -132,15 +127,13 @@ def main() -> None:
             parts = urlsplit(given.url)
             host, port = parts.hostname or "127.0.0.1", parts.port or 80
         else:
-            host, port = "127.0.0.1", ends.enter_context(stand.running(given.root)).port
+            host, port = "127.0.0.1", ends.enter_context(stand.running()).port
         target, watched = Target(host=host, port=port), processes.of_port(port)
         baseline = None
         if given.baseline:
             quiet = argparse.Namespace(**{**vars(given), "rate": 0})
             baseline = besieged(quiet, target, watched)
         found = besieged(given, target, watched)
-    if given.json:
-        given.json.write_text(json.dumps({"siege": found, "baseline": baseline}, indent=1))
     print(text(found, baseline))  # noqa: T201  # a command's output
     sys.exit(bool(found["honest"]["failed"]) or not found["is_alive"])
 

@@ -1,4 +1,4 @@
-"""The chat WebSocket: foreign pages, floods, fragments, empty frames."""
+"""The chat WebSocket: floods, fragments, empty frames."""
 
 from __future__ import annotations
 
@@ -86,19 +86,6 @@ def flood(data: bytes, *, within_s: float = 10):
     return send
 
 
-def foreign_page(target: Target) -> list[Reply]:
-    """Another page's Origin; then with a Host that agrees with it."""
-    replies = []
-    for headers in (
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://evil.example", "Host": "evil.example"},
-        {"Origin": f"http://evil.example:{target.port}", "Host": f"evil.example:{target.port}"},
-    ):
-        with socket_of(target, **headers) as (_, reply):
-            replies.append(reply)
-    return replies
-
-
 def many_requests(target: Target) -> list[Reply]:
     """40 sockets with 8 requests of 16 choices each."""
     with contextlib.ExitStack() as ends:
@@ -133,7 +120,6 @@ CANCEL = frame(TEXT, b'{"type":"cancel"}')
 MANY_ARRAYS = frame(TEXT, b'{"x":[' + b"[1]," * 470_000 + b"[1]]}")
 
 ATTACKS = [
-    one("websocket: a foreign page", 9, foreign_page, answers=frozenset({400, 403, 421})),
     one(
         "websocket: 5,000 wrong messages", 7, flood(WRONG * 5_000), answers=OPEN, wall_s=20, cpu_s=4
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,9 +15,9 @@ ARTIFACTS = ROOT / "artifacts" / "hostile"
 STEP_MS = 20.0
 
 
-def models(root: Path, **onnx: Any) -> dict[str, Any]:
+def models(**onnx: Any) -> dict[str, Any]:
     """onnx: more options of the demo model's engine."""
-    weights = str(root / "demo_model" / "shipped")
+    weights = str(ROOT / "demo_model" / "shipped")
     script = {"text": STORY, "repeats": True, "step_ms": STEP_MS}
     return {
         "steady": {
@@ -39,26 +38,23 @@ def models(root: Path, **onnx: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def running(
-    root: Path = ROOT, *, onnx: Mapping[str, Any] | None = None, **settings: str
-) -> Iterator[Stack]:
-    """Built where that is missing, and stopped at the end. root: of the code that is served."""
-    folder = ARTIFACTS if root == ROOT else ARTIFACTS.with_name(f"hostile-{root.name}")
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "models.yaml"
-    file.write_text(yaml.safe_dump({"models": models(root, **(onnx or {}))}))
+def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Stack]:
+    """Built where that is missing, and stopped at the end."""
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    file = ARTIFACTS / "models.yaml"
+    file.write_text(yaml.safe_dump({"models": models(**(onnx or {}))}))
     environment = free_ports()
     environment |= {
         "MODELS_FILE": str(file),
-        "ARTIFACTS_DIR": str(folder),
-        "PYTHONPATH": str(root),
+        "ARTIFACTS_DIR": str(ARTIFACTS),
+        "PYTHONPATH": str(ROOT),
         "ADMIN": "off",  # as by default; the tests' other stacks are operated without keys
         # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
         # them at once are all that two cores do, and no token gets through
         "GENERATIONS_PER_ROW": "2",
         **settings,
     }
-    stack = Stack(["serve"], environment, folder / "serve.log", root=root)
+    stack = Stack(["serve"], environment, ARTIFACTS / "serve.log")
     try:
         stack.wait_ready(within_s=240)
         yield stack

@@ -37,7 +37,6 @@ def given() -> argparse.Namespace:
         tokens=TOKENS,
         seed=1,
         settle_s=0.1,
-        same_address=False,
     )
 
 

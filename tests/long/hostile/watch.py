@@ -56,7 +56,7 @@ class Watch:
                 pipe.close()
 
     def figures(self, since: float) -> dict[str, Any]:
-        """See bystander.Figures. since: CLOCK_MONOTONIC, which all processes share."""
+        """See bystander.figures. since: CLOCK_MONOTONIC, which all processes share."""
         self._send({"since": since})
         if not (line := self._process.stdout.readline()):
             raise RuntimeError("the bystander's process has ended; its error is above")

@@ -52,8 +52,23 @@ def test_what_only_answers_have_is_left_out(fields):
     assert assistant(**{"content": "hi", **fields}) == assistant(content="hi")
 
 
-@pytest.mark.parametrize("fields", [{"id": "msg_1"}, {"id": 7}, {"cache_control": {"a": "b"}}])
-@pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
+@pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": "msg_1"},
+        {"id": 7},
+        {"cache_control": {"a": "b"}},
+        *(
+            {"content": [{"type": "text", "text": "hi", **mark}]}
+            for mark in (
+                {"id": "lc_1"},  # LangChain's, of MCP's results
+                {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+                {"prompt_cache_breakpoint": {"mode": "explicit"}},
+            )
+        ),
+    ],
+)
 def test_what_clients_send_along_in_any_message_is_left_out(role, fields):
     told = {"role": role, "content": "hi", **({"tool_call_id": "c1"} if role == "tool" else {})}
     assert BODY.validate_python({**told, **fields}).to_domain() == (
@@ -61,16 +76,16 @@ def test_what_clients_send_along_in_any_message_is_left_out(role, fields):
     )
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
-        {"prompt_cache_breakpoint": {"mode": "explicit"}},
-    ],
-)
-def test_a_mark_where_a_cached_prefix_ends_is_left_out(mark):
-    parts = [{"type": "text", "text": "a", **mark}, {"type": "text", "text": "b"}]
-    assert BODY.validate_python({"role": "user", "content": parts}).to_domain().content == "ab"
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_empty_name_is_none(role):
+    named = BODY.validate_python({"role": role, "content": "hi", "name": ""}).to_domain()
+    assert named.name is None
+
+
+@pytest.mark.parametrize("fields", [{"role": "tool", "tool_call_id": "c1"}, {"role": "assistant"}])
+def test_a_result_or_an_answer_of_no_parts_is_empty_text(fields):
+    """As MCP tells of a tool that found nothing, and as clients keep an answer of calls alone."""
+    assert BODY.validate_python({"content": [], **fields}).to_domain().content == ""
 
 
 def test_a_refusal_in_parts_is_text():
@@ -83,13 +98,6 @@ def test_only_an_assistant_refuses(role):
     told = {"role": role, "content": [{"type": "refusal", "refusal": "no"}], "tool_call_id": "c"}
     with pytest.raises(ValidationError, match="refusal"):
         BODY.validate_python(told if role == "tool" else {**told, "tool_call_id": None})
-
-
-@pytest.mark.parametrize("role", ["user", "assistant"])
-def test_an_empty_name_is_none(role):
-    told = {"role": role, "content": "hi"}
-    named = BODY.validate_python({**told, "name": ""}).to_domain()
-    assert named == BODY.validate_python(told).to_domain()
 
 
 def test_what_an_sdk_adds_to_calls_is_left_out():
@@ -176,26 +184,7 @@ def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(argume
     assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
 
 
-def test_an_answer_of_no_parts_is_empty_text():
-    """As clients keep one that is all calls: they filter its parts for those of text."""
-    message = assistant(content=[], tool_calls=[CALL])
-    assert (message.content, len(message.tool_calls)) == ("", 1)
-
-
-def test_a_result_of_no_parts_is_empty_text():
-    """As MCP tells of a tool that found nothing."""
-    told = {"role": "tool", "content": [], "tool_call_id": "c1"}
-    assert BODY.validate_python(told).to_domain().content == ""
-
-
 @pytest.mark.parametrize("role", ["system", "developer", "user"])
 def test_a_message_of_no_parts_that_is_no_answer_is_refused(role):
     with pytest.raises(ValidationError, match="at least 1 item"):
         BODY.validate_python({"role": role, "content": []})
-
-
-def test_the_id_of_a_text_part_is_left_out():
-    """As LangChain gives one to each part of an MCP tool's result."""
-    parts = [{"type": "text", "text": "a", "id": "lc_1"}, {"type": "text", "text": "b"}]
-    told = {"role": "tool", "content": parts, "tool_call_id": "c1"}
-    assert BODY.validate_python(told).to_domain().content == "ab"
