@@ -114,12 +114,6 @@ def test_an_adapter_is_a_model_to_openais_sdk(sdk):
         text("prose", PROMPT)
 
 
-def test_openais_sdk_finds_adapters_among_the_models(sdk):
-    parents = {model.id: model.model_extra["parent"] for model in sdk.models.list()}
-    assert parents.items() >= {"llm": None, "poet": "llm", "sql": "llm", "cpp": None}.items()
-    assert sdk.models.retrieve("poet").model_extra["root"] == "llm"
-
-
 def test_an_adapter_that_the_engine_does_not_know_is_refused_there_too(ask):
     """As the ensemble's own clients see it; the proxy knows them all."""
     assert "no adapter 'x'; its adapters: poet, sql" in ask(PROMPT, "llm", adapter="x")
@@ -153,20 +147,6 @@ def test_its_own_statistics_are_on_tritons_metrics_port(stack, numbers):
 )
 def test_a_guide_is_held_to(ask, guide, pattern):
     assert re.fullmatch(pattern, ask(PROMPT, "llm", constraint=guide, max_tokens=60))
-
-
-def test_a_schema_of_the_api_is_held_to(stack):
-    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
-    body = {
-        "model": "llm",
-        "messages": [{"role": "user", "content": "hi"}],
-        "response_format": form,
-        "max_tokens": 60,
-    }
-    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=HANG_S)
-    (only,) = answer.raise_for_status().json()["choices"]
-    assert only["finish_reason"] == "stop"
-    assert json.loads(only["message"]["content"]) == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -207,19 +207,6 @@ def test_a_length_that_the_engine_does_not_have_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said"),
-    [
-        ("lora: {adapters: {sql: a}}", "models.m.gpu.lora: the C++ backend takes adapters as"),
-        ("engine: pytorch", "models.m.gpu.engine: Input should be 'plan'"),
-    ],
-)
-def test_what_the_cpp_backend_cannot_do_is_refused(tmp_path, gpu, said):
-    text = f"models:\n  m:\n    weights: w\n    runtime: tensorrtllm\n    gpu:\n      {gpu}\n"
-    message = refused(tmp_path, text)
-    assert message.startswith(f"models.yaml:6: {said}")
-
-
-@pytest.mark.parametrize(
     ("text", "weights"),
     [
         ("s3://bucket/llama", StoredObjects("s3://bucket/llama")),
@@ -282,6 +269,8 @@ def test_two_models_that_claim_more_than_a_gpu_are_refused_with_names_and_figure
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ("lora: {adapters: {sql: a}}", "gpu.lora: the C++ backend takes adapters as"),
+        ("engine: pytorch", "gpu.engine: Input should be 'plan'"),
         ("mpi: spawn", "gpu.mpi: the C++ backend needs mpirun with several GPUs only"),
         ("devices: [GPU-0f1e2d3c]", "gpu.devices: the C++ backend takes indices only"),
         ("hang_seconds: 9", "gpu.hang_seconds: only the engine of runtime: tensorrt_llm watches"),

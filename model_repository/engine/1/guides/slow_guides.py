@@ -1,4 +1,4 @@
-"""What the engine tells about guides that take too much time."""
+"""The refusal of guides that take too much time."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ To add a family, write its parser here, or in a file of its own, and give it a r
 
 from __future__ import annotations
 
-from proxy.language.syntax.parsing.plugins import has_marks, plugin
+from proxy.language.syntax.parsing.plugins import in_template, named
 from proxy.language.syntax.reasoning.harmony import HARMONY
 from proxy.language.syntax.reasoning.parser import ReasoningFamily, TaggedReasoning
 
@@ -98,19 +98,10 @@ FAMILIES: dict[str, ReasoningFamily] = {
 
 
 def family(name: str) -> ReasoningFamily:
-    """One of ours, or of an installed package.
-
-    Raises:
-        KeyError: no family has this name; the message lists those that exist.
-    """
-    found = FAMILIES.get(name)
-    if found is not None:
-        return found
-    offered = plugin(ENTRY_POINTS, name, tuple(FAMILIES))
-    return offered if isinstance(offered, ReasoningFamily) else ReasoningFamily(parser_type=offered)
+    """Raises KeyError: no family has this name; the message lists those that exist."""
+    return named(name, FAMILIES, ENTRY_POINTS, ReasoningFamily)
 
 
 def from_template(chat_template: str) -> str | None:
-    """The name of the family whose marks a chat template contains; None if it shows none."""
-    names = (name for name, one in FAMILIES.items() if has_marks(chat_template, one.template_marks))
-    return next(names, None)
+    """The name of the family that a chat template shows; None if it shows none."""
+    return in_template(chat_template, FAMILIES)

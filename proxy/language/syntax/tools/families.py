@@ -5,7 +5,7 @@ To add a family, write its parser, in a file of its own or beside its like, and 
 
 from __future__ import annotations
 
-from proxy.language.syntax.parsing.plugins import has_marks, plugin
+from proxy.language.syntax.parsing.plugins import in_template, named
 from proxy.language.syntax.tools.deepseek import DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32
 from proxy.language.syntax.tools.family import ToolFamily
 from proxy.language.syntax.tools.gemma4 import GEMMA4
@@ -56,19 +56,10 @@ FAMILIES: dict[str, ToolFamily] = {
 
 
 def family(name: str) -> ToolFamily:
-    """One of ours, or of an installed package.
-
-    Raises:
-        KeyError: no family has this name; the message lists those that exist.
-    """
-    found = FAMILIES.get(name)
-    if found is not None:
-        return found
-    offered = plugin(ENTRY_POINTS, name, tuple(FAMILIES))
-    return offered if isinstance(offered, ToolFamily) else ToolFamily(parser_type=offered)
+    """Raises KeyError: no family has this name; the message lists those that exist."""
+    return named(name, FAMILIES, ENTRY_POINTS, ToolFamily)
 
 
 def from_template(chat_template: str) -> str | None:
-    """The name of the family that a chat template writes calls in; None if it shows none."""
-    names = (name for name, one in FAMILIES.items() if has_marks(chat_template, one.template_marks))
-    return next(names, None)
+    """The name of the family that a chat template shows; None if it shows none."""
+    return in_template(chat_template, FAMILIES)
