@@ -22,7 +22,7 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
-from proxy.access.store.open_store import open_store
+from proxy.access.store import open_store
 from proxy.api import log_level_routes, monitoring, recent_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import SecretStr
 
-from proxy.access.store.open_store import open_store
+from proxy.access.store import open_store
 from proxy.access.store.store import Administration
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate.triton_server.folders import data_folder

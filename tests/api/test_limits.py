@@ -68,12 +68,6 @@ def test_more_than_a_limit_is_refused_with_field_value_and_limit(serve, path, pa
     assert not engine.requests
 
 
-def test_a_stream_is_refused_before_it_begins(serve):
-    client = serve(ScriptedEngine(deltas("a")), **LIMITS)
-    error = error_of(client.post(CHAT, json={**CHAT_BODY, "n": 3, "stream": True}))
-    assert error["param"] == "n"
-
-
 @pytest.mark.parametrize(
     ("path", "fields"),
     [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -92,17 +92,15 @@ class Authenticator:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follows changes of keys, in tasks that end with the body. The first look comes first."""
-        keys, signing_keys = self.keys, self.signing_keys
+        watch = None if self.keys is None else self.keys.watch
         first: list[Awaitable[object]] = []
-        following: list[Coroutine[object, object, None]] = []
-        if keys is not None:
-            first.append(keys.watch.check())
-            following.append(keys.watch.run())
-        if signing_keys is not None:
-            first.append(signing_keys.refresh())
-            following.append(signing_keys.run())
+        if watch is not None:
+            first.append(watch.check())
+        if self.signing_keys is not None:
+            first.append(self.signing_keys.refresh())
         await asyncio.gather(*first)
-        tasks = [asyncio.create_task(each) for each in following]
+        following = [each for each in (watch, self.signing_keys) if each is not None]
+        tasks = [asyncio.create_task(each.run()) for each in following]
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ import structlog
 
 from proxy.access.store.change_log import ChangeLog
 from proxy.access.store.database import cleaned
-from proxy.access.store.periodic import Periodic
+from proxy.background import Periodic
 from proxy.domain.errors import ErrorCode, StoreUnavailable
 from proxy.domain.identity import Caller
 from proxy.telemetry.printable_text import redacted

@@ -19,9 +19,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.store.database import POSTGRESQL, Database, cleaned
-from proxy.access.store.periodic import Periodic
 from proxy.access.store.tables import USAGE, USAGE_BATCHES
 from proxy.access.store.usage_reports import COUNTS, UsagePeriod, UsageReports
+from proxy.background import Periodic
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.usage import Spent, UsageRow
 

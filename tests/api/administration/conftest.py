@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from proxy.access.store.open_store import open_store
+from proxy.access.store import open_store
 from proxy.access.store.store import Store
 from proxy.app import Operations, compose
 from proxy.domain.log_level import LogLevel

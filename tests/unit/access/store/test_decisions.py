@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -52,82 +52,71 @@ async def eventually(is_so: Callable[[], bool]) -> None:
     pytest.fail("this never became true")
 
 
-def use(opens: Open, body: Callable[[Decisions, Decisions], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with opens() as one, opens() as other:
-            await body(one, other)
-
-    asyncio.run(main())
-
-
-def test_a_drained_endpoint_is_drained_in_every_process_until_it_is_undrained(opens):
-    async def body(one: Decisions, other: Decisions) -> None:
-        await one.drain(ONE, actor=ACTOR)
-        assert one.drained == {ONE}
-        await other.drain(TWO, actor=ACTOR)
-        assert other.drained == {ONE, TWO}
-        await eventually(lambda: one.drained == {ONE, TWO})
-        await one.drain(ONE, actor=ACTOR)
-        await one.undrain(ONE, actor=ACTOR)
-        await one.undrain(ONE, actor=ACTOR)
-        assert one.drained == {TWO}
-        await eventually(lambda: other.drained == {TWO})
-
-    use(opens, body)
+@pytest.fixture
+async def both(opens) -> AsyncIterator[tuple[Decisions, Decisions]]:
+    """The decisions of two proxies."""
+    async with opens() as one, opens() as other:
+        yield one, other
 
 
-def test_weights_are_rolled_back_change_by_change_to_those_of_models_yaml(opens):
-    async def body(one: Decisions, other: Decisions) -> None:
-        assert one.weights("demo") is None
-        await one.set_weights("demo", {"blue": 1.0, "green": 0.0}, actor=ACTOR)
-        await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
-        await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
-        await eventually(lambda: one.weights("demo") == {"blue": 0.25, "green": 0.75})
-        assert one.weights("another") is None
-        assert await one.roll_back("demo", actor=ACTOR) == {"blue": 1.0, "green": 0.0}
-        assert one.weights("demo") == {"blue": 1.0, "green": 0.0}
-        assert await one.roll_back("demo", actor=ACTOR) is None
-        await eventually(lambda: other.weights("demo") is None)
-        for decisions in (one, other):
-            with pytest.raises(Conflict) as refused:
-                await decisions.roll_back("demo", actor=ACTOR)
-            assert refused.value.code is ErrorCode.NO_EARLIER_WEIGHTS
-
-    use(opens, body)
+async def test_a_drained_endpoint_is_drained_in_every_process_until_it_is_undrained(both):
+    one, other = both
+    await one.drain(ONE, actor=ACTOR)
+    assert one.drained == {ONE}
+    await other.drain(TWO, actor=ACTOR)
+    assert other.drained == {ONE, TWO}
+    await eventually(lambda: one.drained == {ONE, TWO})
+    await one.drain(ONE, actor=ACTOR)
+    await one.undrain(ONE, actor=ACTOR)
+    await one.undrain(ONE, actor=ACTOR)
+    assert one.drained == {TWO}
+    await eventually(lambda: other.drained == {TWO})
 
 
-def test_only_the_last_changes_are_kept(opens):
-    async def body(one: Decisions, _: Decisions) -> None:
-        for number in range(KEPT_CHANGES + 3):
-            await one.set_weights("demo", {"blue": float(number)}, actor=ACTOR)
-        last = [await one.roll_back("demo", actor=ACTOR) for _ in range(KEPT_CHANGES)]
-        assert last == [{"blue": float(n)} for n in range(KEPT_CHANGES + 1, 1, -1)]
-        with pytest.raises(Conflict):
-            await one.roll_back("demo", actor=ACTOR)
-
-    use(opens, body)
-
-
-def test_a_process_that_starts_later_knows_the_decisions_at_once(opens):
-    async def body(one: Decisions, _: Decisions) -> None:
-        await one.drain(ONE, actor=ACTOR)
-        await one.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
-        async with opens() as later:
-            assert (later.drained, later.weights("demo")) == ({ONE}, {"blue": 1.0})
-
-    use(opens, body)
+async def test_weights_are_rolled_back_change_by_change_to_those_of_models_yaml(both):
+    one, other = both
+    assert one.weights("demo") is None
+    await one.set_weights("demo", {"blue": 1.0, "green": 0.0}, actor=ACTOR)
+    await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
+    await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
+    await eventually(lambda: one.weights("demo") == {"blue": 0.25, "green": 0.75})
+    assert one.weights("another") is None
+    assert await one.roll_back("demo", actor=ACTOR) == {"blue": 1.0, "green": 0.0}
+    assert one.weights("demo") == {"blue": 1.0, "green": 0.0}
+    assert await one.roll_back("demo", actor=ACTOR) is None
+    await eventually(lambda: other.weights("demo") is None)
+    for decisions in (one, other):
+        with pytest.raises(Conflict) as refused:
+            await decisions.roll_back("demo", actor=ACTOR)
+        assert refused.value.code is ErrorCode.NO_EARLIER_WEIGHTS
 
 
-def test_changes_of_several_processes_at_once_are_all_kept(opens):
+async def test_only_the_last_changes_are_kept(both):
+    one, _ = both
+    for number in range(KEPT_CHANGES + 3):
+        await one.set_weights("demo", {"blue": float(number)}, actor=ACTOR)
+    last = [await one.roll_back("demo", actor=ACTOR) for _ in range(KEPT_CHANGES)]
+    assert last == [{"blue": float(n)} for n in range(KEPT_CHANGES + 1, 1, -1)]
+    with pytest.raises(Conflict):
+        await one.roll_back("demo", actor=ACTOR)
+
+
+async def test_a_process_that_starts_later_knows_the_decisions_at_once(both, opens):
+    one, _ = both
+    await one.drain(ONE, actor=ACTOR)
+    await one.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
+    async with opens() as later:
+        assert (later.drained, later.weights("demo")) == ({ONE}, {"blue": 1.0})
+
+
+async def test_changes_of_several_processes_at_once_are_all_kept(both):
     addresses = {f"10.0.0.{number}:8001" for number in range(12)}
 
-    async def body(one: Decisions, other: Decisions) -> None:
-        await asyncio.gather(
-            *((one, other)[n % 2].drain(each, actor=ACTOR) for n, each in enumerate(addresses))
-        )
-        await eventually(lambda: one.drained == other.drained == addresses)
-
-    use(opens, body)
+    one, other = both
+    await asyncio.gather(
+        *((one, other)[n % 2].drain(each, actor=ACTOR) for n, each in enumerate(addresses))
+    )
+    await eventually(lambda: one.drained == other.drained == addresses)
 
 
 async def test_no_more_than_a_thousand_endpoints_are_drained_in_memory():

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.access.store.open_store import open_store
+from proxy.access.store import open_store
 from proxy.cli import main
 from proxy.domain.identity import Limits
 from proxy.operate import store as key_store
