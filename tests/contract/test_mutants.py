@@ -9,13 +9,9 @@ from tests.mutants.mutant import ROOT, Mutant
 
 
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.fault)
-def test_a_mutant_changes_one_place_of_its_file(mutant: Mutant):
+def test_a_mutant_changes_one_place_and_is_tried_by_tests_that_everybody_runs(mutant: Mutant):
     assert (ROOT / mutant.path).read_text().count(mutant.before) == 1
     assert mutant.before != mutant.after
-
-
-@pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.fault)
-def test_the_tests_of_a_mutant_are_those_that_everybody_runs(mutant: Mutant):
     for test in mutant.tests:
         assert (ROOT / test).exists()
         assert not test.startswith("tests/long")

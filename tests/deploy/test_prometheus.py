@@ -1,6 +1,6 @@
 """A real Prometheus evaluates our rules and understands every query of a panel.
 
-What panels show under load: tests/server/test_dashboards.py.
+What panels show under load: tests/long/test_dashboards.py.
 """
 
 from __future__ import annotations
