@@ -80,11 +80,6 @@ def test_nothing_is_emitted_before_the_first_answer():
     assert [each["log_level"] for each in logs] == ["warning", "info"]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.anyio
 async def test_the_systems_resolver():
     source = DnsName(parse("dns+grpc://localhost:8001?metrics=8012"))
