@@ -49,17 +49,27 @@ def pool_set(
         ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set; or
             TRITON_URL and models.yaml both say where the pool `default` is.
     """
-    cluster, entries = in_cluster(environment), {} if found is None else found.pools
-    options = [
-        _of_entry(settings, name, entry, environment, cluster) for name, entry in entries.items()
-    ]
-    if DEFAULT_POOL not in entries:
-        if settings.triton_url is not None or _uses_default(found):
-            options.insert(0, _of_settings(settings, cluster))
-    elif settings.triton_url is not None:
+    cluster, entries, options = in_cluster(environment), {} if found is None else found.pools, []
+    if DEFAULT_POOL in entries and settings.triton_url is not None:
         raise ModelsFileError(
             "TRITON_URL and pools.default both say where the pool 'default' is: remove one of them"
         )
+    if DEFAULT_POOL not in entries and (settings.triton_url is not None or _uses_default(found)):
+        ours = PoolEntry.model_construct(
+            endpoints=settings.triton_source,
+            ca_file=settings.triton_ca_file,
+            metrics_port=settings.triton_metrics_port,
+            routing=settings.triton_routing,
+        )
+        try:
+            options.append(_options(settings, DEFAULT_POOL, ours, environment, cluster))
+        except InvalidSource as error:
+            raise LaunchError(f"TRITON_URL: {error}") from None
+    for name, entry in entries.items():
+        try:
+            options.append(_options(settings, name, entry, environment, cluster))
+        except InvalidSource as error:
+            raise ModelsFileError(f"pools.{name}.endpoints: {error}") from None
     return PoolSet(options, counter, decisions)
 
 
@@ -74,45 +84,19 @@ def _uses_default(found: ModelsFile | None) -> bool:
     )
 
 
-def _of_settings(settings: Settings, cluster: KubernetesApi | None) -> PoolOptions:
-    entry = PoolEntry.model_construct(
-        endpoints=settings.triton_source,
-        ca_file=settings.triton_ca_file,
-        metrics_port=settings.triton_metrics_port,
-        routing=settings.triton_routing,
-    )
-    try:
-        return _options(settings, DEFAULT_POOL, entry, settings.triton_secret_value, cluster)
-    except InvalidSource as error:
-        raise LaunchError(f"TRITON_URL: {error}") from None
-
-
-def _of_entry(
+def _options(
     settings: Settings,
     name: str,
     entry: PoolEntry,
     environment: Mapping[str, str],
     cluster: KubernetesApi | None,
 ) -> PoolOptions:
+    """Raises ModelsFileError, InvalidSource."""
     secret = settings.triton_secret_value
     if entry.secret_env is not None and not (secret := environment.get(entry.secret_env)):
         raise ModelsFileError(
             f"pools.{name}.secret_env: the environment variable {entry.secret_env} is not set"
         )
-    try:
-        return _options(settings, name, entry, secret, cluster)
-    except InvalidSource as error:
-        raise ModelsFileError(f"pools.{name}.endpoints: {error}") from None
-
-
-def _options(
-    settings: Settings,
-    name: str,
-    entry: PoolEntry,
-    secret: str | None,
-    cluster: KubernetesApi | None,
-) -> PoolOptions:
-    """Raises InvalidSource."""
     url = source_url.parse(entry.endpoints)
 
     def connect(endpoint: EndpointAddress) -> TritonConnection:

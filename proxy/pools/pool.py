@@ -94,9 +94,7 @@ class Pool:
         self._interned = interned
         self._clock = clock
         self._changed = changed
-        self._variants: dict[int, Candidates[Served]] | None = (
-            None  # by the identity of a model's facts
-        )
+        self._variants: dict[int, Candidates[Served]] | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._named = asyncio.Event()
 

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+from structlog.testing import capture_logs
+
 from proxy.domain.endpoints import EndpointAddress, EndpointSource
+from tests.doubles import clock
 
 HANG_S = 300.0  # no test waits for it but one that fails
 
@@ -54,3 +57,26 @@ async def watched(source: EndpointSource) -> AsyncIterator[WatchedSource]:
             yield watching
         finally:
             await watching.close()
+
+
+def emitted(
+    source: EndpointSource, seconds: float = 10_000
+) -> tuple[list[tuple[float, set[EndpointAddress]]], list[dict]]:
+    """The time and endpoints of all sets on a clock that jumps, and the log."""
+
+    async def run() -> list[tuple[float, set[EndpointAddress]]]:
+        now, found = asyncio.get_running_loop().time, []
+
+        async def read() -> None:
+            async for endpoints in source.watch():
+                found.append((now(), set(endpoints)))
+
+        reading = asyncio.ensure_future(read())
+        await asyncio.wait([reading], timeout=seconds)
+        assert not reading.done(), "a source never ends"
+        reading.cancel()
+        await asyncio.wait([reading])
+        return found
+
+    with capture_logs() as logs:
+        return clock.run(run()), logs

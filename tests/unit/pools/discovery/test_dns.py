@@ -6,7 +6,6 @@ import asyncio
 import socket
 
 import pytest
-from structlog.testing import capture_logs
 
 from proxy.pools.discovery.dns import (
     EMPTY_S,
@@ -16,8 +15,7 @@ from proxy.pools.discovery.dns import (
     system_addresses,
 )
 from proxy.pools.discovery.source_url import parse
-from tests.doubles import clock
-from tests.doubles.watched_source import watched
+from tests.doubles.watched_source import emitted, watched
 
 AWAY = socket.gaierror(socket.EAI_AGAIN, "no name server answers")
 
@@ -40,24 +38,8 @@ class Names:
 
 def sets_within(seconds: float, names: Names, url: str = "dns+grpc://triton:8001"):
     """(time, addresses) of each set, and the log."""
-
-    async def run() -> list[tuple[float, list[str]]]:
-        now = asyncio.get_running_loop().time
-        found = []
-
-        async def read() -> None:
-            async for endpoints in DnsName(parse(url), names.resolve).watch():
-                found.append((now(), sorted(each.address for each in endpoints)))
-
-        reading = asyncio.ensure_future(read())
-        await asyncio.wait([reading], timeout=seconds)
-        assert not reading.done(), "a source never ends"
-        reading.cancel()
-        await asyncio.wait([reading])
-        return found
-
-    with capture_logs() as logs:
-        return clock.run(run()), logs
+    found, logs = emitted(DnsName(parse(url), names.resolve), seconds)
+    return [(at, sorted(each.address for each in endpoints)) for at, endpoints in found], logs
 
 
 def test_addresses_of_both_families_are_endpoints_and_changes_are_emitted():
@@ -96,11 +78,6 @@ def test_nothing_is_emitted_before_the_first_answer():
     found, logs = sets_within(100, Names(AWAY, AWAY, ["10.0.0.1"]))
     assert [addresses for _, addresses in found] == [["10.0.0.1:8001"]]
     assert [each["log_level"] for each in logs] == ["warning", "info"]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.anyio

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def etcd(tmp_path) -> Iterator[EtcdServer]:
     with running(tmp_path) as server:
         yield server

@@ -28,11 +28,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def api() -> Iterator[KubernetesApiServer]:
     with KubernetesApiServer().running() as server:
         server.put(endpoint_slice("first", endpoint("10.0.0.1")))

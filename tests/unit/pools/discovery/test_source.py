@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from structlog.testing import capture_logs
-
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.source import MOST_REASONS, GrowingPause, Source, StaticList
 from proxy.pools.discovery.source_url import MOST_ENDPOINTS
 from tests.doubles import clock
+from tests.doubles.watched_source import emitted
 
 ONE, TWO = EndpointAddress("one:8001"), EndpointAddress("two:8001", 8012)
 
@@ -31,47 +30,31 @@ class Scripted(Source):
         await asyncio.Event().wait()
 
 
-def emitted(source: Source) -> tuple[list[set[EndpointAddress]], list[dict]]:
-    """All that it emits, and the log."""
-
-    async def run() -> list[set[EndpointAddress]]:
-        found = []
-
-        async def read() -> None:
-            async for each in source.watch():
-                found.append(each)
-
-        reading = asyncio.ensure_future(read())
-        await asyncio.wait([reading], timeout=10_000)
-        assert not reading.done(), "a source never ends"
-        reading.cancel()
-        await asyncio.wait([reading])
-        return found
-
-    with capture_logs() as logs:
-        return clock.run(run()), logs
+def sets(source: Source) -> tuple[list[set[EndpointAddress]], list[dict]]:
+    found, logs = emitted(source)
+    return [endpoints for _, endpoints in found], logs
 
 
 def test_only_changes_are_emitted():
-    found, logs = emitted(Scripted([], [], [TWO, ONE], [ONE, TWO, ONE], [ONE]))
+    found, logs = sets(Scripted([], [], [TWO, ONE], [ONE, TWO, ONE], [ONE]))
     assert (found, logs) == ([set(), {ONE, TWO}, {ONE}], [])
 
 
 def test_an_address_with_two_metrics_ports_is_one_endpoint():
-    found, _ = emitted(StaticList("grpc://x", frozenset({ONE, EndpointAddress("one:8001", 8012)})))
+    found, _ = sets(StaticList("grpc://x", frozenset({ONE, EndpointAddress("one:8001", 8012)})))
     assert found == [{EndpointAddress("one:8001", 8012)}]
 
 
 def test_the_first_thousand_are_kept_and_the_rest_is_logged_once():
     many = [EndpointAddress(f"h{number:05}:1") for number in range(MOST_ENDPOINTS + 5)]
-    found, logs = emitted(Scripted(many[::-1], many[1:], many[:3], many))
+    found, logs = sets(Scripted(many[::-1], many[1:], many[:3], many))
     assert found[:2] == [set(many[:MOST_ENDPOINTS]), set(many[1 : MOST_ENDPOINTS + 1])]
     assert [(each["found"], each["kept"]) for each in logs] == [(1005, 1000)] * 2
 
 
 def test_an_outage_keeps_the_endpoints_and_is_logged_once_for_each_reason():
     reasons = [f"reason {number % 20}" for number in range(100)]
-    found, logs = emitted(Scripted([ONE], *reasons, [ONE], [ONE]))
+    found, logs = sets(Scripted([ONE], *reasons, [ONE], [ONE]))
     assert found == [{ONE}]
     assert [each["log_level"] for each in logs] == ["warning"] * MOST_REASONS + ["info"]
     assert all(each["source"] == "dns+grpc://x:1" for each in logs)
