@@ -22,6 +22,11 @@ from tests.fixtures.tool_server import ToolServer, running
 Serve = Callable[..., TestClient]
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[Serve]:
     """folder: where a test may write none.yaml, a models.yaml."""
