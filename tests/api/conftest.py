@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,19 @@ Serve = Callable[..., TestClient]
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """serve(engine, catalog=…, sandbox=…, keys=…, **settings) -> a client of a started app."""
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Serve]:
+    """folder: where a test may write none.yaml, a models.yaml."""
     with ExitStack() as stack:
 
         def start(
             engine: ScriptedEngine, catalog=None, sandbox=None, keys=None, **settings
         ) -> TestClient:
-            none = tmp_path / "none.yaml"  # says nothing of the model, unless a test wrote it
+            none = folder / "none.yaml"  # says nothing of the model, unless a test wrote it
             if not none.exists():
                 none.write_text("models: {another: {weights: w}}")
             settings = Settings(**{"models_file": none, **settings})
@@ -41,6 +46,29 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             return client
 
         yield start
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """serve(engine, catalog=…, sandbox=…, keys=…, **settings) -> a client of a started app."""
+    with serving(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def idle_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with serving(tmp_path_factory.mktemp("idle")) as start:
+        engine = ScriptedEngine()
+        client = start(engine)
+        client.engine = engine
+        yield client
+
+
+@pytest.fixture
+def idle(idle_app: TestClient) -> Iterator[TestClient]:
+    """A client of an app that all tests of a file share, and whose engine must get no request."""
+    yield idle_app
+    assert not idle_app.engine.requests
 
 
 @pytest.fixture

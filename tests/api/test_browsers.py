@@ -43,18 +43,17 @@ def test_a_program_may_leave_the_content_type_out(serve):
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/models", "/metrics", "/health", "/nope"])
-def test_a_domain_that_is_rebound_to_this_server_is_refused(serve, path):
-    response = serve(ScriptedEngine()).get(path, headers={"host": "evil.example:9000"})
+def test_a_domain_that_is_rebound_to_this_server_is_refused(idle, path):
+    response = idle.get(path, headers={"host": "evil.example:9000"})
     assert response.status_code == 421
     assert error_of(response)["code"] == "unknown_host"
     assert response.headers["x-request-id"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "[evil.example]:1"])
-def test_a_rebound_domain_gets_no_socket(serve, host):
+def test_a_rebound_domain_gets_no_socket(idle, host):
     headers = {"host": host, "origin": f"http://{host}"}
-    client = serve(ScriptedEngine())
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect(SOCKET, headers=headers):
+    with pytest.raises(WebSocketDisconnect), idle.websocket_connect(SOCKET, headers=headers):
         pass
 
 

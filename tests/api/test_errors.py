@@ -28,8 +28,8 @@ GOOD = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
         ("GET", "/v1/models/nope", 404, "model_not_found"),
     ],
 )
-def test_wrong_routes(serve, method, path, status, code):
-    response = serve(ScriptedEngine()).request(method, path)
+def test_wrong_routes(idle, method, path, status, code):
+    response = idle.request(method, path)
     assert response.status_code == status
     assert error_of(response)["code"] == code
 
@@ -44,28 +44,27 @@ def test_wrong_routes(serve, method, path, status, code):
         ("/v1/models/x", 404),
     ],
 )
-def test_head_is_answered_as_get(serve, path, status):
-    client = serve(ScriptedEngine())
-    asked, got = client.head(path), client.get(path)
+def test_head_is_answered_as_get(idle, path, status):
+    asked, got = idle.head(path), idle.get(path)
     assert (asked.status_code, got.status_code) == (status, status)
     assert asked.headers["content-length"] == got.headers["content-length"]
 
 
-def test_where_there_is_get_there_is_head(serve):
-    response = serve(ScriptedEngine()).delete("/v1/models")
+def test_where_there_is_get_there_is_head(idle):
+    response = idle.delete("/v1/models")
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_head_of_what_is_only_posted_is_405(serve):
-    response = serve(ScriptedEngine()).head(CHAT)
+def test_head_of_what_is_only_posted_is_405(idle):
+    response = idle.head(CHAT)
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
     "path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/responses", "/v1//models"]
 )
-def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(serve, path):
-    response = serve(ScriptedEngine()).post(path, json=GOOD)
+def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(idle, path):
+    response = idle.post(path, json=GOOD)
     assert response.status_code == 404
     message = error_of(response)["message"]
     assert message.startswith(f"Invalid URL (POST {path}). ")

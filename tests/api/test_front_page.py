@@ -11,16 +11,15 @@ from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.stack import ROOT
 
 
-def test_the_version_is_the_projects(serve):
+def test_the_version_is_the_projects(idle):
     project = (ROOT / "pyproject.toml").read_text()
     (version,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
-    assert serve(ScriptedEngine()).get("/version").json() == {"version": version}
+    assert idle.get("/version").json() == {"version": version}
     assert version == __version__
 
 
-def test_the_root_names_the_server_and_every_endpoint(serve):
-    client = serve(ScriptedEngine())
-    found, document = client.get("/").json(), client.get("/openapi.json").json()
+def test_the_root_names_the_server_and_every_endpoint(idle):
+    found, document = idle.get("/").json(), idle.get("/openapi.json").json()
     assert (found["name"], found["version"]) == (document["info"]["title"], __version__)
     documented = {
         f"{method.upper()} {path.replace('{model}', '{model:path}')}"
@@ -28,13 +27,12 @@ def test_the_root_names_the_server_and_every_endpoint(serve):
         for method in operations
     }
     assert documented - {"GET /", "GET /v1", "GET /version"} == set(found["endpoints"])
-    assert client.get(found["documentation"]).status_code == 200
-    assert client.get(found["openapi"]).status_code == 200
+    assert idle.get(found["documentation"]).status_code == 200
+    assert idle.get(found["openapi"]).status_code == 200
 
 
-def test_the_base_url_lists_what_is_below_it(serve):
-    client = serve(ScriptedEngine())
-    endpoints = client.get("/v1").json()["endpoints"]
+def test_the_base_url_lists_what_is_below_it(idle):
+    endpoints = idle.get("/v1").json()["endpoints"]
     assert {"GET /v1/models", "POST /v1/chat/completions"} <= set(endpoints)
     assert all(" /v1/" in endpoint for endpoint in endpoints)
 
@@ -46,9 +44,8 @@ def test_a_ping_tells_whether_requests_can_be_served(serve):
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/demo", "/v1", "/health/live"])
-def test_a_slash_at_the_end_changes_nothing_and_redirects_nobody(serve, path):
-    client = serve(ScriptedEngine())
-    plain, slashed = (client.get(one, follow_redirects=False) for one in (path, f"{path}/"))
+def test_a_slash_at_the_end_changes_nothing_and_redirects_nobody(idle, path):
+    plain, slashed = (idle.get(one, follow_redirects=False) for one in (path, f"{path}/"))
     assert (slashed.status_code, slashed.json()) == (200, plain.json())
 
 

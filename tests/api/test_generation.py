@@ -136,8 +136,8 @@ def test_prompts_of_a_text_completion(serve, prompt, text, ids):
 
 
 @pytest.mark.parametrize("prompt", [[], ["a", 1], [-1], [2**31], {}, 5, [[]], [[1], "a"]])
-def test_prompts_that_are_refused(serve, prompt):
-    response = serve(ScriptedEngine()).post(TEXT, json={"model": "demo", "prompt": prompt})
+def test_prompts_that_are_refused(idle, prompt):
+    response = idle.post(TEXT, json={"model": "demo", "prompt": prompt})
     assert response.status_code == 400
     assert response.json()["error"]["param"].startswith("prompt")
 
@@ -149,20 +149,19 @@ def test_tokens_without_text_send_no_empty_chunk(serve):
     assert contents == ["", "x", None]
 
 
-def test_models(serve):
-    client = serve(ScriptedEngine())
-    (model,) = client.get("/v1/models").json()["data"]
+def test_models(idle):
+    (model,) = idle.get("/v1/models").json()["data"]
     assert (model["id"], model["object"]) == ("demo", "model")
     assert model["context_length"] == model["max_output_tokens"] == model["max_model_len"] == 128
     assert {"logit_bias", "logprobs", "min_p", "guided_decoding"} <= set(model["capabilities"])
     assert model["owned_by"]
     assert model["created"] == 1_700_000_000
-    assert client.get("/v1/models/demo").json() == model
+    assert idle.get("/v1/models/demo").json() == model
 
 
 @pytest.mark.parametrize(("sent", "kept"), [("abc-1", True), ("bad id", False), ("x" * 200, False)])
-def test_the_callers_request_id_is_kept_where_it_is_usable(serve, sent, kept):
-    response = serve(ScriptedEngine()).get("/v1/models", headers={"x-request-id": sent})
+def test_the_callers_request_id_is_kept_where_it_is_usable(idle, sent, kept):
+    response = idle.get("/v1/models", headers={"x-request-id": sent})
     assert (response.headers["x-request-id"] == sent) is kept
 
 

@@ -26,11 +26,6 @@ TEXT = "abcdef"
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Front:
     """The proxy over an engine that the test steps."""
 

@@ -21,11 +21,6 @@ BEGUN = deltas("abc", finish=None)  # a prompt of 7 tokens, 4 of them cached
 COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize(
     ("path", "body", "tokens"),
     [

@@ -33,11 +33,6 @@ KEY = "the-key-of-prometheus"
 TENANTS = 4
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def composed(tmp_path, engine, **settings) -> Any:
     (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
     given = Settings(

@@ -75,8 +75,8 @@ def test_what_the_caller_says_reaches_the_engine(serve, path):
         ({**BODY, "model": "nope"}, 404, "model_not_found", "model"),
     ],
 )
-def test_a_bad_request_is_a_status_with_the_usual_body(serve, path, body, status, code, param):
-    response = serve(ScriptedEngine()).post(path, json=body)
+def test_a_bad_request_is_a_status_with_the_usual_body(idle, path, body, status, code, param):
+    response = idle.post(path, json=body)
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (status, code, param)
 

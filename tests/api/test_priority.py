@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
+from tests.api.error_body import error_of
 from tests.api.formats import BOTH
-from tests.api.test_errors import error_of
 from tests.api.test_parameters import LimitedCatalog
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
@@ -44,10 +44,9 @@ def note(priority: str) -> dict:
         ({"metadata": {"Priority": "4"}}, None),
     ],
 )
-@BOTH
-def test_each_field_asks_for_a_priority(serve, path, body, fields, priority):
+def test_each_field_asks_for_a_priority(serve, fields, priority):
     engine = ScriptedEngine(deltas("a"))
-    response = serve(engine, max_priority=9).post(path, json={**body, **fields})
+    response = serve(engine, max_priority=9).post(CHAT, json={**BODY, **fields})
     assert response.status_code == 200, response.text
     assert [seen.priority for seen in engine.requests] == [priority]
     assert HEADER not in response.headers
@@ -63,12 +62,9 @@ def test_each_field_asks_for_a_priority(serve, path, body, fields, priority):
         (note("-" + "9" * 500), "metadata.priority"),
     ],
 )
-@BOTH
-def test_contradictions_and_numbers_out_of_range_are_refused_by_name(
-    serve, path, body, fields, param
-):
+def test_contradictions_and_numbers_out_of_range_are_refused_by_name(serve, fields, param):
     engine = ScriptedEngine(deltas("a"))
-    response = serve(engine, max_priority=9).post(path, json={**body, **fields})
+    response = serve(engine, max_priority=9).post(CHAT, json={**BODY, **fields})
     assert (response.status_code, error_of(response)["param"]) == (400, param)
     assert len(response.text) < 500
     assert not engine.requests

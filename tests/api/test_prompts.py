@@ -10,8 +10,8 @@ import yaml
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit
+from tests.api.error_body import error_of
 from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
-from tests.api.test_errors import error_of
 from tests.api.test_parameters import LimitedCatalog
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
@@ -77,9 +77,9 @@ def test_a_chat_of_token_ids_has_no_template(serve):
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
     ],
 )
-def test_a_chat_of_token_ids_ignores_no_field_of_the_template(serve, field):
+def test_a_chat_of_token_ids_ignores_no_field_of_the_template(idle, field):
     body = {**CHAT_BODY, "prompt_token_ids": [5], **field}
-    error = error_of(serve(ScriptedEngine()).post(CHAT, json=body))
+    error = error_of(idle.post(CHAT, json=body))
     assert error["param"] == next(iter(field))
 
 
@@ -112,13 +112,13 @@ def test_an_empty_prompt_is_echoed_as_it_was_given(serve):
     assert serve(engine).post(TEXT, json=body).json()["choices"][0]["text"] == "a"
 
 
-def test_a_prompt_that_is_missing_is_missed(serve):
-    error = error_of(serve(ScriptedEngine()).post(TEXT, json={"model": "demo"}))
+def test_a_prompt_that_is_missing_is_missed(idle):
+    error = error_of(idle.post(TEXT, json={"model": "demo"}))
     assert (error["code"], error["param"]) == ("missing_parameter", "prompt")
 
 
-def test_the_document_says_that_a_prompt_may_be_null(serve):
-    document = serve(ScriptedEngine()).get("/openapi.json").json()
+def test_the_document_says_that_a_prompt_may_be_null(idle):
+    document = idle.get("/openapi.json").json()
     schema = document["components"]["schemas"]["CompletionBody"]
     assert "prompt" in schema["required"]
     assert {"type": "null"} in schema["properties"]["prompt"]["anyOf"]
@@ -137,11 +137,9 @@ def test_a_suffix_is_written_as_the_model_was_trained(serve, prompt):
     assert [one.text for one in seen] == [f"<pre>{one}<suf>z<mid>" for one in prompt]
 
 
-def test_a_suffix_is_refused_where_the_model_has_no_tokens_for_it(serve):
-    engine = ScriptedEngine()
-    error = error_of(serve(engine).post(TEXT, json={**TEXT_BODY, "suffix": "z"}))
+def test_a_suffix_is_refused_where_the_model_has_no_tokens_for_it(idle):
+    error = error_of(idle.post(TEXT, json={**TEXT_BODY, "suffix": "z"}))
     assert (error["code"], error["param"]) == ("unsupported_parameter", "suffix")
-    assert not engine.requests
 
 
 @pytest.mark.parametrize(

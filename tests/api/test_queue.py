@@ -33,11 +33,6 @@ ONE_ROW = FixedCatalog(facts=replace(FACTS, rows=1, says_rows=True))
 HEADER = "x-queue-timeout-ms"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class HeldEngine(ScriptedEngine):
     """Each stream waits for its turn before its first delta: `let_go` lets the oldest go on."""
 

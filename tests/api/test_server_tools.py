@@ -70,8 +70,7 @@ def test_the_model_calls_the_proxy_runs_and_the_client_gets_the_answer(serve, po
     assert answer["usage"]["prompt_tokens"] == 2 * 7
 
 
-@pytest.mark.parametrize("events", [False, True])
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(("n", "events"), [(1, False), (2, True)])
 @pytest.mark.parametrize(
     "texts",
     [

@@ -8,7 +8,7 @@ from functools import reduce
 import pytest
 
 from proxy.domain.constraint import GuideKind
-from tests.api.formats import ASKED, CHAT, SCHEMA, TEXT, named, tag
+from tests.api.formats import ASKED, CHAT, SCHEMA, named, tag
 from tests.doubles.engine import ScriptedEngine, deltas
 
 CONSTRAINTS = [
@@ -47,12 +47,10 @@ CONSTRAINTS = [
 ]
 
 
-@pytest.mark.parametrize("path", [CHAT, TEXT])
 @pytest.mark.parametrize(("body", "kind", "text"), CONSTRAINTS)
-def test_each_field_becomes_the_engines_constraint(serve, path, body, kind, text):
+def test_each_field_becomes_the_engines_constraint(serve, body, kind, text):
     engine = ScriptedEngine(deltas("a"))
-    asked = ASKED if path == CHAT else {"model": "demo", "prompt": "x"}
-    assert serve(engine).post(path, json={**asked, **body}).status_code == 200
+    assert serve(engine).post(CHAT, json={**ASKED, **body}).status_code == 200
     constraint = engine.requests[0].constraint
     assert (constraint.kind, constraint.text) == (kind, text)
 
@@ -136,14 +134,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "status", "code", "param"), REFUSED)
-def test_what_is_wrong_is_refused_under_the_callers_name(serve, body, status, code, param):
-    answer = serve(ScriptedEngine()).post(CHAT, json={**ASKED, **body})
+def test_what_is_wrong_is_refused_under_the_callers_name(idle, body, status, code, param):
+    answer = idle.post(CHAT, json={**ASKED, **body})
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (status, code, param)
 
 
-def test_a_conflict_names_both_fields(serve):
-    answer = serve(ScriptedEngine()).post(CHAT, json={**ASKED, "regex": "a", "ebnf": "b"})
+def test_a_conflict_names_both_fields(idle):
+    answer = idle.post(CHAT, json={**ASKED, "regex": "a", "ebnf": "b"})
     message = answer.json()["error"]["message"]
     assert "'regex'" in message
     assert "'ebnf'" in message

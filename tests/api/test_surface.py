@@ -19,8 +19,8 @@ from proxy.api.openai.generation_body import StreamOptions
 from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
+from tests.api.error_body import error_of
 from tests.api.formats import BOTH, CHAT, TEXT
-from tests.api.test_errors import error_of
 from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
@@ -228,11 +228,10 @@ def test_every_parameter_of_the_specification_has_a_row(path):
 
 
 @BOTH
-def test_what_the_table_calls_refused_is_and_so_are_other_extensions(serve, path, body):
-    client = serve(ScriptedEngine())
+def test_what_the_table_calls_refused_is_and_so_are_other_extensions(idle, path, body):
     refused = {name for name, fate in rows(path).items() if is_refused(fate)}
     for name in refused | set(EXTENSIONS) - BODIES[path].model_fields.keys():
-        response = client.post(path, json={**body, name: 1})
+        response = idle.post(path, json={**body, name: 1})
         error = error_of(response)
         expected = (400, "unsupported_parameter", name)
         assert (response.status_code, error["code"], error["param"]) == expected
