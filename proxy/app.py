@@ -77,7 +77,6 @@ from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokeniz
 from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual_spare
 from proxy.pools.router import Router
-from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits
@@ -96,7 +95,7 @@ from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent_requests import RecentRequests
 from proxy.telemetry.request_log import RequestLog
-from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
+from proxy.telemetry.traces.configuration import TraceConfiguration
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
@@ -491,10 +490,7 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
     Raises:
         LaunchError: a variable of OpenTelemetry has a value that is not supported.
     """
-    try:
-        configuration = TraceConfiguration.read(variables)
-    except WrongTraceVariable as error:
-        raise LaunchError(str(error)) from None
+    configuration = TraceConfiguration.read(variables)
     if configuration is None:
         return None
     # takes a quarter of a second, which only those pay who want traces

@@ -17,7 +17,7 @@ from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
-from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
+from proxy.telemetry.traces.configuration import TraceConfiguration
 
 SECRET_BYTES = 32
 
@@ -83,10 +83,7 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
 def _place(settings: Settings) -> Place:
     """Where it listens. The prefix of its shared memory identifies this launcher."""
     shm.sweep_dead()
-    try:
-        traces = TraceConfiguration.read(os.environ)
-    except WrongTraceVariable as error:
-        raise LaunchError(str(error)) from None
+    traces = TraceConfiguration.read(os.environ)
     ports = Ports(
         grpc=settings.triton_grpc_port,
         http=settings.triton_http_port,
