@@ -17,7 +17,7 @@ from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
-from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.configuration import TraceConfiguration, WrongTraceVariable
 
 SECRET_BYTES = 32
 
@@ -83,7 +83,10 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
 def _place(settings: Settings) -> Place:
     """Where it listens. The prefix of its shared memory identifies this launcher."""
     shm.sweep_dead()
-    traces = TraceConfiguration.read(os.environ)
+    try:
+        traces = TraceConfiguration.read(os.environ)
+    except WrongTraceVariable as error:
+        raise LaunchError(str(error)) from None
     ports = Ports(
         grpc=settings.triton_grpc_port,
         http=settings.triton_http_port,

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.processes.errors import LaunchError
-
 PREFIX = "OTEL_"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -25,6 +23,10 @@ SERVICE_NAME = "triton-openai-proxy"
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 CONTENTS = {"false": False, "NO_CONTENT": False, "true": True, "SPAN_ONLY": True}
 TRACES_PATH = "/v1/traces"
+
+
+class WrongTraceVariable(Exception):
+    """A variable has a value that this proxy does not support. The message names both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class TraceConfiguration:
         """None: traces are off, because no endpoint is named, or by request.
 
         Raises:
-            LaunchError: a variable has a value that this proxy does not support; it names both.
+            WrongTraceVariable.
         """
         given = {
             name: value.strip()
@@ -102,7 +104,7 @@ def _ratio(sampler: str, given: Mapping[str, str]) -> float:
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        raise LaunchError(
+        raise WrongTraceVariable(
             f"OTEL_TRACES_SAMPLER_ARG={text} must be a number from 0 to 1, the share of requests"
         )
     return ratio
@@ -119,5 +121,7 @@ def _propagators(given: Mapping[str, str]) -> frozenset[str]:
 
 def _one_of(name: str, value: str, supported: tuple[str, ...]) -> str:
     if value not in supported:
-        raise LaunchError(f"{name}={value} is not supported here: use {' or '.join(supported)}")
+        raise WrongTraceVariable(
+            f"{name}={value} is not supported here: use {' or '.join(supported)}"
+        )
     return value

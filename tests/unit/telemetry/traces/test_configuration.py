@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.processes.errors import LaunchError
-from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.configuration import (
+    TraceConfiguration,
+    WrongTraceVariable,
+)
 
 URL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
 
@@ -58,7 +60,7 @@ def test_samplers(sampler, argument, ratio, follows_callers):
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(name, value):
-    with pytest.raises(LaunchError, match=f"{name}={value} is not supported"):
+    with pytest.raises(WrongTraceVariable, match=f"{name}={value} is not supported"):
         read(**{name: value})
 
 
@@ -73,7 +75,7 @@ def test_content_is_asked_for(value, has_content):
 
 @pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])
 def test_a_ratio_is_a_share(argument):
-    with pytest.raises(LaunchError, match=f"OTEL_TRACES_SAMPLER_ARG={argument}"):
+    with pytest.raises(WrongTraceVariable, match=f"OTEL_TRACES_SAMPLER_ARG={argument}"):
         read(OTEL_TRACES_SAMPLER="traceidratio", OTEL_TRACES_SAMPLER_ARG=argument)
 
 
