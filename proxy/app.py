@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.authenticator import authenticator
+from proxy.access.authentication.composition import authenticator
 from proxy.access.concurrency import BoundedTokenizer, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
@@ -30,10 +30,11 @@ from proxy.api.http.authentication import no_audit
 from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import LayerParts
-from proxy.api.http.layers import Application, layers
+from proxy.api.http.layers import application, layers
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
+from proxy.api.openai.answer_extras import Annotator
 from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.document import cached_document
@@ -54,7 +55,7 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
-from proxy.generation.service import Access, Service
+from proxy.generation.composition import Access, composed
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
@@ -72,11 +73,13 @@ from proxy.models.registry import Registry
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
-from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
+from proxy.pools.pooled_engine import PooledCatalog, PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities, fixed_spare, part, usual_spare
+from proxy.pools.router import Router
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
+from proxy.scheduling.observed import ObservedScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
@@ -137,8 +140,8 @@ def create_app(settings: Settings) -> FastAPI:
     )
     return compose(
         settings,
-        PooledEngine(pools, counter),
-        pools,
+        PooledEngine(pools, Router(pools), counter),
+        PooledCatalog(pools),
         PooledTokenizer(pools),
         ProcessSandbox(processes=settings.sandbox_processes),
         store=store,
@@ -178,7 +181,7 @@ def compose(
 
     # who calls, and how much they may take
     if store is not None:
-        keys, usage = keys or store.keys, usage or store.usage
+        keys, usage = keys or store.keys, usage or store.usage_store
     callers = authenticator(settings, keys, metrics)
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)
@@ -186,7 +189,8 @@ def compose(
     limiter = RequestLimiter(
         ledger,
         tokenizer,
-        usage=usage,
+        sink=usage,
+        source=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
@@ -217,10 +221,11 @@ def compose(
     if scheduler is None:
         scheduler = _scheduler(settings, metrics)
         if operations is not None and settings.scheduling == "fair":
+            spare = settings.spare_streams
             capacities = QueueCapacities(
                 operations.pools,
                 scheduler,
-                spare=settings.spare_streams,
+                spare=usual_spare if spare is None else fixed_spare(spare),
                 share=partial(part, ledger),
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
@@ -238,7 +243,7 @@ def compose(
         hides_cached_tokens=not settings.report_cached_tokens,
         queues_by_priority=settings.scheduling == "fair",
     )
-    service = Service(
+    service = composed(
         registry,
         engine,
         metrics.generations,
@@ -277,8 +282,7 @@ def compose(
         models,
         field_limits,
         Examiner(sandbox, guide_limits),
-        service,
-        called_tokenizer,
+        Annotator(service, called_tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
     socket = chat_socket.routes(
@@ -323,7 +327,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            lambda: registry.table.plans,
+            registry,
             operations.audit,
             scheduler,
             bodies=bodies,
@@ -374,7 +378,7 @@ def compose(
                 yield
             await background.end(tasks)
 
-    app = Application(
+    app = application(
         layers(
             settings,
             metrics=metrics,
@@ -438,7 +442,10 @@ def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
-    return InProcessScheduler(QueueLimits.of(settings), metrics.queues)
+    limits = QueueLimits.of(settings)
+    return ObservedScheduler(
+        InProcessScheduler(limits), metrics.queues, longest_wait_s=limits.longest_wait_s
+    )
 
 
 def _is_queued(settings: Settings, card: ModelCard) -> bool:
