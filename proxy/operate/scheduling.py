@@ -14,33 +14,31 @@ from collections.abc import Callable
 FEW_CORES = 4
 
 
-class Kernel:
-    """What the running kernel offers this process."""
-
-    @property
-    def cores(self) -> int:
-        """The number of cores that this process may run on."""
-        try:
-            return len(os.sched_getaffinity(0))
-        except AttributeError:  # not on Linux
-            return os.cpu_count() or 1
-
-    def set_batch(self) -> None:
-        """Raises AttributeError or OSError where the system has no such policy or refuses it."""
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+def cores() -> int:
+    """The number of cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
 
 
-KERNEL = Kernel()
+def set_batch() -> None:
+    """Raises AttributeError or OSError where the system has no such policy or refuses it."""
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def apply(say: Callable[[str], None], kernel: Kernel = KERNEL) -> None:
-    """Sets `batch` on few cores, for this thread and all that it starts."""
-    cores = kernel.cores
-    if cores > FEW_CORES:
+def apply(
+    say: Callable[[str], None],
+    count: Callable[[], int] = cores,
+    choose: Callable[[], None] = set_batch,
+) -> None:
+    """Chooses `batch` on few cores, for this thread and all that it starts."""
+    found = count()
+    if found > FEW_CORES:
         return
     try:
-        kernel.set_batch()
+        choose()
     except (AttributeError, OSError) as error:
-        say(f"CPU scheduling stays normal on {cores} cores: batch is refused ({error})")
+        say(f"CPU scheduling stays normal on {found} cores: batch is refused ({error})")
         return
-    say(f"CPU scheduling: batch, for {cores} cores")
+    say(f"CPU scheduling: batch, for {found} cores")

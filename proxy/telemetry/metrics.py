@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -11,12 +13,12 @@ from prometheus_client import (
 )
 
 from proxy.domain.record import DURATION_BUCKETS_S
+from proxy.domain.scheduling import QueueState
 from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.telemetry.generation_metrics import GenerationMetrics
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
-from proxy.telemetry.queue_metrics import QueueMetrics
 
 TENANTS = 50
+QUEUE = ("queue",)  # `pool/Triton model`: as many as there are models
 
 
 class Metrics:
@@ -143,3 +145,91 @@ class ShadowMetrics:
         if result.outcome is ShadowOutcome.COMPARED:
             for field in result.differences:
                 self._differences.labels(*where, field, is_comparable).inc()
+
+
+class QueueMetrics:
+    """Metrics of the fair queues. Implements scheduling.in_process' port."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, QUEUE, registry=registry)
+
+        self._waiting = gauge("proxy_fair_queue_waiting", "Streams that wait for a row")
+        self._running = gauge("proxy_fair_queue_running", "Streams that run")
+        self._capacity = gauge(
+            "proxy_fair_queue_capacity", "Streams that may run at once; NaN where there is no bound"
+        )
+        self._waits = Histogram(
+            "proxy_fair_queue_wait_seconds",
+            "Time that a stream waited until it began, or was refused",
+            QUEUE,
+            buckets=DURATION_BUCKETS_S,
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "proxy_fair_queue_refusals",
+            "Streams that got 429 `queue_full`: `full` (no place), `no_wait` (the request does not "
+            "wait), `timeout`, `displaced` (a tenant with fewer streams took the place)",
+            (*QUEUE, "reason"),
+            registry=registry,
+        )
+        self._preemptions = Counter(
+            "proxy_fair_queue_preemptions",
+            "Streams that gave their row to a higher class, or to a tenant with less service",
+            QUEUE,
+            registry=registry,
+        )
+        self._known: set[str] = set()
+
+    def waited(self, queue: str, seconds: float) -> None:
+        self._waits.labels(queue).observe(seconds)
+
+    def refused(self, queue: str, reason: str, seconds: float) -> None:
+        """reason: a value of scheduling.fair_queue.Refusal. seconds: that it waited."""
+        self._refusals.labels(queue, reason).inc()
+        self._waits.labels(queue).observe(seconds)
+
+    def preempted(self, queue: str) -> None:
+        self._preemptions.labels(queue).inc()
+
+    def counted(self, states: Iterable[QueueState]) -> None:
+        """All queues that there are now; others are empty."""
+        found = {one.queue: one for one in states}
+        for queue in self._known - found.keys():
+            self._waiting.labels(queue).set(0)
+            self._running.labels(queue).set(0)
+        self._known |= found.keys()
+        for queue, one in found.items():
+            self._waiting.labels(queue).set(one.waiting)
+            self._running.labels(queue).set(one.running)
+            bound = float("nan") if one.capacity is None else one.capacity
+            self._capacity.labels(queue).set(bound)
+
+
+class IdempotencyMetrics:
+    """Of requests with an Idempotency-Key. stored_bytes: kept for later; in Redis, by
+    all proxies. held_bytes: of running answers.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "proxy_idempotent_requests",
+            "Requests with an Idempotency-Key, by what they got: `generated`, `joined`, `replayed`,"
+            " the code of a refusal, or `unavailable`; and `not_kept`: answers that could not be"
+            " written",
+            ("outcome",),
+            registry=registry,
+        )
+        self.held_bytes = Gauge(
+            "proxy_idempotent_held_bytes",
+            "Bytes of answers in memory, for those who read them",
+            registry=registry,
+        )
+        self.stored_bytes = Gauge(
+            "proxy_idempotent_stored_bytes",
+            "Bytes of answers that are kept for later requests with the same key",
+            registry=registry,
+        )
+
+    def count(self, outcome: str) -> None:
+        self._requests.labels(outcome).inc()

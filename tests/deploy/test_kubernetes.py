@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from proxy.api.http.body_reader import MOST_BODIES_BYTES
 from proxy.settings import Settings
@@ -146,11 +145,7 @@ def test_probes_ask_ports_and_paths_that_answer():
 
 def test_a_load_is_given_up_no_sooner_than_its_pod():
     """The image's half an hour is too short for a large model from network storage."""
-    base = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())
-    [literals] = [
-        kept["literals"] for kept in base["configMapGenerator"] if kept["name"] == "triton-settings"
-    ]
-    given = dict(literal.split("=", 1) for literal in literals)
+    given = literals()["triton-settings"]
     probes = [
         each["startupProbe"]
         for each in containers()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from statistics import median
@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy.operate.replay.answer_chunks import JoinedChoice, JoinedChoices, chunks_of
 from proxy.operate.replay.recorded import Recorded
 from proxy.telemetry.kept_content import fields_of
 
+DATA, DONE = "data:", "[DONE]"
+TEXTS = ("content", "text", "reasoning_content", "reasoning", "refusal")
 COUNTS = ("prompt_tokens", "completion_tokens")
 
 
@@ -35,25 +36,70 @@ class AnswerFacts:
 
 def facts_of(status: int, answer: str) -> AnswerFacts:
     """An answer that is no JSON has only its status and its text."""
-    choices = JoinedChoices()
+    choices: dict[int, _Choice] = {}
     usage, errors = None, []
-    for chunk in chunks_of(answer):
+    for chunk in _chunks_of(answer):
         usage = _usage(chunk) or usage
         if isinstance(error := chunk.get("error"), Mapping):
             errors.append(f"error: {error.get('code')}")
-        choices.add(chunk)
-    ordered = choices.ordered
+        for each in _objects(chunk.get("choices")):
+            index = each.get("index")
+            choices.setdefault(index if isinstance(index, int) else 0, _Choice()).add(each)
+    ordered = [choices[index] for index in sorted(choices)]
     return AnswerFacts(
         status=status,
         finishes=(*(each.finish for each in ordered), *errors),
         usage=usage,
-        text="\n".join(map(_text, ordered)) if ordered or errors else answer,
+        text="\n".join(each.text for each in ordered) if ordered or errors else answer,
     )
 
 
-def _text(choice: JoinedChoice) -> str:
-    calls = (f"{call['name']}{call['arguments']}" for call in choice.calls)
-    return "\n".join((*choice.texts.values(), *calls))
+def _chunks_of(answer: str) -> Iterator[Mapping[str, Any]]:
+    """The body, or the data of each event. What is no JSON object is left out."""
+    lines = [line for line in answer.splitlines() if line.startswith(DATA)]
+    for text in [line.removeprefix(DATA).strip() for line in lines] or [answer]:
+        if text != DONE and (found := fields_of(text.encode(errors="surrogatepass"))) is not None:
+            yield found
+
+
+class _Choice:
+    """What the chunks of a choice have together; a whole answer is one chunk."""
+
+    def __init__(self) -> None:
+        self.finish = ""  # without a reason
+        self._texts: dict[str, list[str]] = {}
+        self._calls: dict[int, dict[str, str]] = {}
+
+    @property
+    def text(self) -> str:
+        """Texts, by their name, and calls without their ids."""
+        texts = ("".join(self._texts[name]) for name in sorted(self._texts))
+        calls = (self._calls[at] for at in sorted(self._calls))
+        return "\n".join((*texts, *(f"{call['name']}{call['arguments']}" for call in calls)))
+
+    def add(self, chunk: Mapping[str, Any]) -> None:
+        self.finish = str(chunk.get("finish_reason") or self.finish)
+        message = chunk.get("delta") or chunk.get("message") or chunk
+        if not isinstance(message, Mapping):
+            return
+        for name in TEXTS:
+            if isinstance(text := message.get(name), str):
+                self._texts.setdefault(name, []).append(text)
+        for number, call in enumerate(_objects(message.get("tool_calls"))):
+            at = call.get("index")
+            known = self._calls.setdefault(
+                at if isinstance(at, int) else number, {"name": "", "arguments": ""}
+            )
+            function = call.get("function")
+            if isinstance(function, Mapping):
+                for name in known:
+                    known[name] += str(function.get(name) or "")
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    found = value if isinstance(value, list) else []
+    return [each for each in found if isinstance(each, Mapping)]
 
 
 def _usage(part: Mapping[str, Any]) -> tuple[int, ...] | None:

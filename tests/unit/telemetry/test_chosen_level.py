@@ -39,13 +39,6 @@ async def test_the_configured_level_returns_when_the_time_is_over():
 
 
 @pytest.mark.anyio
-async def test_the_time_that_is_left_is_shown():
-    async with running() as (level, _):
-        level.set(DEBUG, 600.0)
-        assert 590.0 < level.in_force.returns_in_s <= 600.0
-
-
-@pytest.mark.anyio
 async def test_the_configured_level_has_no_end():
     async with running() as (level, applied):
         level.set(DEBUG, 60.0)

@@ -14,11 +14,6 @@ from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import CARD
 
 OPEN = "application/openmetrics-text; version=1.0.0"
-# What Prometheus 3 sends.
-OF_PROMETHEUS = (
-    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
-    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,*/*;q=0.1"
-)
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
 
 
@@ -42,23 +37,6 @@ def exemplars(metrics: Metrics) -> dict[str, dict[str, tuple[str, float]]]:
                 given = one.labels["trace_id"], one.value
                 found.setdefault(family.name, {})[sample.labels["le"]] = given
     return found
-
-
-@pytest.mark.parametrize("accept", [OPEN, OF_PROMETHEUS])
-def test_a_client_that_takes_open_metrics_gets_it(accept):
-    metrics = Metrics()
-    ended(metrics, 0.2, None)
-    text, kind = Exposition(metrics).exposed(accept)
-    assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    assert text.endswith(b"# EOF\n")
-    assert "proxy_requests" in {family.name for family in open_families(text.decode())}
-
-
-@pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/plain;version=0.0.4;q=0.5"])
-def test_any_other_client_gets_the_text_format(accept):
-    text, kind = Exposition(Metrics()).exposed(accept)
-    assert kind.startswith("text/plain")
-    assert b"# EOF" not in text
 
 
 def test_both_formats_have_the_same_samples():

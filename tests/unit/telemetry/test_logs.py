@@ -43,10 +43,6 @@ def test_each_event_is_a_line_of_json_ours_and_those_of_libraries():
     assert "ZeroDivisionError" in failed["exception"]
 
 
-def test_a_higher_level_leaves_out_what_is_below_it():
-    assert [json.loads(line)["event"] for line in lines("error", "json")] == ["failed"]
-
-
 def test_text_is_for_people():
     first = lines("info", "text")[0]
     assert "request" in first

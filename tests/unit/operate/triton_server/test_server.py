@@ -114,11 +114,6 @@ def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
     assert is_gone(stub_pid(tmp_path))
 
 
-def test_a_start_takes_a_quarter_of_an_hour_more_than_its_timeout_at_most(tmp_path, port):
-    launch = program(tmp_path, "serves", port, start_timeout_s=7200.0)
-    assert launch.longest_start_s == 7200 + 15 * 60
-
-
 def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
     async def life() -> None:
         starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
@@ -131,24 +126,14 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
     assert is_gone(stub_pid(tmp_path))
 
 
-def test_a_death_leaves_nothing_that_could_hold_a_gpu(tmp_path, port):
-    async def life() -> None:
-        server = TritonServer(program(tmp_path, "serves", port))
-        await server.start()
-        psutil.Process(stub_pid(tmp_path)).parent().kill()
-        await server.wait()
-
-    asyncio.run(life())
-    assert not psutil.pid_exists(stub_pid(tmp_path))
-    assert not psutil.pid_exists(worker_pid(tmp_path)), "before it is started anew"
-
-
-def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
+def test_a_death_leaves_nothing_that_could_hold_a_gpu_and_a_new_start_works(tmp_path, port):
     async def life() -> str:
         server = TritonServer(program(tmp_path, "serves", port))
         await server.start()
-        psutil.Process(stub_pid(tmp_path)).parent().kill()
+        pids = stub_pid(tmp_path), worker_pid(tmp_path)
+        psutil.Process(pids[0]).parent().kill()
         status = await server.wait()
+        assert not any(map(psutil.pid_exists, pids)), "before it is started anew"
         await server.start()
         await server.stop(grace_s=1)
         return status
@@ -156,31 +141,20 @@ def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
     assert asyncio.run(life()) == "signal 9"
 
 
-def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
+@pytest.mark.parametrize(
+    ("sent", "how"),
+    [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],  # see stubs
+)
+def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, port, sent, how):
     async def life() -> str:
         server = TritonServer(program(tmp_path, "serves", port))
         await server.start()
         ended = asyncio.create_task(server.wait())
         await asyncio.sleep(0.1)
-        os.kill(stub_pid(tmp_path), signal.SIGKILL)
+        os.kill(stub_pid(tmp_path), sent)
         return await asyncio.wait_for(ended, HANG_S)
 
-    how = asyncio.run(life())
-    assert how.startswith(f"its process {stub_pid(tmp_path)} died: ")
-
-
-def test_a_tokenizer_that_stands_still_is_a_dead_server(tmp_path, port):
-    """Triton gives its later answers to other requests."""
-
-    async def life() -> str:
-        server = TritonServer(program(tmp_path, "serves", port))
-        await server.start()
-        ended = asyncio.create_task(server.wait())
-        await asyncio.sleep(0.1)
-        os.kill(stub_pid(tmp_path), signal.SIGSTOP)
-        return await asyncio.wait_for(ended, HANG_S)
-
-    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} stands still: ")
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} {how}: ")
 
 
 LAUNCHER = """

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.operate.triton_server.supervisor import Backoff, State, Supervisor
+from proxy.operate.triton_server.supervisor import Supervisor, delay_s
 from proxy.processes.errors import LaunchError, StartCrashed
 from tests.unit.operate.doubles import ScriptedServer
 
@@ -19,9 +19,9 @@ async def slept_s(*lives_s: float | None) -> list[float]:
     )
     await supervisor.start()
     await asyncio.wait_for(server.script_ended.wait(), 5)
-    assert supervisor.state is State.READY
+    assert supervisor.is_running
     await supervisor.stop(grace_s=0)
-    assert supervisor.state is State.STOPPED
+    assert not supervisor.is_running
     assert server.is_stopped
     return server.slept_s
 
@@ -43,7 +43,7 @@ def test_a_first_start_that_fails_is_fatal():
     supervisor = Supervisor(ScriptedServer(None), name="tritonserver", say=lambda line: None)
     with pytest.raises(LaunchError):
         asyncio.run(supervisor.start())
-    assert supervisor.state is State.STOPPED
+    assert not supervisor.is_running
 
 
 @pytest.mark.parametrize("crashes", [1, 2])
@@ -52,7 +52,7 @@ def test_a_first_start_that_crashes_is_tried_again(crashes):
         server = ScriptedServer(*[None] * crashes, error=StartCrashed)
         supervisor = Supervisor(server, name="tritonserver", say=said.append, sleep=server.sleep)
         await supervisor.start()
-        assert supervisor.state is State.READY
+        assert supervisor.is_running
         await supervisor.stop(grace_s=0)
         return server.slept_s
 
@@ -91,4 +91,4 @@ def test_each_step_is_said():
 
 
 def test_the_distance_stays_below_its_most_after_any_number_of_deaths():
-    assert Backoff().delay_s(10_000) == 10.0
+    assert delay_s(10_000) == 10.0
