@@ -28,7 +28,7 @@ from proxy.state.answer import (
     check_resumption,
 )
 from proxy.state.recording import MemoryBudget, Recording
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 

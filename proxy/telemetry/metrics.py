@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Iterator
+
 from prometheus_client import (
+    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
+    Metric,
     disable_created_metrics,
+    generate_latest,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from proxy.domain.record import DURATION_BUCKETS_S
+from proxy.domain.scheduling import QueueState
 from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.telemetry.generation_metrics import GenerationMetrics
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
-from proxy.telemetry.queue_metrics import QueueMetrics
 
 TENANTS = 50
+OPEN_METRICS = "application/openmetrics-text"
+QUEUE_LABELS = ("queue",)  # `pool/Triton model`: as many as there are models
 
 
 class Metrics:
@@ -32,6 +40,17 @@ class Metrics:
         self.shadow = ShadowMetrics(self.registry)
         self.queues = QueueMetrics(self.registry)
         self.idempotency = IdempotencyMetrics(self.registry)
+
+    def exposed(self, accept: str) -> tuple[bytes, str]:
+        """All metrics, and the media type: OpenMetrics, which has exemplars, if `accept` names it.
+
+        Takes milliseconds, and tens of them with many tenants: not to be called by the event loop.
+        """
+        families = _Families(self.registry)
+        if OPEN_METRICS not in accept:
+            return generate_latest(families), CONTENT_TYPE_LATEST
+        text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
+        return text, openmetrics.CONTENT_TYPE_LATEST
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(
@@ -143,3 +162,101 @@ class ShadowMetrics:
         if result.outcome is ShadowOutcome.COMPARED:
             for field in result.differences:
                 self._differences.labels(*where, field, is_comparable).inc()
+
+
+class QueueMetrics:
+    """Of the fair queues. Implements scheduling.in_process.QueueCounter."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, QUEUE_LABELS, registry=registry)
+
+        self._waiting = gauge("proxy_fair_queue_waiting", "Streams that wait for a row")
+        self._running = gauge("proxy_fair_queue_running", "Streams that run")
+        self._capacity = gauge(
+            "proxy_fair_queue_capacity", "Streams that may run at once; NaN where there is no bound"
+        )
+        self._waits = Histogram(
+            "proxy_fair_queue_wait_seconds",
+            "Time that a stream waited until it began, or was refused",
+            QUEUE_LABELS,
+            buckets=DURATION_BUCKETS_S,
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "proxy_fair_queue_refusals",
+            "Streams that got 429 `queue_full`: `full` (no place), `no_wait` (the request does not "
+            "wait), `timeout`, `displaced` (a tenant with fewer streams took the place)",
+            (*QUEUE_LABELS, "reason"),
+            registry=registry,
+        )
+        self._preemptions = Counter(
+            "proxy_fair_queue_preemptions",
+            "Streams that gave their row to a higher class, or to a tenant with less service",
+            QUEUE_LABELS,
+            registry=registry,
+        )
+        self._known: set[str] = set()
+
+    def waited(self, queue: str, seconds: float) -> None:
+        self._waits.labels(queue).observe(seconds)
+
+    def refused(self, queue: str, reason: str, seconds: float) -> None:
+        """reason: a value of scheduling.fair_queue.Refusal. seconds: that it waited."""
+        self._refusals.labels(queue, reason).inc()
+        self._waits.labels(queue).observe(seconds)
+
+    def preempted(self, queue: str) -> None:
+        self._preemptions.labels(queue).inc()
+
+    def counted(self, states: Iterable[QueueState]) -> None:
+        """All queues that there are now; others are empty."""
+        found = {one.queue: one for one in states}
+        for queue in self._known - found.keys():
+            self._waiting.labels(queue).set(0)
+            self._running.labels(queue).set(0)
+        self._known |= found.keys()
+        for queue, one in found.items():
+            self._waiting.labels(queue).set(one.waiting)
+            self._running.labels(queue).set(one.running)
+            bound = float("nan") if one.capacity is None else one.capacity
+            self._capacity.labels(queue).set(bound)
+
+
+class IdempotencyMetrics:
+    """stored_bytes: kept for later; in Redis, by all proxies. held_bytes: of running answers."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "proxy_idempotent_requests",
+            "Requests with an Idempotency-Key, by what they got: `generated`, `joined`, `replayed`,"
+            " the code of a refusal, or `unavailable`; and `not_kept`: answers that could not be"
+            " written",
+            ("outcome",),
+            registry=registry,
+        )
+        self.held_bytes = Gauge(
+            "proxy_idempotent_held_bytes",
+            "Bytes of answers in memory, for those who read them",
+            registry=registry,
+        )
+        self.stored_bytes = Gauge(
+            "proxy_idempotent_stored_bytes",
+            "Bytes of answers that are kept for later requests with the same key",
+            registry=registry,
+        )
+
+    def count(self, outcome: str) -> None:
+        self._requests.labels(outcome).inc()
+
+
+class _Families:
+    """Between two families, other threads may have the interpreter, such as the event loop's."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            yield family
+            time.sleep(0)

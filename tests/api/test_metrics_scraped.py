@@ -11,11 +11,11 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import httpx
 import pytest
 import yaml
+from proxy.telemetry.exposition import Exposition
 
 from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import CARD
 from tests.fixtures.stack import HANG_S, eventually, free_port

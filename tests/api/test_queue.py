@@ -17,7 +17,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.settings import Settings
-from proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.telemetry.metrics import QueueMetrics
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-
 from proxy.telemetry.exposition import Exposition
+
 from proxy.telemetry.metrics import Metrics
 from tests.deploy.test_metrics import ALERTS, RULES, expressions
 from tests.fixtures import prometheus

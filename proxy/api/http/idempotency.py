@@ -49,7 +49,7 @@ from proxy.state.answer import (
     digest,
 )
 from proxy.state.relay import Relay
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 
 LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
 REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"

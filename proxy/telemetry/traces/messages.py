@@ -20,8 +20,9 @@ from proxy.domain.events import (
     ToolCallStarted,
 )
 from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
-from proxy.telemetry.traces.attributes import CONTENT_CUT, CONTENT_LOST, INPUT, OUTPUT
 
+INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+CONTENT_CUT, CONTENT_LOST = "triton_openai.content_cut", "triton_openai.content_lost"
 MOST_CHARACTERS = 50_000  # of one attribute, about
 FRAME = 60  # characters of a message, and of a part, besides their values
 LONGEST_NAME = 200  # characters of a role, a function, an id

@@ -1,8 +1,13 @@
-"""A request that has ended -> its spans, as OpenTelemetry's exporters take them. Pure."""
+"""A request that has ended -> its spans, as OpenTelemetry's exporters take them. Pure.
+
+Attributes `gen_ai.…` are of OpenTelemetry's GenAI conventions
+(open-telemetry/semantic-conventions-genai, all of it in development); `http.…`, `url.…` and
+`error.type` of its general ones; the others are ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
@@ -12,7 +17,6 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from proxy.domain.record import SPAN_BITS, RequestRecord, Stage, StageName, Trace, new_id
-from proxy.telemetry.traces import attributes
 
 SCOPE = InstrumentationScope("triton_openai.proxy")
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -20,6 +24,51 @@ KINDS: Mapping[StageName, SpanKind] = {StageName.TRITON: SpanKind.CLIENT}
 NANOSECONDS = 1_000_000_000
 FAILED = Status(StatusCode.ERROR)
 UNSET = Status(StatusCode.UNSET)
+PROVIDER, PROVIDER_NAME = "gen_ai.provider.name", "triton"
+OPERATION = "gen_ai.operation.name"
+ERROR_TYPE = "error.type"
+DROPPED = "triton_openai.dropped_stages"
+OPERATIONS: Mapping[str, str] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text_completion",
+}
+
+Convert = Callable[[Any], Any]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _seconds(milliseconds: Any) -> float:
+    return float(milliseconds) / 1000
+
+
+# Field of the request's log line -> attribute, and how its value is converted. Others stay out.
+OF_LINE: Mapping[str, tuple[str, Convert]] = {
+    "method": ("http.request.method", _same),
+    "path": ("url.path", _same),
+    "status": ("http.response.status_code", _same),
+    "error": (ERROR_TYPE, _same),
+    "model": ("gen_ai.request.model", _same),
+    "id": ("gen_ai.response.id", _same),
+    "finish": ("gen_ai.response.finish_reasons", lambda finish: (finish,)),
+    "prompt_tokens": ("gen_ai.usage.input_tokens", _same),
+    "completion_tokens": ("gen_ai.usage.output_tokens", _same),
+    "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", _same),
+    "ttft_ms": ("gen_ai.response.time_to_first_chunk", _seconds),
+    "tenant": ("triton_openai.tenant", _same),
+    "key_id": ("triton_openai.key_id", _same),
+    "resent": ("triton_openai.resent", _same),
+    "continued": ("triton_openai.continued", _same),
+    "idempotency": ("triton_openai.idempotency", _same),
+    "capped_priority": ("triton_openai.capped_priority", _same),
+}
+
+
+# Attribute of a stage -> of its span. Others get PREFIX.
+OF_STAGE: Mapping[str, str] = {"tool": "gen_ai.tool.name", "endpoint": "server.address"}
+PREFIX = "triton_openai."
 
 
 class RequestSpans:
@@ -50,10 +99,10 @@ class RequestSpans:
 
     def _own(self, *, has_failed: bool) -> ReadableSpan:
         record, trace, line = self._record, self._trace, self._line
-        found = {**attributes.of_line(line), **self._content}
+        found = {**_of_line(line), **self._content}
         if record.dropped:
-            found[attributes.DROPPED] = record.dropped
-        operation = found.get(attributes.OPERATION)
+            found[DROPPED] = record.dropped
+        operation = found.get(OPERATION)
         name = f"{line.get('method')} {line.get('path')}"
         if operation is not None and "model" in line:
             name = f"{operation} {line['model']}"
@@ -71,9 +120,9 @@ class RequestSpans:
         )
 
     def _of_stage(self, stage: Stage) -> ReadableSpan:
-        found = attributes.of_stage(stage.attributes)
+        found = _of_stage(stage.attributes)
         if stage.error is not None:
-            found[attributes.ERROR_TYPE] = stage.error
+            found[ERROR_TYPE] = stage.error
         own_id = self._trace.span_id if stage.parent is None else self._id_of(stage.parent)
         return self._span(
             stage.name.value,
@@ -120,3 +169,18 @@ class RequestSpans:
 
     def _unix_ns(self, at: float) -> int:
         return self._record.began_ns + int((at - self._record.began) * NANOSECONDS)
+
+
+def _of_stage(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {OF_STAGE.get(name, PREFIX + name): value for name, value in found.items()}
+
+
+def _of_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a request's own span."""
+    found = {PROVIDER: PROVIDER_NAME}
+    for field, (name, convert) in OF_LINE.items():
+        if (value := line.get(field)) is not None:
+            found[name] = convert(value)
+    if operation := OPERATIONS.get(line.get("path", "")):
+        found[OPERATION] = operation
+    return found

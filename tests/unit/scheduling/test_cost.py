@@ -16,7 +16,7 @@ from proxy.scheduling import in_process
 from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.in_process import FairQueues, InProcessScheduler
 from proxy.scheduling.places import QueueLimits
-from proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.telemetry.metrics import QueueMetrics
 from tests.doubles.clock import run as run_jumping
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
-from proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.telemetry.metrics import QueueMetrics
 
 QUEUE, OTHER = "default/demo", "default/other"
 LIMITS = QueueLimits()

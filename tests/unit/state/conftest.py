@@ -15,7 +15,7 @@ from proxy.state.memory_answers import MemoryRecords
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import RedisConnection
 from proxy.state.relay import Relay, RelayLimits
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import PROGRAM, RedisServer, running
 
 QUOTAS = Quotas(keep_s=3600, bytes=10_000_000, answers=100)

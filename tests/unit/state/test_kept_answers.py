@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.relay import Relay
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.unit.state.answering import Generation, ask, asked, settled, whole
 from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
 

@@ -11,7 +11,7 @@ from proxy.state.answer import Outcome, RecordsUnavailable
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import ANSWERS, RedisConnection
 from proxy.state.relay import Records, Relay
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
     Generation,

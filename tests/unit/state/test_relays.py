@@ -13,7 +13,7 @@ from proxy.state.answer import JoinRefused, Notice, Outcome, Reason
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import RedisConnection
 from proxy.state.relay import Relay, RunningAnswer
-from proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
     HEAD,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.domain.log_level import LogLevel
-from proxy.telemetry.chosen_level import ChosenLevel
+from proxy.telemetry.logs import ChosenLevel
 
 DEBUG, INFO, ERROR = LogLevel.DEBUG, LogLevel.INFO, LogLevel.ERROR
 

@@ -32,12 +32,9 @@ def states(registry: CollectorRegistry, pool: str) -> dict[str, float | None]:
     }
 
 
-def test_a_pool_without_endpoints_has_a_zero_for_each_state(registry, metrics):
+def test_a_state_that_no_endpoint_has_any_more_goes_back_to_zero(registry, metrics):
     metrics.counted("west", {})
     assert set(states(registry, "west").values()) == {0}
-
-
-def test_a_state_that_no_endpoint_has_any_more_goes_back_to_zero(registry, metrics):
     metrics.counted("west", {EndpointState.READY: 3, EndpointState.NOT_READY: 1})
     metrics.counted("west", {EndpointState.READY: 4})
     found = states(registry, "west")

@@ -5,7 +5,7 @@ import math
 from prometheus_client import CollectorRegistry
 
 from proxy.domain.scheduling import QueueState
-from proxy.telemetry.queue_metrics import QueueMetrics
+from proxy.telemetry.metrics import QueueMetrics
 
 QUEUE = "default/demo"
 
