@@ -1,4 +1,4 @@
-"""Alerts fire and do not fire: promtool's own tests of them, and the rules' own syntax."""
+"""Alerts fire and do not fire, by promtool's own tests, which also read every file of rules."""
 
 from __future__ import annotations
 
@@ -45,13 +45,6 @@ def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not():
         for test in group.get("alert_rule_test", ()):
             found[test["alertname"]].add(bool(test.get("exp_alerts")))
     assert found == {rule["alert"]: {True, False} for rule in ALERTS}
-
-
-@needs_prometheus
-@pytest.mark.parametrize("name", [*RULE_FILES, "vllm.yml"])
-def test_rules_are_valid(name):
-    result = promtool("check", "rules", PROMETHEUS / name)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @needs_prometheus
@@ -130,21 +123,3 @@ def test_the_bound_of_first_tokens_is_a_bucket():
     """`le` as prometheus_client writes it."""
     [bound] = asked_for(ERRORS["first_tokens"], "le")
     assert bound <= {floatToGoString(seconds) for seconds in DURATION_BUCKETS_S}
-
-
-def test_burn_rates_are_those_of_the_workbook():
-    """Factor, long window, short window, severity."""
-    found = {
-        (
-            float((re.search(r"group_left \(\) ([\d.]+) \*", rule["expr"]) or ["", "1"])[1]),
-            *re.findall(r"slo_errors:ratio(\w+)", rule["expr"]),
-            rule["labels"]["severity"],
-        )
-        for rule in ALERTS
-        if "slo_objective" in rule["expr"]
-    }
-    assert found == {
-        (14.4, "1h", "5m", "critical"),
-        (6.0, "6h", "30m", "critical"),
-        (1.0, "3d", "6h", "warning"),
-    }
