@@ -86,9 +86,7 @@ from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Ledger, OutageMode
 from proxy.state.relay import ANSWER_BYTES, Records, Relay, RelayLimits
 from proxy.telemetry import logs
-from proxy.telemetry.chosen_level import ChosenLevel
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
-from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent_requests import RecentRequests
@@ -109,7 +107,7 @@ class Operations:
     kserve: KserveBackend
     decisions: Decisions
     audit: AuditTrail
-    log_levels: ChosenLevel
+    log_levels: logs.ChosenLevel
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -133,7 +131,7 @@ def create_app(settings: Settings) -> FastAPI:
         kserve=PooledKserve(pools),
         decisions=decisions,
         audit=LoggedAudit() if store is None else store.audit_trail,
-        log_levels=ChosenLevel(LogLevel(settings.log_level), set_level),
+        log_levels=logs.ChosenLevel(LogLevel(settings.log_level), set_level),
     )
     return compose(
         settings,
@@ -398,8 +396,8 @@ def compose(
 
     shown_scopes = scopes if settings.is_authenticated else None
     document = cached_document(app.routes, field_limits, registry, shown_scopes)
-    exposition = Exposition(metrics, ModelInfo(registry))
-    routers += [monitoring.routes(registry, exposition, ledger, concerns)]
+    metrics.registry.register(ModelInfo(registry))
+    routers += [monitoring.routes(registry, metrics, ledger, concerns)]
     routers += [
         pages_routes.front_routes(__version__, tuple(routers)),
         pages_routes.docs_routes(document),
@@ -493,12 +491,11 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
     # takes a quarter of a second, which only those pay who want traces
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
-    from proxy.telemetry.traces.export import SpanExport
-    from proxy.telemetry.traces.tracing import Tracing
+    from proxy.telemetry.traces.tracing import CountedExporter, Tracing
 
     return Tracing(
         configuration,
-        lambda: SpanExport(configuration.endpoint, metrics.count_spans),
+        lambda: CountedExporter(configuration.endpoint, metrics.count_spans),
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )

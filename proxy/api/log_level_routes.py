@@ -15,7 +15,7 @@ from proxy.api.openapi.responses import BODY, Answer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.log_level import LogLevel
-from proxy.telemetry.chosen_level import ChosenLevel
+from proxy.telemetry.logs import ChosenLevel
 
 LONGEST_S = 604_800  # a week
 

@@ -19,7 +19,7 @@ from proxy.domain.errors import (
 from proxy.domain.health import Concern
 from proxy.models.registry import Registry
 from proxy.state.meters import Ledger, OutageMode
-from proxy.telemetry.exposition import OPEN_METRICS, Exposition
+from proxy.telemetry.metrics import OPEN_METRICS, Metrics
 
 
 class Live(Answer):
@@ -44,7 +44,7 @@ METRICS = {"text/plain": text(EXAMPLE), OPEN_METRICS: text(f"{EXAMPLE}\n# EOF")}
 
 def routes(
     registry: Registry,
-    metrics: Exposition,
+    metrics: Metrics,
     ledger: Ledger,
     concerns: Callable[[], Sequence[Concern]] = tuple,
 ) -> APIRouter:

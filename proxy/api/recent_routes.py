@@ -13,7 +13,7 @@ from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openapi.responses import Answer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.errors import ErrorCode, NotStored, echoed
-from proxy.telemetry.recent_requests import RecentRequests, RequestFilter
+from proxy.telemetry.recent_requests import RecentRequests
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
@@ -28,12 +28,6 @@ class RequestsQuery(QueryParameters):
     failed: bool | None = Field(
         None, description="Only requests that got an error; false: only those that got none."
     )
-
-    @property
-    def filter(self) -> RequestFilter:
-        return RequestFilter(
-            model=self.model, tenant=self.tenant, min_ms=self.min_ms, failed=self.failed
-        )
 
 
 class RequestFields(Answer):
@@ -105,7 +99,13 @@ def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
     async def list_requests(query: Annotated[RequestsQuery, Query()]) -> Response:
         """Requests that have ended, newest first, without their stages."""
         actor()
-        found = recent.last(query.filter, query.limit)
+        found = recent.last(
+            query.limit,
+            model=query.model,
+            tenant=query.tenant,
+            min_ms=query.min_ms,
+            failed=query.failed,
+        )
         return JSONResponse({"object": "list", "data": found, "kept_at_most": recent.most})
 
     @router.get("/{request}", responses=answers(RequestAnswer))

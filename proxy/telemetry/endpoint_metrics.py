@@ -12,8 +12,7 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from proxy.domain.endpoints import EndpointState
-from proxy.telemetry.bounded_names import BoundedNames
-from proxy.telemetry.generation_metrics import FEW_BUCKETS_S
+from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"

@@ -17,7 +17,6 @@ from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
 from proxy.domain.request import GenerationRequest
-from proxy.telemetry.bounded_names import OTHER, BoundedNames
 
 # For metrics with one series for each endpoint or tenant.
 FEW_BUCKETS_S = (0.001, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
@@ -42,6 +41,23 @@ TOKEN_BUCKETS = (
     500_000,
     1_000_000,
 )
+OTHER = "other"  # the tenant of all further ones
+
+
+class BoundedNames:
+    """The first `most` names that callers bring: only they become values of a label.
+
+    Every value makes series that stay until the proxy stops, so their number needs a bound.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def admits(self, name: str) -> bool:
+        if name not in self._known and len(self._known) < self._most:
+            self._known.add(name)
+        return name in self._known
 
 
 class GenerationMetrics:

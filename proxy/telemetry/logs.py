@@ -1,18 +1,29 @@
-"""Configures logging to stderr: one line for each event, as JSON or as readable text."""
+"""Logging to stderr: one line for each event, as JSON or as readable text.
+
+Texts of callers stay on that line, steer no terminal, and show no key.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import structlog
+from typing_extensions import Self
 
-from proxy.telemetry.printable_text import printable, redacted
+from proxy.domain.log_level import LevelInForce, LogLevel
 
 # They log each request at INFO, and the metrics of every endpoint are read once a second.
 CHATTY = ("httpx", "httpcore")
+# A key (access.authentication.api_key), also a part of one, and keys of other APIs; a token.
+_KEY = re.compile(r"(?<![A-Za-z0-9])(sk-(?:[A-Za-z0-9]{4,32}-)?)[A-Za-z0-9_-]{16,}")
+_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+HIDDEN = "…"
 
 
 class LeveledLogger(structlog.make_filtering_bound_logger(logging.INFO)):  # type: ignore[misc]
@@ -65,6 +76,25 @@ def processors(form: str) -> list[Any]:
     return [*_shared(), _made_printable, _text()]
 
 
+def redacted(text: str) -> str:
+    """The text without what has the form of an API key or a token; a key's public id stays."""
+    if "sk-" in text:
+        text = _KEY.sub(rf"\1{HIDDEN}", text)
+    return _TOKEN.sub(HIDDEN, text) if "eyJ" in text else text
+
+
+def printable(text: str, keeps: str = "") -> str:
+    """The text with its control characters, line ends and lone surrogates as escapes.
+
+    keeps: characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keeps else ascii(each)[1:-1] for each in text
+    )
+
+
 def _shared() -> list[Any]:
     return [
         structlog.contextvars.merge_contextvars,
@@ -107,3 +137,41 @@ def _take_over_logging(renderers: list[Any]) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
+
+
+class ChosenLevel:
+    """The level that an operator chose. Called by the routes of /admin/v1/log-level.
+
+    apply: makes a level hold. At the end of `async with`, the configured level holds again: nobody
+    finds a forgotten `debug` after a restart.
+    """
+
+    def __init__(self, configured: LogLevel, apply: Callable[[LogLevel], None]) -> None:
+        self._configured = self._level = configured
+        self._apply = apply
+        self._return: asyncio.TimerHandle | None = None
+
+    @property
+    def in_force(self) -> LevelInForce:
+        left_s = None
+        if self._return is not None:
+            left_s = round(self._return.when() - asyncio.get_running_loop().time(), 1)
+        return LevelInForce(level=self._level, configured=self._configured, returns_in_s=left_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.set(self._configured, None)
+
+    def set(self, level: LogLevel, for_s: float | None) -> None:
+        """for_s: for how long; None: until it is changed again, or the proxy stops."""
+        if self._return is not None:
+            self._return.cancel()
+            self._return = None
+        if for_s is not None and level is not self._configured:
+            loop = asyncio.get_running_loop()
+            self._return = loop.call_later(for_s, self.set, self._configured, None)
+        if level is not self._level:
+            self._level = level
+            self._apply(level)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import (
+    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
+    Metric,
     disable_created_metrics,
+    generate_latest,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from proxy.domain.record import DURATION_BUCKETS_S
 from proxy.domain.scheduling import QueueState
@@ -18,7 +23,8 @@ from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.telemetry.generation_metrics import GenerationMetrics
 
 TENANTS = 50
-QUEUE = ("queue",)  # `pool/Triton model`: as many as there are models
+OPEN_METRICS = "application/openmetrics-text"
+QUEUE_LABELS = ("queue",)  # `pool/Triton model`: as many as there are models
 
 
 class Metrics:
@@ -34,6 +40,17 @@ class Metrics:
         self.shadow = ShadowMetrics(self.registry)
         self.queues = QueueMetrics(self.registry)
         self.idempotency = IdempotencyMetrics(self.registry)
+
+    def exposed(self, accept: str) -> tuple[bytes, str]:
+        """All metrics, and the media type: OpenMetrics, which has exemplars, if `accept` names it.
+
+        Takes milliseconds, and tens of them with many tenants: not to be called by the event loop.
+        """
+        families = _Families(self.registry)
+        if OPEN_METRICS not in accept:
+            return generate_latest(families), CONTENT_TYPE_LATEST
+        text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
+        return text, openmetrics.CONTENT_TYPE_LATEST
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(
@@ -148,11 +165,11 @@ class ShadowMetrics:
 
 
 class QueueMetrics:
-    """Metrics of the fair queues. Implements scheduling.in_process' port."""
+    """Of the fair queues. Implements scheduling.in_process.QueueCounter."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str) -> Gauge:
-            return Gauge(name, text, QUEUE, registry=registry)
+            return Gauge(name, text, QUEUE_LABELS, registry=registry)
 
         self._waiting = gauge("proxy_fair_queue_waiting", "Streams that wait for a row")
         self._running = gauge("proxy_fair_queue_running", "Streams that run")
@@ -162,7 +179,7 @@ class QueueMetrics:
         self._waits = Histogram(
             "proxy_fair_queue_wait_seconds",
             "Time that a stream waited until it began, or was refused",
-            QUEUE,
+            QUEUE_LABELS,
             buckets=DURATION_BUCKETS_S,
             registry=registry,
         )
@@ -170,13 +187,13 @@ class QueueMetrics:
             "proxy_fair_queue_refusals",
             "Streams that got 429 `queue_full`: `full` (no place), `no_wait` (the request does not "
             "wait), `timeout`, `displaced` (a tenant with fewer streams took the place)",
-            (*QUEUE, "reason"),
+            (*QUEUE_LABELS, "reason"),
             registry=registry,
         )
         self._preemptions = Counter(
             "proxy_fair_queue_preemptions",
             "Streams that gave their row to a higher class, or to a tenant with less service",
-            QUEUE,
+            QUEUE_LABELS,
             registry=registry,
         )
         self._known: set[str] = set()
@@ -207,9 +224,7 @@ class QueueMetrics:
 
 
 class IdempotencyMetrics:
-    """Of requests with an Idempotency-Key. stored_bytes: kept for later; in Redis, by
-    all proxies. held_bytes: of running answers.
-    """
+    """stored_bytes: kept for later; in Redis, by all proxies. held_bytes: of running answers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -233,3 +248,15 @@ class IdempotencyMetrics:
 
     def count(self, outcome: str) -> None:
         self._requests.labels(outcome).inc()
+
+
+class _Families:
+    """Between two families, other threads may have the interpreter, such as the event loop's."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            yield family
+            time.sleep(0)

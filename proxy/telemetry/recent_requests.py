@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -71,24 +72,6 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFilter:
-    """None: any. min_ms: of the whole duration."""
-
-    model: str | None = None
-    tenant: str | None = None
-    min_ms: float | None = None
-    failed: bool | None = None
-
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        return (
-            (self.model is None or fields.get("model") == self.model)
-            and (self.tenant is None or fields.get("tenant") == self.tenant)
-            and (self.min_ms is None or fields["duration_ms"] >= self.min_ms)
-            and (self.failed is None or ("error" in fields) is self.failed)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRequest:
     """fields: of the request. stages: as JSON, which needs less memory than objects."""
 
@@ -125,15 +108,25 @@ class RecentRequests:
         kept = self._by_id.get(request_id)
         return None if kept is None else kept.whole
 
-    def last(self, wanted: RequestFilter, limit: int) -> list[Fields]:
-        """Those that match, without their stages, newest first."""
-        found: list[Fields] = []
-        for kept in reversed(self._kept):
-            if len(found) == limit:
-                break
-            if wanted.matches(kept.fields):
-                found.append(kept.fields)
-        return found
+    def last(
+        self,
+        limit: int,
+        *,
+        model: str | None = None,
+        tenant: str | None = None,
+        min_ms: float | None = None,
+        failed: bool | None = None,
+    ) -> list[Fields]:
+        """Those that match, without their stages, newest first. None: any."""
+        matching = (
+            kept.fields
+            for kept in reversed(self._kept)
+            if (model is None or kept.fields.get("model") == model)
+            and (tenant is None or kept.fields.get("tenant") == tenant)
+            and (min_ms is None or kept.fields["duration_ms"] >= min_ms)
+            and (failed is None or ("error" in kept.fields) is failed)
+        )
+        return list(islice(matching, limit))
 
     def _forget(self, kept: KeptRequest) -> None:
         for name in _ids(kept):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from proxy.domain.record import Headers, RequestRecord, Result, Trace, current_record
-from proxy.telemetry.printable_text import printable, redacted
+from proxy.telemetry.logs import printable, redacted
 
 logger = structlog.get_logger(__name__)
 

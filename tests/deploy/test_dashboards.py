@@ -8,7 +8,6 @@ import re
 import pytest
 
 from dashboards.__main__ import ALL, FOLDER, files
-from dashboards.grafana import SOURCE
 from tests.deploy.places import ROOT
 from tests.deploy.test_metrics import DASHBOARDS
 
@@ -18,30 +17,6 @@ each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one
 def test_the_files_are_those_of_the_description():
     written = {path: path.read_text() for path in FOLDER.glob("*.json")}
     assert written == files(), "run: make doc-tables"
-
-
-@each_dashboard
-def test_every_panel_has_its_place(dashboard):
-    taken: set[tuple[int, int]] = set()
-    for panel in dashboard["panels"]:
-        at = panel["gridPos"]
-        own = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
-        assert not own & taken, panel["title"]
-        assert max(x for x, _ in own) < 24
-        taken |= own
-
-
-@each_dashboard
-def test_every_panel_has_a_title_an_id_and_the_source_of_its_own(dashboard):
-    panels = [each for each in dashboard["panels"] if each["type"] != "row"]
-    assert len({each["title"] for each in panels}) == len(panels)
-    assert len({each["id"] for each in dashboard["panels"]}) == len(dashboard["panels"])
-    assert all(each["datasource"] == SOURCE for each in panels)
-    assert all(each["targets"] for each in panels)
 
 
 @each_dashboard

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.deploy.places import DOCKER, ROOT
 from tests.fixtures.stack import HANG_S
@@ -30,6 +32,7 @@ LOCK = "\n".join(
 )
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
+RECORDED = json.loads(Path(__file__).with_name("container_packages.json").read_text())
 
 
 def pins(*sections: str) -> list[str]:
@@ -102,11 +105,6 @@ def test_every_pin_has_hashes_which_the_images_demand():
     assert "--require-hashes" in told
     given = Path(told[told.index("--requirement") + 1]).read_text()
     assert given.count("--hash=") == len(HASH.findall(" ".join(everything["proxy"])))
-
-
-def test_an_unknown_section_is_named():
-    with pytest.raises(ValueError, match="no section 'prox'"):
-        install.from_lock(LOCK, ["prox"])
 
 
 def test_what_an_image_brings_is_pinned_and_never_replaced():
@@ -207,6 +205,37 @@ def test_a_requirement_that_the_image_does_not_meet_fails_its_build(image):
     assert image.versions(image.venv, "pydantic") == ["2.12.0"]
 
 
-def test_another_mode_is_refused():
-    with pytest.raises(ValueError, match="unknown mode 'fresh'"):
-        install.arguments("fresh")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["fresh"], "unknown mode 'fresh'"), (["lock", "prox"], "no section 'prox'")],
+)
+def test_an_unknown_mode_or_section_is_named(words, said):
+    with pytest.raises(ValueError, match=said):
+        install.arguments(*words)
+
+
+def has_common_version(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Whether some version satisfies both: then a bound of one does, or the patch after it."""
+    bounds = [Version(spec.version) for spec in (*one, *other)] or [Version("1")]
+    near = [Version(f"{bound.base_version}.1") for bound in bounds]
+    return any(both in one and both in other for both in (*bounds, *near, Version("0")))
+
+
+def conflicts(requirements: list[str]) -> dict[str, str]:
+    """Package -> both specifiers, for requirements that the container cannot satisfy."""
+    found = {}
+    for line in requirements:
+        ours = Requirement(line)
+        name = canonicalize_name(ours.name)
+        for source in RECORDED["sources"]:
+            theirs = source["packages"].get(name)
+            if theirs is not None and not has_common_version(
+                ours.specifier, SpecifierSet(theirs, prereleases=True)
+            ):
+                found[name] = f"{ours.specifier} and {theirs} ({source['path']})"
+    return found
+
+
+def test_every_requirement_fits_the_packages_of_nvidias_container():
+    """As far as public sources name them; container_packages.json records the sources."""
+    assert not conflicts(install.dependencies(PYPROJECT, "gpu"))

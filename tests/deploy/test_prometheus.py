@@ -1,4 +1,4 @@
-"""A real Prometheus evaluates our rules and understands every query of a panel.
+"""A real Prometheus evaluates our rules, understands every query of a panel, and gets exemplars.
 
 What panels show under load: tests/long/test_dashboards.py.
 """
@@ -12,9 +12,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxy.telemetry.exposition import Exposition
+from proxy.domain.output import FinishReason
+from proxy.domain.record import RequestRecord, Trace
+from proxy.domain.request import GenerationRequest, TextPrompt
 from proxy.telemetry.metrics import Metrics
 from tests.deploy.test_metrics import ALERTS, RULES, expressions
+from tests.doubles.engine import CARD
 from tests.fixtures import prometheus
 from tests.fixtures.stack import eventually
 
@@ -24,11 +27,10 @@ pytestmark = prometheus.needs_prometheus
 @contextmanager
 def served(metrics: Metrics) -> Iterator[str]:
     """Its address. The route of the proxy does the same."""
-    exposition = Exposition(metrics)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body, media_type = exposition.exposed(self.headers["accept"])
+            body, media_type = metrics.exposed(self.headers["accept"])
             self.send_response(200)
             self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(body)))
@@ -89,3 +91,18 @@ def test_links_to_the_runbook_are_whole(metrics, scraping):
 
     eventually(fires, 20, "an alert")
     assert fires() == ["https://docs.example.com/triton-openai/runbook.html#enginestalled"]
+
+
+def test_it_keeps_the_trace_of_a_sampled_request(metrics, scraping):
+    """So it takes OpenMetrics: only that format has exemplars."""
+    trace = Trace(trace_id=0xAF76, span_id=1, is_sampled=True)
+    record = RequestRecord(trace=trace, first_event_s=0.2, finish=FinishReason.STOP)
+    request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
+    with metrics.generations.counted(record, request, CARD):
+        pass
+    name = "proxy_time_to_first_token_seconds_bucket"
+    eventually(lambda: scraping.exemplars(name), 20, "an exemplar is scraped")
+    [found] = scraping.exemplars(name)
+    assert found["seriesLabels"]["le"] == "0.25"
+    [exemplar] = found["exemplars"]
+    assert (exemplar["labels"], exemplar["value"]) == ({"trace_id": f"{0xAF76:032x}"}, "0.2")

@@ -20,7 +20,7 @@ from proxy.access.store.database import cleaned
 from proxy.background import Periodic
 from proxy.domain.errors import ErrorCode, StoreUnavailable
 from proxy.domain.identity import Caller
-from proxy.telemetry.printable_text import redacted
+from proxy.telemetry.logs import redacted
 
 Kind = tuple[str, str, str]  # actor, object, code
 logger = structlog.get_logger(__name__)

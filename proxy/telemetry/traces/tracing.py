@@ -7,15 +7,19 @@ slow or failed; of the latter, Triton has no spans of its own.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import Self
 
 from proxy.domain.errors import ErrorCode
@@ -38,51 +42,66 @@ REPORT = "report it with this traceback; the request was answered"
 MOST_CONTENT = 64_000_000  # bytes of requests and answers that run, or wait to be written
 SAMPLING_BITS = 64  # the lower half of a trace id, as OpenTelemetry's own sampler does it
 UNTRACED = ("/metrics", HEALTH_CHECKS)
+CLOSE_S = 5.0
 logger = structlog.get_logger(__name__)
-# https://www.w3.org/TR/trace-context/ (level 1, 2021-11-23)
-_HEADER = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
-_INVALID_VERSION = b"ff"
-_SAMPLED = 1
-LONGEST_STATE = 512  # characters of `tracestate`; a longer one is not passed on
+_CONTEXT = TraceContextTextMapPropagator()
+LONGEST_HEADER = 512  # characters of `traceparent`, and of `tracestate`; a longer one is ignored
 STATUSES = {code.value: code.status for code in ErrorCode}
 
 
-class SpanQueue(Protocol):
-    """See export.SpanExport."""
+class CountedExporter(OTLPSpanExporter):
+    """OpenTelemetry's OTLP/HTTP exporter. Exports in the thread of its queue.
 
-    def add(self, span: ReadableSpan) -> None: ...
+    count: called in that thread, with (`exported` or `failed`, number of spans).
+    """
 
-    def close(self) -> None:
-        """Blocks while it exports what is left."""
-        ...
+    def __init__(self, endpoint: str, count: Callable[[str, int], None]) -> None:
+        super().__init__(endpoint)
+        self._count = count
+        self._has_ended = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """Also ends the pauses before another try."""
+        if not self._has_ended:
+            self._has_ended = True
+            super().shutdown()  # type: ignore[no-untyped-call]
 
 
 class Tracing:
     """Implements request_log.RecordReader. `async with` exports what is left at its end.
 
-    slow_s: a request that takes longer is kept. content: bounds the bytes of prompts and answers
-    that wait for their spans; None where spans have neither.
+    exporter: called when the application starts. slow_s: a request that takes longer is kept.
+    close_s: how long the end waits for an endpoint that does not answer. content: bounds the bytes
+    of prompts and answers that wait for their spans; None where spans have neither.
     """
 
     def __init__(
         self,
         configuration: TraceConfiguration,
-        queue: Callable[[], SpanQueue],
+        exporter: Callable[[], SpanExporter],
         resource: Resource,
         *,
         slow_s: float,
+        close_s: float = CLOSE_S,
     ) -> None:
         self._configuration = configuration
         self._bound = int(configuration.ratio * (1 << SAMPLING_BITS))
-        self._make_queue = queue
+        self._make_exporter = exporter
         self._resource = resource
-        self._slow_s = slow_s
-        self._queue: SpanQueue | None = None
+        self._slow_s, self._close_s = slow_s, close_s
+        self._exporter: SpanExporter | None = None
+        self._queue: BatchSpanProcessor | None = None
         self._writing: ThreadPoolExecutor | None = None  # of spans with content
         self.content = HeldBytes(MOST_CONTENT) if configuration.has_content else None
 
     async def __aenter__(self) -> Self:
-        self._queue = self._make_queue()
+        self._exporter = self._make_exporter()
+        self._queue = BatchSpanProcessor(self._exporter)
         if self.content is not None:
             self._writing = ThreadPoolExecutor(1, thread_name_prefix="spans")
         return self
@@ -91,9 +110,18 @@ class Tracing:
         writing, self._writing = self._writing, None
         if writing is not None:
             await asyncio.to_thread(writing.shutdown)
-        queue, self._queue = self._queue, None
-        if queue is not None:
-            await asyncio.to_thread(queue.close)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        queue, exporter, self._queue = self._queue, self._exporter, None
+        if queue is None or exporter is None:
+            return
+        giving_up = threading.Timer(self._close_s, exporter.shutdown)
+        giving_up.start()
+        try:
+            queue.shutdown()  # type: ignore[no-untyped-call]
+        finally:
+            giving_up.cancel()
 
     def trace(self, headers: Headers) -> Trace:
         """Where a request that begins stands in a trace. headers: the caller's."""
@@ -132,7 +160,7 @@ class Tracing:
             found = {} if content is None else content.attributes(is_answered=is_answered)
             spans = RequestSpans(record, trace, line, self._resource, found)
             for span in spans.all(has_failed=_has_failed(line)):
-                queue.add(span)
+                queue.on_end(span)  # a full queue drops the span, and a line of the log says so
         except Exception:  # nobody waits for what a thread raises
             logger.exception("the spans of a request are lost", advice=REPORT)
         finally:
@@ -151,20 +179,17 @@ def callers_trace(headers: Headers) -> Trace | None:
 
     headers: names in lower case.
     """
-    parents = [value for name, value in headers if name == b"traceparent"]
-    found = _HEADER.fullmatch(parents[0].strip()) if len(parents) == 1 else None
-    if found is None:
+    parents = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
+    if len(parents) != 1 or len(parents[0]) > LONGEST_HEADER:  # OpenTelemetry warns of long ones
         return None
-    version, trace_id, span_id, flags, rest = found.groups()
-    is_known = version != _INVALID_VERSION and (version != b"00" or rest is None)
-    trace, span = int(trace_id, 16), int(span_id, 16)
-    if not (is_known and trace and span):
+    found = get_current_span(_CONTEXT.extract({"traceparent": parents[0]})).get_span_context()
+    if not found.is_valid:
         return None
     return Trace(
-        trace_id=trace,
+        trace_id=found.trace_id,
         span_id=new_id(SPAN_BITS),
-        parent_id=span,
-        is_sampled=bool(int(flags, 16) & _SAMPLED),
+        parent_id=found.span_id,
+        is_sampled=found.trace_flags.sampled,
         state=_state(headers),
     )
 
@@ -173,4 +198,4 @@ def _state(headers: Headers) -> str:
     """All `tracestate` headers as one list."""
     values = [value.decode("latin-1") for name, value in headers if name == b"tracestate"]
     joined = ",".join(values)
-    return joined if len(joined) <= LONGEST_STATE else ""
+    return joined if len(joined) <= LONGEST_HEADER else ""

@@ -16,7 +16,7 @@ from proxy.access.store.store import Store
 from proxy.app import Operations, compose
 from proxy.domain.log_level import LogLevel
 from proxy.settings import Settings
-from proxy.telemetry.chosen_level import ChosenLevel
+from proxy.telemetry.logs import ChosenLevel
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.kserve import EchoModels
 from tests.doubles.pools import FixedPools, endpoint

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 
 import pytest
 
+from proxy.domain.log_level import LogLevel
+from proxy.telemetry.logs import ChosenLevel
+
 PROGRAM = """
 import logging, sys, structlog
 from proxy.telemetry import logs
-logs.configure(sys.argv[1], sys.argv[2])
+logs.configure("info", "json")
 logger = structlog.get_logger("ours")
 logger.debug("hidden")
 structlog.contextvars.bind_contextvars(request_id="req_1")
@@ -22,15 +26,18 @@ except ZeroDivisionError as error:
 """
 
 
-def lines(level: str, form: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, level, form], stderr=subprocess.PIPE, text=True, check=True
-    )
-    return done.stderr.splitlines()
+def written(program: str, *arguments: str) -> str:
+    """What it writes into its log."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
+
+
+def events(program: str, *arguments: str) -> list[str]:
+    return [json.loads(line)["event"] for line in written(program, *arguments).splitlines()]
 
 
 def test_each_event_is_a_line_of_json_ours_and_those_of_libraries():
-    ours, theirs, failed = map(json.loads, lines("info", "json"))
+    ours, theirs, failed = map(json.loads, written(PROGRAM).splitlines())
     assert ours.pop("timestamp").endswith("Z")
     assert ours == {
         "event": "request",
@@ -41,13 +48,6 @@ def test_each_event_is_a_line_of_json_ours_and_those_of_libraries():
     }
     assert (theirs["event"], theirs["level"]) == ("theirs 7", "warning")
     assert "ZeroDivisionError" in failed["exception"]
-
-
-def test_text_is_for_people():
-    first = lines("info", "text")[0]
-    assert "request" in first
-    assert "model" in first
-    assert not first.startswith("{")
 
 
 FAILURE = """
@@ -68,8 +68,8 @@ for write in (structlog.get_logger("ours").error, logging.getLogger("library").e
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_traceback_shows_no_local_variables(form):
     """To show large ones takes seconds of CPU, and they hold prompts."""
-    command = [sys.executable, "-c", FAILURE, form]
-    shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
+    shown = written(FAILURE, form)
+    assert shown.startswith("{") is (form == "json")
     assert shown.count("ValueError: no") == 2
     assert "a local variable" not in shown
     assert len(shown) < 4_000
@@ -88,18 +88,10 @@ logging.getLogger("library").error("last")
 
 
 @pytest.mark.parametrize(
-    ("level", "events"),
-    [
-        ("debug", ["something is wrong", "last"]),
-        ("info", ["something is wrong", "last"]),
-        ("error", ["last"]),
-    ],
+    ("level", "expected"), [("debug", ["something is wrong", "last"]), ("error", ["last"])]
 )
-def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, events):
-    done = subprocess.run(
-        [sys.executable, "-c", REQUESTS, level], stderr=subprocess.PIPE, text=True, check=True
-    )
-    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events
+def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, expected):
+    assert events(REQUESTS, level) == expected
 
 
 CHANGED = """
@@ -119,17 +111,28 @@ library.debug("content")
 
 def test_a_level_changes_for_every_logger_there_is_and_libraries_never_log_at_debug():
     """At `debug` they write frames of WebSockets and parameters of SQL: only LOG_CONTENT does."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHANGED], stderr=subprocess.PIPE, text=True, check=True
-    )
-    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
-    assert [each for each in events if not each.startswith("theirs")] == [
+    found = events(CHANGED)
+    assert [each for each in found if not each.startswith("theirs")] == [
         *("info: info", "info: error"),
         *("debug: debug", "debug: info", "debug: error"),
         *("error: error", "info: info", "info: error", "content"),
     ]
-    assert [each for each in events if each.startswith("theirs")] == [
+    assert [each for each in found if each.startswith("theirs")] == [
         *("theirs at info: info", "theirs at info: error"),
         *("theirs at debug: info", "theirs at debug: error"),
         *("theirs at error: error", "theirs at info: info", "theirs at info: error"),
     ]
+
+
+def test_a_chosen_level_ends_with_the_application_and_the_configured_one_has_no_end():
+    applied: list[LogLevel] = []
+
+    async def run() -> None:
+        async with ChosenLevel(LogLevel.INFO, applied.append) as level:
+            level.set(LogLevel.DEBUG, 60.0)
+            level.set(LogLevel.INFO, 60.0)
+            assert (level.in_force.level, level.in_force.returns_in_s) == (LogLevel.INFO, None)
+            level.set(LogLevel.ERROR, None)
+
+    asyncio.run(run())
+    assert applied == [LogLevel.DEBUG, LogLevel.INFO, LogLevel.ERROR, LogLevel.INFO]

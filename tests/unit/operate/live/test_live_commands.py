@@ -26,7 +26,7 @@ from proxy.cli import main
 from proxy.domain.identity import Scope
 from proxy.domain.log_level import LogLevel
 from proxy.settings import Settings
-from proxy.telemetry.chosen_level import ChosenLevel
+from proxy.telemetry.logs import ChosenLevel
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels

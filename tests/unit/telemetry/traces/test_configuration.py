@@ -16,20 +16,19 @@ def read(**variables: str) -> TraceConfiguration | None:
     return TraceConfiguration.read({**URL, **variables})
 
 
-def test_an_endpoint_turns_traces_on():
+def test_an_endpoint_turns_traces_on_and_others_say_what_is_done():
     assert TraceConfiguration.read({}) is None
     found = read()
     assert found.endpoint == "http://collector:4318/v1/traces"
     assert (found.ratio, found.follows_callers, found.propagates) == (1.0, True, True)
     own = read(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://traces/in")
     assert own.endpoint == "http://traces/in"
-
-
-@pytest.mark.parametrize(
-    "variables", [{"OTEL_SDK_DISABLED": "TRUE"}, {"OTEL_TRACES_EXPORTER": "none"}]
-)
-def test_they_are_turned_off(variables):
-    assert read(**variables) is None
+    assert read(OTEL_SDK_DISABLED="TRUE") is read(OTEL_TRACES_EXPORTER="none") is None
+    assert not read(OTEL_PROPAGATORS="none").propagates
+    assert read(OTEL_PROPAGATORS="baggage,tracecontext").propagates
+    for value, has_content in (("", False), ("NO_CONTENT", False), ("true", True)):
+        found = read(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
+        assert found.has_content is has_content
 
 
 @pytest.mark.parametrize(
@@ -64,21 +63,7 @@ def test_what_is_not_supported_is_refused_by_name(name, value):
         read(**{name: value})
 
 
-@pytest.mark.parametrize(
-    ("value", "has_content"),
-    [("", False), ("false", False), ("NO_CONTENT", False), ("true", True), ("SPAN_ONLY", True)],
-)
-def test_content_is_asked_for(value, has_content):
-    found = read(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
-    assert found.has_content is has_content
-
-
 @pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])
 def test_a_ratio_is_a_share(argument):
     with pytest.raises(WrongTraceVariable, match=f"OTEL_TRACES_SAMPLER_ARG={argument}"):
         read(OTEL_TRACES_SAMPLER="traceidratio", OTEL_TRACES_SAMPLER_ARG=argument)
-
-
-def test_without_a_propagator_a_request_begins_a_trace_of_its_own():
-    assert not read(OTEL_PROPAGATORS="none").propagates
-    assert read(OTEL_PROPAGATORS="baggage,tracecontext").propagates

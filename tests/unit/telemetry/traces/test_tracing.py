@@ -1,12 +1,14 @@
-"""Which requests become traces, and what their spans say."""
+"""Which requests become traces, what their spans say, and their way to an OTLP endpoint."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace.status import StatusCode
 
 from proxy.domain.record import (
@@ -18,10 +20,18 @@ from proxy.domain.record import (
     stage,
 )
 from proxy.telemetry.traces.configuration import TraceConfiguration
-from proxy.telemetry.traces.tracing import Tracing
+from proxy.telemetry.traces.tracing import (
+    LONGEST_HEADER,
+    CountedExporter,
+    Tracing,
+    callers_trace,
+)
+from tests.fixtures.otlp import collecting
+from tests.fixtures.stack import free_port
 
 RESOURCE = Resource.create({"service.name": "tested"})
-PARENT = (b"traceparent", b"00-" + b"ab" * 16 + b"-" + b"cd" * 8)
+TRACE, SPAN = b"ab" * 16, b"cd" * 8
+PARENT = (b"traceparent", b"00-" + TRACE + b"-" + SPAN)
 LINE = {
     "method": "POST",
     "path": "/v1/chat/completions",
@@ -33,33 +43,31 @@ LINE = {
 }
 
 
-class Kept(list[ReadableSpan]):
-    """A tracing.SpanQueue."""
-
-    def add(self, span: ReadableSpan) -> None:
-        self.append(span)
-
-    def close(self) -> None:
-        pass
-
-
-def traced(line=LINE, headers=(), work=lambda record: None, *, slow_s=10.0, **changed) -> Kept:
-    """The spans of one request."""
-    kept, usual = Kept(), {"ratio": 1.0, "follows_callers": True, "propagates": True}
+def tracing_to(exporter, *, slow_s=10.0, close_s=5.0, **changed) -> Tracing:
+    usual = {"ratio": 1.0, "follows_callers": True, "propagates": True}
     configuration = TraceConfiguration(endpoint="http://x", service="s", **{**usual, **changed})
+    return Tracing(configuration, lambda: exporter, RESOURCE, slow_s=slow_s, close_s=close_s)
+
+
+def traced(
+    line=LINE, headers=(), work=lambda record: None, *, to=None, requests=1, **options
+) -> list[ReadableSpan]:
+    """The spans of requests, when the tracing has ended."""
+    kept = InMemorySpanExporter()
+    tracing = tracing_to(to or kept, **options)
 
     async def run() -> None:
-        tracing = Tracing(configuration, lambda: kept, RESOURCE, slow_s=slow_s)
         async with tracing:
-            record = RequestRecord(path=line["path"], trace=tracing.trace(headers))
-            token = current_record.set(record)
-            work(record)
-            record.end()
-            tracing.ended(record, line)
-            current_record.reset(token)
+            for _ in range(requests):
+                record = RequestRecord(path=line["path"], trace=tracing.trace(headers))
+                token = current_record.set(record)
+                work(record)
+                record.end()
+                tracing.ended(record, line)
+                current_record.reset(token)
 
     asyncio.run(run())
-    return kept
+    return [*kept.get_finished_spans()]
 
 
 def test_a_request_and_its_stages():
@@ -115,11 +123,6 @@ def test_who_decides(flags, changed, is_kept):
     assert bool(traced(headers=[(PARENT[0], PARENT[1] + flags)], **changed)) is is_kept
 
 
-def test_a_ratio_is_a_share_of_traces():
-    kept = sum(bool(traced(ratio=0.25)) for _ in range(400))
-    assert 60 <= kept <= 140  # six standard deviations
-
-
 @pytest.mark.parametrize(
     ("line", "is_kept"),
     [
@@ -162,14 +165,62 @@ def test_a_request_has_a_bounded_number_of_spans():
     assert found[0].attributes["triton_openai.dropped_stages"] == 1000 - MOST_STAGES
 
 
-def test_a_stage_after_the_end_is_not_kept():
-    record = RequestRecord()
-    record.end()
-    record.stage(StageName.TRITON)
-    assert record.stages == []
+def test_a_ratio_is_a_share_of_traces():
+    tracing = tracing_to(None, ratio=0.25)
+    kept = sum(tracing.trace(()).is_sampled for _ in range(400))
+    assert 60 <= kept <= 140  # six standard deviations
 
 
 def test_outside_of_a_request_stages_are_kept_nowhere():
     with stage(StageName.PLAN) as found:
         assert found.traceparent is None
     assert found.record is not stage(StageName.PLAN).record
+    ended = RequestRecord()
+    ended.end()
+    ended.stage(StageName.TRITON)
+    assert ended.stages == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b""],
+        [PARENT[1] + b"-zz"],
+        [b"00-" + b"0" * 32 + b"-" + SPAN + b"-01"],
+        [b"ff-" + TRACE + b"-" + SPAN + b"-01"],
+        [b"x" * 100_000],
+        [PARENT[1] + b"-01\xff"],
+        [PARENT[1] + b"-01"] * 2,
+    ],
+)
+def test_a_callers_trace_that_is_invalid_or_there_twice_counts_as_none(values, caplog):
+    assert callers_trace([(b"traceparent", value) for value in values]) is None
+    assert not caplog.records, "a caller cannot write into the log"
+
+
+def test_a_callers_state_is_kept_unless_it_is_long():
+    parent = (PARENT[0], PARENT[1] + b"-01")
+    states = (b"tracestate", b"a=1"), (b"tracestate", b"b=2")
+    assert callers_trace([parent, *states]).state == "a=1,b=2"
+    long = (b"tracestate", b"a" * (LONGEST_HEADER + 1))
+    assert callers_trace([parent, long]).state == ""
+
+
+def exported(url: str, spans: int, close_s: float) -> Counter[str]:
+    """What became of them, when the queue is closed."""
+    counts: Counter[str] = Counter()
+    exporter = CountedExporter(url, lambda outcome, count: counts.update({outcome: count}))
+    traced(to=exporter, requests=spans, close_s=close_s)
+    return counts
+
+
+def test_what_is_left_is_exported_at_the_end():
+    with collecting() as collector:
+        assert exported(f"{collector.url}/v1/traces", 600, close_s=100) == {"exported": 600}
+        assert len(collector.spans) == 600
+        assert {span.service for span in collector.spans} == {"tested"}
+
+
+def test_an_endpoint_that_is_away_does_not_hold_up_the_end():
+    counts = exported(f"http://127.0.0.1:{free_port()}/v1/traces", 10, close_s=0.2)
+    assert set(counts) <= {"failed"}
