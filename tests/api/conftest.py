@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 from starlette.testclient import TestClient
 
@@ -20,6 +21,10 @@ from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.tool_server import ToolServer, running
 
 Serve = Callable[..., TestClient]
+# As the proxy's own log has them: structlog's default draws tracebacks with rich, for seconds.
+*others, _ = structlog.get_config()["processors"]
+PLAIN = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*others, PLAIN])
 
 
 @pytest.fixture
