@@ -144,12 +144,6 @@ def metrics() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_requests_of_both_engines_count():
-    active = 'nv_trt_llm_request_metrics{model="b",request_type="active",version="1"} 3'
-    waiting = 'nv_trt_llm_request_metrics{model="b",request_type="waiting",version="1"} 5'
-    assert wait_idle.unfinished(f"# HELP x\n{BUSY}\n{active}\n{waiting}\n") == 5.0
-
-
 def test_the_launcher_counts_the_same_requests():
     assert wait_idle.UNFINISHED == drain.UNFINISHED
 

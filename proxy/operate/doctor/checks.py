@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from build_engines.errors import INSTALL_BUILD_TOOLS
@@ -34,6 +35,14 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
+
+
+def version(package: str) -> str | None:
+    """The installed one."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def python(version: tuple[int, int]) -> Check:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from build_engines.errors import BuildError
@@ -24,7 +23,7 @@ CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
     known = Signatures.read()
-    version = _version()
+    version = checks.version("tensorrt_llm")
     found = known.found() if version is not None else {}
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
@@ -79,13 +78,6 @@ def cpp_backend(text: str | None, path: Path) -> Check:
         or f"its tensors and parameters are the expected ones ({path})",
         remedy="compare with model_repository/tensorrt_llm/config.pbtxt before serving with it",
     )
-
-
-def _version() -> str | None:
-    try:
-        return metadata.version("tensorrt_llm")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def of_models(settings: Settings) -> list[Check]:

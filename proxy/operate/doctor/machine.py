@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from importlib import metadata
 
 from build_engines.errors import MissingPackage, UnservableFolder
 from build_engines.models_file import ModelsFileError
@@ -45,14 +44,14 @@ def runtime() -> list[Check]:
         checks.glibc(*platform.libc_ver()),
         checks.libpython(binaries.libpython(files.python), version=files.python),
         checks.tritonserver(files),
-        checks.numpy(_version("numpy")),
+        checks.numpy(checks.version("numpy")),
         checks.packages(missing(INSIDE_TRITON)),
         checks.bash(shutil.which("bash")),
     ]
 
 
 def missing(packages: Iterable[str]) -> list[str]:
-    return [name for name in packages if _version(name) is None]
+    return [name for name in packages if checks.version(name) is None]
 
 
 def room(settings: Settings) -> list[Check]:
@@ -95,7 +94,7 @@ def models(settings: Settings) -> list[Check]:
 
 def everything(settings: Settings) -> list[Check]:
     """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
-    if proxy_only.is_all(binaries.tritonserver(), binaries.wheel(), _version):
+    if proxy_only.is_all(binaries.tritonserver(), binaries.wheel(), checks.version):
         return [*_proxy_only(settings)]
     settings = folders.with_shipped_demo(settings)
     chosen = folders.place(settings)
@@ -117,7 +116,7 @@ def _ports(settings: Settings) -> list[Check]:
 def _proxy_only(settings: Settings) -> Iterator[Check]:
     yield proxy_only.installation()
     yield proxy_only.python(sys.version_info[:2])
-    yield proxy_only.packages(_version)
+    yield proxy_only.packages(checks.version)
     port = checks.port("PORT", settings.host, settings.port, {})
     yield recognised(port, settings.port)
     yield from proxy_only.triton(settings.triton_url, settings.triton_source)
@@ -133,13 +132,6 @@ def require(*found: Check) -> None:
     for check in found:
         if not check.ok:
             raise LaunchError(f"{check.detail}: {check.remedy}")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def recognised(check: Check, port: int) -> Check:

@@ -1,7 +1,7 @@
 """Keeps a server running: restarts it when it dies, after growing pauses.
 
 Independent of the proxy, which finds out over gRPC whether Triton is reachable. Called by
-launch.run.
+`run`.
 """
 
 from __future__ import annotations
