@@ -112,10 +112,11 @@ def test_where_triton_is(settings, url, target, is_tls):
     assert (read.triton_target, read.triton_is_tls) == (target, is_tls)
 
 
-def test_the_message_about_a_wrong_secret_does_not_show_it(settings):
+@pytest.mark.parametrize("name", ["API_KEY", "METRICS_KEY", "KEY_PEPPER", "TRITON_SECRET"])
+def test_a_secret_that_is_refused_is_not_shown(settings, name):
     with pytest.raises(ValidationError) as refused:
-        settings(TRITON_SECRET="wrong, and secret")
-    assert "and secret" not in (explain(refused.value) or "")
+        settings(**{name: "my, secret"})
+    assert "my, secret" not in explain(refused.value)
 
 
 def test_secrets_are_shown_nowhere(settings):
@@ -133,13 +134,6 @@ def test_a_setting_that_was_removed_stops_the_start_and_says_what_to_do(settings
     line = explain(refused.value)
     assert line.startswith(f"{name.upper()} is no setting any more, remove it: ")
     assert instead in line
-
-
-def test_a_secret_that_is_refused_is_not_shown(settings):
-    for name in ("API_KEY", "METRICS_KEY", "KEY_PEPPER"):
-        with pytest.raises(ValidationError) as refused:
-            settings(**{name: "my-secret"})
-        assert "my-secret" not in explain(refused.value)
 
 
 @pytest.mark.parametrize(
