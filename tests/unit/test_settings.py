@@ -112,13 +112,6 @@ def test_where_triton_is(settings, url, target, is_tls):
     assert (read.triton_target, read.triton_is_tls) == (target, is_tls)
 
 
-@pytest.mark.parametrize("name", ["API_KEY", "METRICS_KEY", "KEY_PEPPER", "TRITON_SECRET"])
-def test_a_secret_that_is_refused_is_not_shown(settings, name):
-    with pytest.raises(ValidationError) as refused:
-        settings(**{name: "my, secret"})
-    assert "my, secret" not in explain(refused.value)
-
-
 def test_secrets_are_shown_nowhere(settings):
     given = {"TRITON_SECRET": "t" * 20, "API_KEY": "k" * 16, "KEY_PEPPER": "p" * 32}
     made = settings(**given)
@@ -134,6 +127,13 @@ def test_a_setting_that_was_removed_stops_the_start_and_says_what_to_do(settings
     line = explain(refused.value)
     assert line.startswith(f"{name.upper()} is no setting any more, remove it: ")
     assert instead in line
+
+
+def test_a_secret_that_is_refused_is_not_shown(settings):
+    for name in ("API_KEY", "METRICS_KEY", "KEY_PEPPER", "TRITON_SECRET"):
+        with pytest.raises(ValidationError) as refused:
+            settings(**{name: "my-secret"})
+        assert "my-secret" not in explain(refused.value)
 
 
 @pytest.mark.parametrize(
