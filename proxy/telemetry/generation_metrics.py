@@ -237,7 +237,6 @@ class _Model:
     def __init__(self, metrics: GenerationMetrics, model: str) -> None:
         self._name = model
         self._metrics = metrics
-        self._outcomes: dict[str, Counter] = {}
         self.active = metrics.active.labels(model)
         self._duration = metrics.duration.labels(model)
         self._ttft = metrics.ttft.labels(model)
@@ -256,7 +255,7 @@ class _Model:
     def settle(self, record: RequestRecord) -> None:
         """Counts a generation that has ended."""
         self.active.dec()
-        self._outcome(record.outcome).inc()
+        self._metrics.requests.labels(self._name, record.outcome).inc()
         trace = record.trace if record.trace is not None and record.trace.is_sampled else None
         observe(self._duration, record.generation_s, trace)
         if record.first_event_s is not None:
@@ -296,12 +295,6 @@ class _Model:
         for cause in record.uncontinued:
             metrics.continued.labels(model, cause.value, "failed").inc()
 
-    def _outcome(self, outcome: str) -> Counter:
-        counter = self._outcomes.get(outcome)
-        if counter is None:
-            counter = self._outcomes[outcome] = self._metrics.requests.labels(self._name, outcome)
-        return counter
-
 
 class _Tenant:
     """As _Model, for one tenant's label."""
@@ -309,18 +302,13 @@ class _Tenant:
     def __init__(self, metrics: GenerationMetrics, label: str) -> None:
         self._label = label
         self._requests = metrics.tenant_requests
-        self._results: dict[str, Counter] = {}
         self._prompt_tokens = metrics.tenant_prompt_tokens.labels(label)
         self._completion_tokens = metrics.tenant_completion_tokens.labels(label)
         self._queue = metrics.tenant_queue.labels(label)
         self._ttft = metrics.tenant_ttft.labels(label)
 
     def settle(self, record: RequestRecord) -> None:
-        result = record.result.value
-        counter = self._results.get(result)
-        if counter is None:
-            counter = self._results[result] = self._requests.labels(self._label, result)
-        counter.inc()
+        self._requests.labels(self._label, record.result.value).inc()
         if record.used is not None:
             self._prompt_tokens.inc(record.used.prompt_tokens)
             self._completion_tokens.inc(record.used.completion_tokens)

@@ -78,10 +78,6 @@ class KeptRequest:
     fields: Fields
     stages: bytes
 
-    @property
-    def whole(self) -> Fields:
-        return {**self.fields, "stages": orjson.loads(self.stages)}
-
 
 class RecentRequests:
     """most: how many are kept; 0: none."""
@@ -106,7 +102,7 @@ class RecentRequests:
         one id, the last.
         """
         kept = self._by_id.get(request_id)
-        return None if kept is None else kept.whole
+        return None if kept is None else {**kept.fields, "stages": orjson.loads(kept.stages)}
 
     def last(
         self,

@@ -1,4 +1,4 @@
-"""The component that has proxies find Triton's pods by EndpointSlices."""
+"""Components of the manifests: proxies that find Triton's pods by EndpointSlices; traces."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from proxy.pools.discovery.source_url import KubernetesUrl, parse
+from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
 from tests.deploy.places import MANIFESTS, documents
 
-COMPONENT = KUBERNETES / "endpoints"
+COMPONENT, TRACING = KUBERNETES / "endpoints", KUBERNETES / "tracing"
+
+kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
+each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
 
 def source() -> KubernetesUrl:
@@ -67,9 +71,9 @@ def test_the_metrics_port_is_that_of_tritons_container():
     assert source().metrics_port in [each["containerPort"] for each in ports]
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_with_the_component(overlay, tmp_path):
+@kustomize
+@each_overlay
+def test_an_overlay_whose_proxies_find_pods(overlay, tmp_path):
     made = rendered_with(overlay, "../endpoints", tmp_path)
     for each in made:
         validate(each)
@@ -96,3 +100,41 @@ def test_an_overlay_with_the_component(overlay, tmp_path):
 
 def is_proxy(deployment: dict[str, Any]) -> bool:
     return deployment["metadata"]["name"] == "proxy"
+
+
+def settings(name: str) -> dict[str, str]:
+    """What the component adds to this ConfigMap."""
+    [component] = documents(TRACING / "kustomization.yaml")
+    [found] = [each for each in component["configMapGenerator"] if each["name"] == name]
+    assert found["behavior"] == "merge"
+    return dict(literal.split("=", 1) for literal in found["literals"])
+
+
+def test_the_proxy_takes_its_settings_for_traces():
+    found = TraceConfiguration.read(settings("proxy-settings"))
+    assert found.endpoint == "http://opentelemetry-collector.monitoring:4318/v1/traces"
+    assert (found.ratio, found.follows_callers, found.has_content) == (0.1, True, False)
+
+
+def test_triton_sends_its_spans_to_the_same_collector():
+    names = ("proxy-settings", "triton-settings")
+    assert len({settings(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] for name in names}) == 1
+
+
+def test_the_way_to_the_collector_is_open_for_both_and_for_its_port_alone():
+    policies = [each["spec"] for each in documents(TRACING / "network.yaml")]
+    chosen = [each["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for each in policies]
+    assert chosen == ["proxy", "triton"]
+    for policy in policies:
+        [way] = policy["egress"]
+        assert [each["port"] for each in way["ports"]] == [4318]
+
+
+@kustomize
+@each_overlay
+def test_an_overlay_with_traces(overlay, tmp_path):
+    found = rendered_with(overlay, "../tracing", tmp_path)
+    for each in found:
+        validate(each)
+    maps = [each["data"] for each in found if each["kind"] == "ConfigMap"]
+    assert sum("OTEL_EXPORTER_OTLP_ENDPOINT" in data for data in maps) == 2
