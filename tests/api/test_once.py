@@ -22,7 +22,6 @@ BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content"
 COUNTED = {
     Registry.known: "look-up",
     Registry.card: "look-up and check",
-    Registry.default: "look-up of the first",
     AnswerFormats.answer_format: "format",
     Preparation.prepare: "plan",
     Preparation.prepare_again: "later plan",
