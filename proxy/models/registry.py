@@ -172,17 +172,6 @@ class Registry:
             raise UnknownModel(name)
         return card
 
-    def card(self, name: str) -> ModelCard:
-        """The card of a model that can be served now.
-
-        Raises:
-            UnknownModel: no model has this name or alias.
-            ModelUnavailable: Triton is not ready.
-        """
-        card = self.known(name)
-        self.check_available()
-        return card
-
     def check_available(self) -> None:
         """Raises ModelUnavailable: Triton is not ready."""
         if self.why_not_ready is not None:

@@ -21,7 +21,6 @@ from tests.fixtures.asgi_calls import Call, started
 BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 COUNTED = {
     Registry.known: "look-up",
-    Registry.card: "look-up and check",
     AnswerFormats.answer_format: "format",
     Preparation.prepare: "plan",
     Preparation.prepare_again: "later plan",

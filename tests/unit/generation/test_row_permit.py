@@ -131,7 +131,7 @@ def test_of_several_choices_the_best_that_waits_says_where_the_request_stands():
         stand, scheduler = await served(DyingEngine(TEXT))
         scheduler.is_open.clear()
         generation = stand.service.generate(
-            replace(ASKED, choices=3), stand.registry.card("demo"), Delivery.LIVE
+            replace(ASKED, choices=3), stand.registry.known("demo"), Delivery.LIVE
         )
         report = generation.record
         first = asyncio.ensure_future(anext(generation.events))
@@ -220,7 +220,7 @@ def test_a_preempted_stream_returns_to_the_queue_and_continues(after):
 def test_a_preempted_stream_whose_reader_is_slow_stops_with_its_next_read():
     async def run() -> None:
         stand, scheduler = await served(engine := DyingEngine(TEXT))
-        events = stand.service.generate(ASKED, stand.registry.card("demo")).events
+        events = stand.service.generate(ASKED, stand.registry.known("demo")).events
         found = [await anext(events)]
         scheduler.permits[0].preempt()
         found += [event async for event in events]
@@ -234,7 +234,7 @@ def test_it_yields_each_time_that_it_is_told_to():
     async def run() -> None:
         stand, scheduler = await served(engine := DyingEngine(TEXT))
         report = None
-        generation = stand.service.generate(ASKED, stand.registry.card("demo"))
+        generation = stand.service.generate(ASKED, stand.registry.known("demo"))
         report, found = generation.record, []
         async for event in generation.events:
             found.append(event)

@@ -16,14 +16,14 @@ from tests.doubles.engine import FixedCatalog
 def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
     catalog, registry = FixedCatalog(), Registry({})
     asyncio.run(refresh(catalog, registry))
-    known = registry.card("demo")
+    known = registry.known("demo")
     catalog.facts = replace(catalog.facts, context_length=7)
     asyncio.run(refresh(catalog, registry))
-    assert registry.card("demo") is known
+    assert registry.known("demo") is known
     with capture_logs() as lines:
         for _ in range(3):
             asyncio.run(refresh(catalog, registry, reloads=True))
-    assert registry.card("demo").facts.context_length == 7
+    assert registry.known("demo").facts.context_length == 7
     assert [line["event"] for line in lines] == ["ready"]
 
 
@@ -37,7 +37,7 @@ def test_the_registry_follows_what_the_catalog_says():
     assert look() == "Triton is starting"
     catalog.reason = None
     assert look() is None
-    assert registry.card("demo").name == "demo"
+    assert registry.known("demo").name == "demo"
     catalog.reason = "it died"
     assert look() == "it died"
     assert registry.known("demo").name == "demo"
@@ -49,7 +49,7 @@ def test_a_models_control_tokens_are_compiled_before_its_first_chat():
     catalog, registry = FixedCatalog(), Registry({})
     catalog.facts = replace(catalog.facts, special_tokens={7: b"<|compiled-in-advance|>"})
     asyncio.run(refresh(catalog, registry))
-    control, compiled = control_tokens.of_card(registry.card("demo")), control_tokens.patterns
+    control, compiled = control_tokens.of_card(registry.known("demo")), control_tokens.patterns
     known = compiled.cache_info().misses
     assert control.in_turns
     assert compiled(control.in_turns).may_be_in("<|compiled-in-advance|>")

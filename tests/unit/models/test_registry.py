@@ -32,13 +32,13 @@ def test_models_come_in_the_order_of_models_yaml_then_by_name():
 
 
 def test_an_alias_finds_the_model_and_policy_is_applied():
-    card = registry("big", "small").card("gpt-4o")
+    card = registry("big", "small").known("gpt-4o")
     assert (card.name, card.owned_by) == ("big", "us")
-    assert registry("small").card("small").sampling.temperature == 0
+    assert registry("small").known("small").sampling.temperature == 0
 
 
 def test_a_model_without_policy_is_served_by_its_own_name():
-    assert registry("other").card("other").triton_model == "other"
+    assert registry("other").known("other").triton_model == "other"
 
 
 def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias():
@@ -46,24 +46,24 @@ def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias(
     facts = replace(FACTS, adapters=("sql", "poet"))
     made.serve([LoadedModel(name="big", facts=facts), LoadedModel(name="small", facts=FACTS)])
     assert [card.name for card in made.cards()] == ["big", "sql", "poet", "small"]
-    sql = made.card("sql")
+    sql = made.known("sql")
     assert (sql.parent, sql.triton_model, sql.owned_by) == ("big", "big", "us")
-    assert (made.card("gpt-4o").name, made.card("big").parent) == ("big", None)
+    assert (made.known("gpt-4o").name, made.known("big").parent) == ("big", None)
 
 
 def test_an_unknown_name_is_unknown_even_while_suspended():
     made = registry("big")
     made.suspend(NotReady("at 10.0.0.1:8001", "away"))
     with pytest.raises(UnknownModel):
-        made.card("nope")
+        made.known("nope")
     with pytest.raises(ModelUnavailable, match="away"):
-        made.card("big")
+        made.check_available()
     assert made.known("big").name == "big"
 
 
 def test_before_triton_was_seen_nothing_is_known():
     with pytest.raises(ModelUnavailable, match="not been reached"):
-        Registry(POLICY).card("big")
+        Registry(POLICY).known("big")
 
 
 def deployed(*deployments: DeploymentEntry, **fields: object) -> dict[str, ModelEntry]:
