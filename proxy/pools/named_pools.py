@@ -102,7 +102,7 @@ def _options(
     def connect(endpoint: EndpointAddress) -> TritonConnection:
         target = Target(endpoint.address, url.is_tls, entry.ca_file, secret, _certified_name(url))
         age_s = settings.triton_connection_age_s
-        return TritonConnection(target, settings.triton_transport, max_age_s=age_s)
+        return TritonConnection(target, max_age_s=age_s)
 
     return PoolOptions(
         name=name,

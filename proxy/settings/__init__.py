@@ -85,6 +85,7 @@ REMOVED = {
     "SANDBOX_CPU_S": "it is 2 s",
     "SANDBOX_MEMORY_MB": "it is 512 MB",
     "SLOW_SENDER_TIMEOUT_S": "it is 60 s",
+    "TRITON_TRANSPORT": "the proxy's own HTTP/2 reader reads token streams",
 }
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)

@@ -32,13 +32,10 @@ class TritonServer(Group):
     """Value that opens Triton's administrative calls: 16 to 256 letters, digits, `-` and `_`. A
     proxy in another process needs the same value. Without it: a new one for each start. Set it
     where the proxy and Triton start apart."""
-    triton_transport: Literal["lean", "grpc"] = "lean"
-    """What reads token streams: `lean` is our own HTTP/2 reader, `grpc` is grpc.aio. All other
-    calls use grpc.aio. Try `grpc` where something between the proxy and Triton breaks `lean`."""
     triton_connection_age_s: Seconds | None = None
     """After this time a new connection to Triton takes over, so that servers which were added
-    behind one address get work. The old one ends with its last stream. Without it: never. Needs
-    `TRITON_TRANSPORT=lean`. Set it where a load balancer stands before Triton."""
+    behind one address get work. The old one ends with its last stream. Without it: never. Set it
+    where a load balancer stands before Triton."""
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"
     """Address on which the tritonserver that is started here listens. Triton has no access control:
     use `0.0.0.0` in a container only."""
@@ -71,15 +68,6 @@ class TritonServer(Group):
             raise ValueError(
                 f"TRITON_CA_FILE={self.triton_ca_file} is for TLS: TRITON_URL must be "
                 "grpcs://host:port with it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _age_is_of_lean_connections(self) -> TritonServer:
-        if self.triton_connection_age_s is not None and self.triton_transport != "lean":
-            raise ValueError(
-                f"TRITON_CONNECTION_AGE_S={self.triton_connection_age_s:g} goes with "
-                f"TRITON_TRANSPORT=lean only, which is {self.triton_transport!r}"
             )
         return self
 

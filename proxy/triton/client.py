@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import grpc
 import structlog
@@ -29,6 +29,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request_limits import smaller
 from proxy.triton import codec, tensors
+from proxy.triton.channel import channel
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -36,16 +37,9 @@ from proxy.triton.errors import (
     foreign_answer,
     malformed,
 )
-from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.port import (
-    RELEASE_TIMEOUT_S,
-    LeaseTerms,
-    Metadata,
-    ResponseStream,
-    StreamFailed,
-    Streams,
-)
+from proxy.triton.streams.lean_stream import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
+from proxy.triton.streams.leases import LeaseTerms
 from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
@@ -55,23 +49,19 @@ MAX_WAIT_S = 60.0  # for a guide that is being compiled
 FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
 LONGEST_PAUSE_S = 0.1
 NOTHING = TokenDelta(())
-Transport = Literal["lean", "grpc"]
 
 
 class TritonClient:
-    """Streams and their stops use `transport`; the unary calls on `stub` use grpc.aio.
+    """Streams and their stops use our own HTTP/2 reader; the unary calls on `stub` use grpc.aio.
 
     max_age_s: of the connection that carries streams, see LeanOptions.
     """
 
-    def __init__(
-        self, target: Target, transport: Transport, *, max_age_s: float | None = None
-    ) -> None:
+    def __init__(self, target: Target, *, max_age_s: float | None = None) -> None:
         self.target = target.address
         self.restricted_metadata = target.restricted_metadata
         self._target = target
-        self._transport: Transport = transport
-        self._max_age_s = max_age_s
+        self._streams = LeanHttp2Streams(target, LeanOptions(max_age_s=max_age_s))
         self._background: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -80,7 +70,6 @@ class TritonClient:
         enter = self._resources.enter_async_context
         opened = await enter(channel(self._target))
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
-        self._streams = self._made_streams(opened)
         await enter(self._streams)
         return self
 
@@ -141,7 +130,7 @@ class TritonClient:
                     self._stop(stream, request, has_begun=has_begun)
             await retries.wait(pending)
 
-    def _end_detokenizer(self, stream: ResponseStream, request: EngineRequest) -> None:
+    def _end_detokenizer(self, stream: LeanStream, request: EngineRequest) -> None:
         """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""
         if tensors.has_receipts(request.model):
             message = codec.encode_end_of_detokenizer(request.model)
@@ -154,7 +143,7 @@ class TritonClient:
         with contextlib.suppress(grpc.aio.AioRpcError):  # its process ends before it answers
             await self.stub.ModelInfer(message, timeout=STOP_TIMEOUT_S)
 
-    def _stop(self, stream: ResponseStream, request: EngineRequest, *, has_begun: bool) -> None:
+    def _stop(self, stream: LeanStream, request: EngineRequest, *, has_begun: bool) -> None:
         """Sends a stop, and releases the stream.
 
         Our engines remember a stop that arrives before its request. NVIDIA's C++ backend ignores
@@ -166,11 +155,6 @@ class TritonClient:
         else:
             stream.cancel()
         self._in_background(_finish_stop(stop, request.id))
-
-    def _made_streams(self, opened: grpc.aio.Channel) -> Streams:
-        if self._transport == "grpc":
-            return GrpcAioStreams(opened)
-        return LeanHttp2Streams(self._target, LeanOptions(max_age_s=self._max_age_s))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs independently of the request, which may be cancelled at any point."""
@@ -193,14 +177,14 @@ def _metadata(request: EngineRequest) -> Metadata:
     return () if found is None else (("traceparent", found),)
 
 
-async def _drained(stream: ResponseStream) -> None:
+async def _drained(stream: LeanStream) -> None:
     """Its failure is expected: the process that would answer ends."""
     with contextlib.suppress(StreamFailed):
         async for _ in stream:
             pass
 
 
-async def _finish_stop(stop: ResponseStream, request_id: str) -> None:
+async def _finish_stop(stop: LeanStream, request_id: str) -> None:
     """Logs a failure, after which the engine continues to its token limit."""
     try:
         async for _ in stop:

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from proxy.domain.endpoints import EndpointRefused
 from proxy.triton.catalog import TritonCatalog
-from proxy.triton.client import Transport, TritonClient
+from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
 from proxy.triton.target import Target
 from proxy.triton.tokenizer import TritonTokenizer
@@ -21,10 +21,8 @@ CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
 class TritonConnection:
     """Entered on the event loop that uses it. max_age_s: see TritonClient."""
 
-    def __init__(
-        self, target: Target, transport: Transport, *, max_age_s: float | None = None
-    ) -> None:
-        self.engine = TritonClient(target, transport, max_age_s=max_age_s)
+    def __init__(self, target: Target, *, max_age_s: float | None = None) -> None:
+        self.engine = TritonClient(target, max_age_s=max_age_s)
         self.catalog = TritonCatalog(self.engine)
         self.tokenizer = TritonTokenizer(self.engine)
         self.kserve = TritonKserve(self.engine)

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from proxy.triton.streams.grpc_aio import channel
+from proxy.triton.channel import channel
 from proxy.triton.target import Target
 
 NAME = "triton-openai-draining"

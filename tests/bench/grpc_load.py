@@ -22,7 +22,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from proxy.triton.streams.port import Streams
 from proxy.triton.target import Target
 from tests.bench.figures import Figures, Stream, figures_of
 from tests.doubles.engine import FACTS
@@ -42,7 +41,9 @@ async def run(plan: dict[str, Any]) -> Figures:
     return figures_of(streams, wall_s=wall_s, client_s=client_s, errors=errors)
 
 
-async def _stream(port: Streams, card: ModelCard, plan: dict[str, Any], number: int) -> Stream:
+async def _stream(
+    port: LeanHttp2Streams, card: ModelCard, plan: dict[str, Any], number: int
+) -> Stream:
     message = codec.encode(
         EngineRequest(
             id=f"direct-{number}", model=card, text=plan["prompt"], timeout_s=TIMEOUT_S,

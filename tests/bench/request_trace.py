@@ -121,7 +121,7 @@ async def application() -> AsyncIterator[tuple[Any, PacedTriton]]:
         models_file = Path(folder) / "models.yaml"
         models_file.write_text("models: {another: {weights: w}}")
         settings = Settings(models_file=models_file, api_key=KEY)
-        async with TritonClient(Target(f"127.0.0.1:{port}"), "lean") as client:
+        async with TritonClient(Target(f"127.0.0.1:{port}")) as client:
             for each in endpoints.values():
                 each.engine = client
             pools = PoolStand(endpoints)

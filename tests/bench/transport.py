@@ -2,10 +2,10 @@
 
 usage: make bench-transport
 
-Compared are the proxy's two, ours ("lean") and grpc.aio, and the library h2 in place of our
-framing. A process of its own stands in for Triton: each stream gets MESSAGES responses of four
-tokens, as fast as it can, or one every 6 ms. The transports take turns, so that noise hits all
-alike; what counts is the ratio of medians.
+Compared are the proxy's own ("lean"), grpc.aio, and the library h2 in place of our framing. A
+process of its own stands in for Triton: each stream gets MESSAGES responses of four tokens, as fast
+as it can, or one every 6 ms. The transports take turns, so that noise hits all alike; what counts
+is the ratio of medians.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from multiprocessing.connection import Connection
 
 import grpc
 import uvloop
-from tritonclient.grpc import service_pb2
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from proxy.triton import codec, tensors
-from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
+from proxy.triton.channel import channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
 from proxy.triton.target import Target
 from tests.bench.h2_streams import H2Streams
@@ -75,14 +75,23 @@ async def cost(target: Target, transport: str, streams: int, *, paced: bool) -> 
     """CPU microseconds a message."""
     request = service_pb2.ModelInferRequest(model_name="demo", id="paced" if paced else "flood")
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(channel(target))
-        made = {"lean": LeanHttp2Streams, "h2": H2Streams}.get(transport)
-        through = GrpcAioStreams(opened) if made is None else made(target)
-        await stack.enter_async_context(through)
+        if transport == "grpc.aio":
+            opened = await stack.enter_async_context(channel(target))
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+
+            def responses() -> AsyncIterator[service_pb2.ModelStreamInferResponse]:
+                return stub.ModelStreamInfer(iter([request]))
+
+        else:
+            made = H2Streams if transport == "h2" else LeanHttp2Streams
+            streams_of = await stack.enter_async_context(made(target))
+
+            def responses() -> AsyncIterator[service_pb2.ModelStreamInferResponse]:
+                return streams_of.open(request, timeout_s=120)
 
         async def read() -> int:
             messages = 0
-            async for one in through.open(request, timeout_s=120):
+            async for one in responses():
                 messages += codec.decode(one.infer_response).delta is not None
             return messages
 

@@ -84,7 +84,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def client(triton: Stack) -> Iterator[TestClient]:
     """Of the routes over one TritonClient; everybody may use them."""
-    engine = TritonClient(Target(f"127.0.0.1:{triton.triton_grpc_port}"), "lean")
+    engine = TritonClient(Target(f"127.0.0.1:{triton.triton_grpc_port}"))
     sandbox = InProcess()
     router = kserve_routes.routes(
         TritonKserve(engine),

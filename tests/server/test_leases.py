@@ -70,8 +70,7 @@ def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start):
 
 
 def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
-    """The doomed one holds its lease by the other transport."""
-    doomed = beside(scripted_stack, start, TRITON_TRANSPORT="grpc")
+    doomed = beside(scripted_stack, start)
     cancelled = scripted_stack.settled_engine("steady")["requests_cancelled"] + 4
     with ThreadPoolExecutor(8) as pool:
         begun = scripted_stack.begun("steady")

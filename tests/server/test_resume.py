@@ -100,7 +100,7 @@ async def one_loop(anyio_backend) -> AsyncIterator[None]:
 @pytest.fixture
 async def client(stack) -> AsyncIterator[TritonClient]:
     target = Target(f"127.0.0.1:{stack.triton_grpc_port}", secret=SECRET)
-    async with TritonClient(target, "lean") as made:
+    async with TritonClient(target) as made:
         yield made
 
 

@@ -1,4 +1,4 @@
-"""Both transports of token streams against the real tritonserver: the same answers and errors."""
+"""Token streams of the proxy's client against the real tritonserver: answers and errors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ async def one_loop(anyio_backend) -> AsyncIterator[None]:
     yield  # noqa: PT022 - what only returns would keep no loop
 
 
-@pytest.fixture(params=["lean", "grpc"])
-def client(stack, request) -> TritonClient:
-    target = Target(f"127.0.0.1:{stack.triton_grpc_port}", secret=SECRET)
-    return TritonClient(target, request.param)
+@pytest.fixture
+def client(stack) -> TritonClient:
+    return TritonClient(Target(f"127.0.0.1:{stack.triton_grpc_port}", secret=SECRET))
 
 
 async def asked(client: TritonClient, model: str = "demo", **fields) -> EngineRequest:

@@ -18,9 +18,9 @@ from typing_extensions import Self
 from proxy.triton.http2.calls import Http2Limits
 from proxy.triton.http2.connection import Connection
 from proxy.triton.http2.status import Status
-from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.lean_stream import MAX_RESPONSE_BYTES, LeanStream, Metadata
+from proxy.triton.streams.leases import LeaseTerms
 from proxy.triton.streams.link import KeepaliveTimes, Link, Owner
-from proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms, Metadata
 from proxy.triton.target import Target
 
 HEAD = (
@@ -51,7 +51,10 @@ class LeanOptions:
 
 
 class LeanHttp2Streams:
-    """See port.Streams."""
+    """Calls of ModelStreamInfer, each with one request and many responses.
+
+    Entered on the event loop that uses it. On exit, the streams that still run end.
+    """
 
     def __init__(self, target: Target, options: LeanOptions | None = None) -> None:
         self._target = target
@@ -73,6 +76,10 @@ class LeanHttp2Streams:
         terms: LeaseTerms | None = None,
         metadata: Metadata = (),
     ) -> LeanStream:
+        """Connects if necessary; a failure to connect fails the stream.
+
+        With `terms` the stream runs under a lease of its connection, see leases.
+        """
         stream = LeanStream(self._pool, request.SerializeToString(), timeout_s, terms, metadata)
         self._pool.place(stream)
         return stream

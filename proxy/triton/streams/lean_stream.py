@@ -13,14 +13,24 @@ from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from proxy.triton.http2.status import Status
-from proxy.triton.streams.port import (
-    RELEASE_TIMEOUT_S,
-    LeaseTerms,
-    Metadata,
-    StreamFailed,
-)
+from proxy.triton.streams.leases import LeaseTerms
 
+# A longer response ends its stream with RESOURCE_EXHAUSTED.
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+# A released stream that has not ended by then is cancelled.
+RELEASE_TIMEOUT_S = 5.0
+
+Metadata = tuple[tuple[str, str], ...]  # of a call; names in lower case
 _parsed = service_pb2.ModelStreamInferResponse.FromString
+
+
+class StreamFailed(Exception):
+    """A gRPC status: a code, and the server's or the transport's text."""
+
+    def __init__(self, code: StatusCode, details: str) -> None:
+        super().__init__(f"{code.name}: {details}")
+        self.code = code
+        self.details = details
 
 
 class Carrier(Protocol):
@@ -38,7 +48,10 @@ class Carrier(Protocol):
 
 
 class LeanStream:
-    """See port.ResponseStream. `deliver` and `end` are called by its carrier.
+    """The responses of one call of ModelStreamInfer, in order. Its opener ends it, by `cancel` or
+    `release`. If the call failed, iterating raises StreamFailed after the last response.
+
+    `deliver` and `end` are called by its carrier.
 
     home: the carrier for its siblings once it has ended. number: its HTTP/2 stream on its link.
     request: kept while it may have to be sent again, then empty. timeout_s: may be infinite.
@@ -112,15 +125,21 @@ class LeanStream:
     def open_sibling(
         self, request: service_pb2.ModelInferRequest, *, timeout_s: float
     ) -> LeanStream:
+        """Opens a call to the same server while this one runs; later, to any.
+
+        There may be several servers behind one address.
+        """
         stream = LeanStream(self._home, request.SerializeToString(), timeout_s)
         (self.carrier or self._home).place(stream)
         return stream
 
     def cancel(self) -> None:
+        """Ends it now, on the server too. Does nothing if it has ended."""
         self._cancel(Status(StatusCode.CANCELLED, "cancelled by the proxy"))
         self._unread.clear()
 
     def release(self) -> None:
+        """Discards what still arrives until the server ends it, for RELEASE_TIMEOUT_S at most."""
         if self._status is not None:
             return
         self._is_released = True

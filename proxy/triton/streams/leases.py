@@ -17,8 +17,6 @@ import structlog
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from proxy.triton.streams.port import LeaseTerms
-
 PARAMETER = "lease"
 LINGER_S = 2.0  # without streams; a Triton that shuts down waits for open calls
 RETRY_S = 5.0  # after the engine has ended the call
@@ -27,6 +25,14 @@ Cancel = Callable[[], object]
 Hold = Callable[[service_pb2.ModelInferRequest, Callable[[], None]], "Cancel | None"]
 
 logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """engine: the Triton model that grants leases. call: makes the request for a lease's id."""
+
+    engine: str
+    call: Callable[[str], service_pb2.ModelInferRequest]
 
 
 @dataclass(slots=True)

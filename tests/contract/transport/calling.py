@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 
-from proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams
+from proxy.triton.streams.lean_stream import LeanStream, StreamFailed
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Outcome:
 
 
 def open_call(
-    streams: Streams, name: str = "r", *, timeout_s: float = 5, size: int = 0
-) -> ResponseStream:
+    streams: LeanHttp2Streams, name: str = "r", *, timeout_s: float = 5, size: int = 0
+) -> LeanStream:
     """With `size` bytes of input."""
     request = service_pb2.ModelInferRequest(id=name)
     if size:
@@ -30,7 +31,7 @@ def open_call(
     return streams.open(request, timeout_s=timeout_s)
 
 
-async def read_out(stream: ResponseStream) -> Outcome:
+async def read_out(stream: LeanStream) -> Outcome:
     ids = []
     try:
         async for message in stream:
@@ -41,13 +42,13 @@ async def read_out(stream: ResponseStream) -> Outcome:
 
 
 async def outcome(
-    streams: Streams, name: str = "r", *, timeout_s: float = 5, size: int = 0
+    streams: LeanHttp2Streams, name: str = "r", *, timeout_s: float = 5, size: int = 0
 ) -> Outcome:
     return await read_out(open_call(streams, name, timeout_s=timeout_s, size=size))
 
 
-async def recovered(streams: Streams, expected: Outcome, *, tries: int) -> bool:
-    """A call after a fault goes well; grpc.aio may lose some to a connection that dies."""
+async def recovered(streams: LeanHttp2Streams, expected: Outcome, *, tries: int) -> bool:
+    """A call after a fault goes well, though some may be lost to a connection that dies."""
     for _ in range(tries):
         if await outcome(streams) == expected:
             return True

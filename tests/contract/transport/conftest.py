@@ -1,4 +1,4 @@
-"""One suite for both adapters of the stream transport; the lean one on uvloop, as it runs."""
+"""The transport of token streams, on uvloop, as it runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from proxy.triton.http2.calls import Call
-from proxy.triton.streams.grpc_aio import GrpcAioStreams, channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.lean_stream import LeanStream
 from proxy.triton.streams.link import Link
-from proxy.triton.streams.port import Streams
 from proxy.triton.target import Target
 
-Connect = Callable[..., AbstractAsyncContextManager[Streams]]
+Connect = Callable[..., AbstractAsyncContextManager[LeanHttp2Streams]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,38 +26,24 @@ def only_new_objects() -> None:
     gc.freeze()
 
 
-@pytest.fixture(params=["lean", "grpc"])
-def transport(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture
-def is_lean(transport: str) -> bool:
-    return transport == "lean"
-
-
-@pytest.fixture
-def anyio_backend(transport: str) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": transport == "lean"}
-
-
-@pytest.fixture
-def connect(is_lean: bool) -> Connect:
-    """connect(port) -> streams to it, which leave nothing behind; options are those of lean."""
+def connect() -> Connect:
+    """connect(port) -> streams to it, which leave nothing behind."""
 
     @asynccontextmanager
     async def to(
         port: int, options: LeanOptions | None = None, ca_file: Path | None = None
-    ) -> AsyncIterator[Streams]:
+    ) -> AsyncIterator[LeanHttp2Streams]:
         """With a `ca_file` over TLS."""
         tasks = asyncio.all_tasks()
         target = Target(f"localhost:{port}", ca_file is not None, ca_file)
-        if is_lean:
-            async with LeanHttp2Streams(target, options) as streams:
-                yield streams
-        else:
-            async with channel(target) as opened, GrpcAioStreams(opened) as streams:
-                yield streams
+        async with LeanHttp2Streams(target, options) as streams:
+            yield streams
         del streams
         assert_nothing_left(tasks)
 

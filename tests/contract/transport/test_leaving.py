@@ -57,7 +57,7 @@ async def run_out_of_time(deltas: AsyncGenerator[TokenDelta, None]) -> None:
 
 
 @pytest.mark.parametrize("end", [leave, hang_up, run_out_of_time])
-async def test_a_stream_that_is_left_early_ends_by_itself(transport, end):
+async def test_a_stream_that_is_left_early_ends_by_itself(end):
     stopped = []
 
     async def generating(peer: PeerConnection) -> None:
@@ -73,13 +73,13 @@ async def test_a_stream_that_is_left_early_ends_by_itself(transport, end):
 
     async with Peer(generating) as peer:
         target = Target(f"localhost:{peer.port}")
-        async with TritonClient(target, "grpc" if transport == "grpc" else "lean") as client:
+        async with TritonClient(target) as client:
             await end(client.generate(REQUEST))
         assert stopped == [("r", "stop")]
         assert not peer.connections[0].resets
 
 
-async def test_what_a_cpp_backend_has_not_begun_is_cancelled(transport):
+async def test_what_a_cpp_backend_has_not_begun_is_cancelled():
     """It passes over a stop of what it does not know yet."""
     card = replace(CARD, facts=replace(CARD.facts, runtime="tensorrtllm"))
     reset = asyncio.Event()
@@ -95,7 +95,7 @@ async def test_what_a_cpp_backend_has_not_begun_is_cancelled(transport):
 
     async with Peer(waiting) as peer:
         target = Target(f"localhost:{peer.port}")
-        async with TritonClient(target, "grpc" if transport == "grpc" else "lean") as client:
+        async with TritonClient(target) as client:
             first = asyncio.ensure_future(anext(client.generate(replace(REQUEST, model=card))))
             await asyncio.sleep(0.2)
             first.cancel()

@@ -28,8 +28,8 @@ async def test_a_request_through_windows_of_one_byte(connect):
         assert await asyncio.gather(*calls) == [Outcome(["1" * 300]), Outcome(["2" * 300])]
 
 
-async def test_an_answer_through_windows_of_one_byte(connect, is_lean):
-    """The peer sends a byte for each that it was given; grpc.aio's window is never so small."""
+async def test_an_answer_through_windows_of_one_byte(connect):
+    """The peer sends a byte for each that it was given."""
     options = LeanOptions(limits=Http2Limits(stream_window=1))
 
     async def narrow(peer: PeerConnection) -> None:
@@ -38,8 +38,7 @@ async def test_an_answer_through_windows_of_one_byte(connect, is_lean):
         peer.send(peer.head(stream))
         whole = data(stream, response("a"), response("b" * 300), most=1)
         for sent, at in enumerate(range(0, len(whole), 10)):
-            if is_lean:
-                await peer.until(lambda sent=sent: peer.credits[stream] >= sent)
+            await peer.until(lambda sent=sent: peer.credits[stream] >= sent)
             peer.send(whole[at : at + 10])
         peer.send(peer.trailers(stream))
         await peer.closed()
@@ -112,7 +111,7 @@ async def test_a_thousand_streams_on_one_connection(connect):
         assert len(peer.connections) == 1
 
 
-async def test_a_reader_that_does_not_read_stops_its_own_stream_alone(connect, is_lean):
+async def test_a_reader_that_does_not_read_stops_its_own_stream_alone(connect):
     """What waits for it is bounded, while another stream gets all its 16 MiB."""
     size = 16_000
 
@@ -134,5 +133,5 @@ async def test_a_reader_that_does_not_read_stops_its_own_stream_alone(connect, i
         await anext(slow)
         assert len((await read_out(quick)).ids) == LARGE // size
         sent = sum(peer.connections[0].sent.values())
-        assert sent < LARGE * 1.25 or not is_lean  # grpc.aio's windows grow with the traffic
+        assert sent < LARGE * 1.25
         assert len((await read_out(slow)).ids) == LARGE // size - 1

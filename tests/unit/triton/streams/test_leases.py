@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from tritonclient.grpc import service_pb2
 
-from proxy.triton.streams.leases import Leases
-from proxy.triton.streams.port import LeaseTerms
+from proxy.triton.streams.leases import Leases, LeaseTerms
 
 pytestmark = pytest.mark.anyio
 LINGER_S = 0.01
