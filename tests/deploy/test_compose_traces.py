@@ -77,6 +77,10 @@ def test_the_collector_gives_them_to_tempo():
     for kind in ("receivers", "processors", "exporters"):
         assert set(pipeline[kind]) == set(found[kind])
     assert pipeline["processors"][0] == "memory_limiter"
+    memory = services("compose.yaml")["collector"]["mem_limit"]
+    assert memory.endswith("mb")
+    limit = found["processors"]["memory_limiter"]["limit_mib"]
+    assert limit < 0.9 * int(memory[:-2]), "it refuses spans before its container is full"
     host, _, number = found["exporters"]["otlp"]["endpoint"].partition(":")
     assert host == "tempo"
     grpc = config("tempo")["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]

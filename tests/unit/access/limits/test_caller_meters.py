@@ -43,7 +43,6 @@ ALL = Limits(
 )
 NOVEMBER = datetime(2026, 11, 22, 17, tzinfo=timezone.utc).timestamp()
 DECEMBER = datetime(2026, 12, 31, 23, 59, 59, tzinfo=timezone.utc).timestamp()
-A_MONTH_US = 31 * 86_400 * 1_000_000
 
 
 def meters(who: Caller, model: str = "demo", now_s: float = NOVEMBER, **spent) -> CallerMeters:
