@@ -44,9 +44,8 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 await stop.requested.wait()
-                await stop.unless_hurried(
-                    drain.drain(settings, server.ports, server.shm_prefix, say)
-                )
+                draining = drain.drain(server.place, settings.drain_timeout_s, say)
+                await stop.unless_hurried(draining)
     say("stopped")
 
 
