@@ -129,8 +129,10 @@ def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, proxy):
 
 def test_models_without_a_command_still_shows_those_of_models_yaml(run, tmp_path):
     file = tmp_path / "models.yaml"
-    file.write_text("models: {tiny: {weights: w}}")
-    assert "tiny" in run("models", "--models-file", str(file))[0]
+    file.write_text("models: {small: {weights: w, aliases: [tiny]}}")
+    shown = run("models", "--models-file", str(file), "--artifacts-dir", str(tmp_path))[0]
+    cells = shown.splitlines()[1].split()  # the path of the weights goes on below
+    assert (cells[:2], cells[-1]) == (["small", "tiny"], "no")
 
 
 def test_the_key_may_be_in_a_file_and_is_never_shown(run, proxy, monkeypatch, tmp_path):
