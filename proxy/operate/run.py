@@ -44,9 +44,8 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 await stop.requested.wait()
-                await stop.unless_hurried(
-                    drain.drain(settings, server.ports, server.shm_prefix, say)
-                )
+                draining = drain.drain(server.place, settings.drain_timeout_s, say)
+                await stop.unless_hurried(draining)
     say("stopped")
 
 
@@ -92,26 +91,24 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
     Args:
         model: the one in the printed curl command.
     """
-    host, has_tls = probe.own_address(settings.host), settings.tls_cert_file is not None
     polls = 0
-    while waits_for := await _not_ready(host, settings):
+    while waits_for := await _not_ready(settings):
         polls += 1
         if polls % REMIND_POLLS == 0:
             say(f"not ready yet: {waits_for}")
         await asyncio.sleep(POLL_S)
-    scheme, name = "https" if has_tls else "http", f"[{host}]" if ":" in host else host
-    base = f"{scheme}://{name}:{settings.port}/v1"
+    base = f"{probe.own_url(settings)}/v1"
     say(f"ready: {base}")
     if not settings.is_authenticated and not settings.opens_administration:
         say(f"{NO_ADMIN} (docs/access.md)")
     say(f"try it:\n{curl(base, model, needs_key=settings.is_authenticated)}")
 
 
-async def _not_ready(host: str, settings: Settings) -> str | None:
+async def _not_ready(settings: Settings) -> str | None:
     """What /health/ready reports as missing; None if it is ready, or answers certificates only."""
     if settings.tls_client_ca_file is not None:
         return None
-    has_tls = settings.tls_cert_file is not None
+    host, has_tls = probe.own_address(settings.host), settings.tls_cert_file is not None
     try:
         status, body = await probe.get(host, settings.port, "/health/ready", has_tls=has_tls)
     except OSError as error:

@@ -6,7 +6,6 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 from urllib.parse import quote
@@ -18,8 +17,6 @@ from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
     import httpx
-
-    from proxy.settings import Settings
 
 KEY_VARIABLE = "ADMIN_KEY"
 TIMEOUT_S = 30.0
@@ -156,6 +153,7 @@ def _json(found: httpx.Response) -> Any:
 
 def client(url: str | None, key_file: Path | None, ca_file: Path | None) -> AdminClient:
     """Of the proxy that the options name. Raises LaunchError."""
+    from proxy.operate.triton_server.probe import own_url
     from proxy.settings import Settings
 
     return AdminClient(url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
@@ -192,23 +190,6 @@ def calls_proxy(
         return command
 
     return command_of
-
-
-def own_url(settings: Settings) -> str:
-    """Where the proxy of these settings is reached from this machine."""
-    scheme = "http" if settings.tls_cert_file is None else "https"
-    return f"{scheme}://{_reachable(settings.host)}:{settings.port}"
-
-
-def _reachable(host: str) -> str:
-    """The host in a URL; for a wildcard address, the loopback address of its family."""
-    try:
-        address = ip_address(host.strip("[]"))
-    except ValueError:
-        return host
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "[::1]"
-    return str(address) if address.version == 4 else f"[{address}]"
 
 
 def given_key(

@@ -1,23 +1,34 @@
-"""One frame of `top`: an overview as tables of rich, for a terminal of any width, or a file."""
+"""One frame of `top`: what a proxy's metrics and its list of endpoints say, as tables of rich for a
+terminal of any width, or a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from proxy.domain.output import FinishReason
 from proxy.operate.administration.pools import STYLES
-from proxy.operate.live.overview import EndpointRow, ModelRow, Overview, TenantRow
+from proxy.operate.live.window import Groups, Page, Window, summed
 
+REQUESTS, ACTIVE = "proxy_requests_total", "proxy_requests_active"
+TOKENS_IN, TOKENS_OUT = "proxy_prompt_tokens_total", "proxy_completion_tokens_total"
+TTFT, LAG = "proxy_time_to_first_token_seconds", "proxy_event_loop_lag_seconds"
+ENDPOINT_TOKENS, WAITING = "proxy_endpoint_tokens_total", "proxy_fair_queue_waiting"
+READY = "proxy_ready"
+# Outcomes that are no failure: the answer ended, or its client disconnected.
+ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
 MOST_ROWS = 15  # of one table
-WIDE = 80  # columns of the terminal: with fewer, some of the tables' are left out
-Row = TypeVar("Row", ModelRow, EndpointRow, TenantRow)
+WIDE = 80  # columns of the terminal: with fewer, ONLY_WIDE are left out
+ONLY_WIDE = ("failed/s", "tok in/s", "pool")
+Listing = Mapping[str, Any]
 
 
 class Order(str, Enum):
@@ -30,127 +41,173 @@ class Order(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """notes: what the reader should know, such as that a key lacks a scope. has_keys: whether the
-    reader can press some.
-    """
+class Row:
+    """Rates are in a second; a dash stands for an unknown value."""
 
-    overview: Overview
+    name: str
+    # The largest come first; rows without a weight for the chosen order are sorted by name.
+    weights: Mapping[Order, float]
+    # By the heading of the column, in rich's markup. All rows of a table have the same columns.
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
     url: str
+    is_ready: bool
+    # Over which rates and quantiles are taken.
+    seconds: float
+    # Of the event loop, in seconds.
+    lag_p99: float | None
+    # By the heading of the first column; an empty table is not shown.
+    tables: Mapping[str, Sequence[Row]]
     order: Order = Order.TOKENS
+    # What the reader should know, such as that a key lacks a scope.
     notes: Sequence[str] = ()
+    # Whether the reader can press keys.
     has_keys: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        window: Window,
+        listing: Listing | None,
+        *,
+        url: str,
+        order: Order = Order.TOKENS,
+        notes: Sequence[str] = (),
+        has_keys: bool = False,
+    ) -> Frame:
+        """listing: of /admin/v1/endpoints; None: it cannot be read."""
+        return cls(
+            url=url,
+            is_ready=bool(summed(window.page, READY).get((), 0.0)),
+            seconds=window.seconds,
+            lag_p99=window.quantiles(LAG, 0.99).get(()),
+            tables={
+                "model": [*_models(window)],
+                "endpoint": [*_endpoints(window, listing)],
+                "tenant": [*_tenants(window)],
+            },
+            order=order,
+            notes=notes,
+            has_keys=has_keys,
+        )
+
     def rendered(self, width: int) -> RenderableType:
-        is_wide = width >= WIDE
-        seen = self.overview
         parts: list[RenderableType] = [self._head(), *(Text(each, "yellow") for each in self.notes)]
-        for table in (
-            self._table(_models, seen.models, is_wide),
-            self._table(_endpoints, seen.endpoints, is_wide),
-            self._table(_tenants, seen.tenants, is_wide),
-        ):
-            parts += ["", *table] if table else []
+        for first, rows in self.tables.items():
+            if rows:
+                parts += ["", self._table(first, rows, is_wide=width >= WIDE)]
+            if (others := len(rows) - MOST_ROWS) > 0:
+                parts.append(f"and {others} more")
         return Group(*parts)
 
     def _head(self) -> Text:
-        seen = self.overview
-        ready = ("ready", "green") if seen.is_ready else ("not ready", "red")
-        lag = "" if seen.lag_p99 is None else f"  loop lag p99 {seconds(seen.lag_p99)}"
+        ready = ("ready", "green") if self.is_ready else ("not ready", "red")
+        lag = "" if self.lag_p99 is None else f"  loop lag p99 {seconds(self.lag_p99)}"
         keys = "\nq quit  sort: n name, r requests, t tokens, l TTFT" if self.has_keys else ""
         return Text.assemble(
-            (self.url, "bold"), "  ", ready, f"{lag}  last {seen.seconds:.1f} s{keys}"
+            (self.url, "bold"), "  ", ready, f"{lag}  last {self.seconds:.1f} s{keys}"
         )
 
-    def _table(
-        self,
-        made: Callable[[Sequence[Row], bool], Table],
-        rows: Sequence[Row],
-        is_wide: bool,
-    ) -> list[RenderableType]:
-        ordered = sorted(rows, key=lambda row: _rank(row, self.order))
-        shown: list[RenderableType] = [made(ordered[:MOST_ROWS], is_wide)] if rows else []
-        if (others := len(rows) - MOST_ROWS) > 0:
-            shown.append(f"and {others} more")
-        return shown
-
-
-def _models(rows: Sequence[ModelRow], is_wide: bool) -> Table:
-    wide = ("failed/s", "tok in/s") if is_wide else ()
-    table = _new("model", "req/s", *wide, "run", "wait", "TTFT p50", "p99", "tok out/s")
-    for row in rows:
-        table.add_row(
-            escape(row.name),
-            number(row.requests),
-            *((_failures(row.failures), number(row.tokens_in)) if is_wide else ()),
-            number(row.running),
-            number(row.waiting),
-            seconds(row.ttft_p50),
-            seconds(row.ttft_p99),
-            number(row.tokens_out),
+    def _table(self, first: str, rows: Sequence[Row], *, is_wide: bool) -> Table:
+        names = [name for name in rows[0].cells if is_wide or name not in ONLY_WIDE]
+        table = Table(
+            Column(first, no_wrap=True, overflow="ellipsis", ratio=1, min_width=12),
+            *(
+                Column(name, justify="left" if name in ("pool", "state") else "right", no_wrap=True)
+                for name in names
+            ),
+            box=None,
+            expand=True,
+            pad_edge=False,
+            header_style="bold",
         )
-    return table
+        ordered = sorted(rows, key=lambda row: (-row.weights.get(self.order, 0.0), row.name))
+        for row in ordered[:MOST_ROWS]:
+            table.add_row(escape(row.name), *(row.cells[name] for name in names))
+        return table
 
 
-def _endpoints(rows: Sequence[EndpointRow], is_wide: bool) -> Table:
-    table = _new("endpoint", *(["pool"] if is_wide else []), "state", "run", "wait", "KV", "tok/s")
-    for row in rows:
-        state = row.state or "-"
-        table.add_row(
-            escape(row.address),
-            *([escape(row.pool)] if is_wide else []),
-            f"[{STYLES.get(state, 'red')}]{escape(state)}[/]" if row.state else state,
-            number(row.running),
-            number(row.waiting),
-            "-" if row.kv_in_use is None else f"{row.kv_in_use:.0%}",
-            number(row.tokens),
+def _models(window: Window) -> Iterator[Row]:
+    running = summed(window.page, ACTIVE, "model")
+    waiting = _waiting(window.page)
+    outcomes = window.rates(REQUESTS, "model", "outcome")
+    tokens_in, tokens_out = window.rates(TOKENS_IN, "model"), window.rates(TOKENS_OUT, "model")
+    medians, slowest = (window.quantiles(TTFT, share, "model") for share in (0.5, 0.99))
+    for model in {group[:1] for group in outcomes} | running.keys():
+        own = {outcome: rate for (name, outcome), rate in outcomes.items() if (name,) == model}
+        requests, tokens = sum(own.values()), tokens_out.get(model, 0.0)
+        failures = sum(rate for outcome, rate in own.items() if outcome not in ENDED)
+        yield Row(
+            name=model[0],
+            weights={
+                Order.REQUESTS: requests,
+                Order.TOKENS: tokens,
+                Order.LATENCY: slowest.get(model, 0.0),
+            },
+            cells={
+                "req/s": number(requests),
+                "failed/s": f"[red]{number(failures)}[/]" if failures else number(failures),
+                "tok in/s": number(tokens_in.get(model, 0.0)),
+                "run": number(running.get(model, 0.0)),
+                "wait": number(waiting.get(model)),
+                "TTFT p50": seconds(medians.get(model)),
+                "p99": seconds(slowest.get(model)),
+                "tok out/s": number(tokens),
+            },
         )
-    return table
 
 
-def _tenants(rows: Sequence[TenantRow], is_wide: bool) -> Table:
-    wide = ["tok in/s"] if is_wide else []
-    table = _new("tenant", "req/s", *wide, "tok out/s")
-    for row in rows:
-        tokens_in = [number(row.tokens_in)] if is_wide else []
-        table.add_row(escape(row.name), number(row.requests), *tokens_in, number(row.tokens_out))
-    return table
+def _waiting(page: Page) -> Groups:
+    """By Triton's name of the model, which is most often the public one, too."""
+    found: Groups = {}
+    for (queue,), count in summed(page, WAITING, "queue").items():
+        model = (queue.partition("/")[2],)
+        found[model] = found.get(model, 0.0) + count
+    return found
 
 
-def _new(first: str, *others: str) -> Table:
-    columns: Iterable[Column] = (
-        Column(name, justify="left" if name in ("pool", "state") else "right", no_wrap=True)
-        for name in others
+def _endpoints(window: Window, listing: Listing | None) -> Iterator[Row]:
+    """With the load that their engines report, where the listing has it."""
+    rates = window.rates(ENDPOINT_TOKENS, "pool", "endpoint")
+    listed = {} if listing is None else {(e["pool"], e["address"]): e for e in listing["data"]}
+    for pool, address in rates if listing is None else listed:
+        tokens, known = rates.get((pool, address), 0.0), listed.get((pool, address), {})
+        state, load = known.get("state"), known.get("load", {})
+        in_use = load.get("kv_in_use")
+        yield Row(
+            name=address,
+            weights={Order.TOKENS: tokens, Order.REQUESTS: tokens},
+            cells={
+                "pool": escape(pool),
+                "state": f"[{STYLES.get(state, 'red')}]{escape(state)}[/]" if state else "-",
+                "run": number(load.get("running")),
+                "wait": number(load.get("waiting")),
+                "KV": "-" if in_use is None else f"{in_use:.0%}",
+                "tok/s": number(tokens),
+            },
+        )
+
+
+def _tenants(window: Window) -> Iterator[Row]:
+    """Empty where the proxy's metrics know no tenants."""
+    requests, tokens_in, tokens_out = (
+        window.rates(f"proxy_tenant_{what}_total", "tenant")
+        for what in ("requests", "prompt_tokens", "completion_tokens")
     )
-    return Table(
-        Column(first, no_wrap=True, overflow="ellipsis", ratio=1, min_width=12),
-        *columns,
-        box=None,
-        expand=True,
-        pad_edge=False,
-        header_style="bold",
-    )
-
-
-def _rank(row: ModelRow | EndpointRow | TenantRow, order: Order) -> tuple[float, str]:
-    name = row.address if isinstance(row, EndpointRow) else row.name
-    return -_weight(row, order), name
-
-
-def _weight(row: ModelRow | EndpointRow | TenantRow, order: Order) -> float:
-    if isinstance(row, EndpointRow):
-        return row.tokens if order in (Order.TOKENS, Order.REQUESTS) else 0.0
-    if order is Order.REQUESTS:
-        return row.requests
-    if order is Order.TOKENS:
-        return row.tokens_out
-    if order is Order.LATENCY and isinstance(row, ModelRow):
-        return row.ttft_p99 or 0.0
-    return 0.0
-
-
-def _failures(rate: float) -> str:
-    return f"[red]{number(rate)}[/]" if rate else number(rate)
+    for tenant, rate in requests.items():
+        tokens = tokens_out.get(tenant, 0.0)
+        yield Row(
+            name=tenant[0],
+            weights={Order.REQUESTS: rate, Order.TOKENS: tokens},
+            cells={
+                "req/s": number(rate),
+                "tok in/s": number(tokens_in.get(tenant, 0.0)),
+                "tok out/s": number(tokens),
+            },
+        )
 
 
 def number(value: float | None) -> str:

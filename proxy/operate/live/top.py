@@ -18,8 +18,7 @@ from rich.live import Live
 
 from proxy.operate.administration.pools import ENDPOINTS
 from proxy.operate.administration.remote import AdminClient, Refused
-from proxy.operate.live.frame import Frame, Order
-from proxy.operate.live.overview import Listing, overview
+from proxy.operate.live.frame import Frame, Listing, Order
 from proxy.operate.live.window import Page, Window, parsed
 from proxy.processes.errors import LaunchError
 
@@ -99,10 +98,11 @@ class Top:
         self._show = show
         self._interval_s = interval_s
         self._clock = clock
+        self._url = url
+        self._has_keys = has_keys
+        self._order = Order.TOKENS
         self._window = Window()
-        reading = self._taken()
-        found = overview(self._window, reading.listing)
-        self._frame = Frame(overview=found, url=url, notes=reading.notes, has_keys=has_keys)
+        self._frame = self._next()
 
     def once(self) -> None:
         """Shows one frame, after one interval. Raises LaunchError."""
@@ -123,15 +123,17 @@ class Top:
                 self._frame = replace(self._frame, notes=(f"Old figures: {error}",))
             self._show(self._frame)
 
-    def _taken(self) -> Reading:
+    def _next(self) -> Frame:
         reading = self._read()
         self._window.add(reading.page, self._clock())
-        return reading
-
-    def _next(self) -> Frame:
-        reading = self._taken()
-        found = overview(self._window, reading.listing)
-        return replace(self._frame, overview=found, notes=reading.notes)
+        return Frame.of(
+            self._window,
+            reading.listing,
+            url=self._url,
+            order=self._order,
+            notes=reading.notes,
+            has_keys=self._has_keys,
+        )
 
     def _pause(self) -> str | None:
         """Waits for one interval; keys that sort act at once. Returns `q` if it was pressed."""
@@ -141,7 +143,8 @@ class Top:
             if key == QUIT:
                 return QUIT
             if key in ORDERS:
-                self._frame = replace(self._frame, order=ORDERS[key])
+                self._order = ORDERS[key]
+                self._frame = replace(self._frame, order=self._order)
                 self._show(self._frame)
         return None
 

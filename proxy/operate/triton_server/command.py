@@ -33,24 +33,17 @@ CREDENTIALS = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """http: None if Triton's HTTP API is off."""
-
-    grpc: int
-    http: int | None
-    metrics: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a server listens. shm_prefix: of its Python models' shared memory.
 
-    secret: gives access to the restricted protocols. traces_url: where spans go, over OTLP; None:
-    nothing is traced.
+    http_port: None if Triton's HTTP API is off. secret: gives access to the restricted protocols.
+    traces_url: where spans go, over OTLP; None: nothing is traced.
     """
 
     host: str
-    ports: Ports
+    grpc_port: int
+    http_port: int | None
+    metrics_port: int
     shm_prefix: str
     secret: str = field(repr=False)
     traces_url: str | None = None
@@ -87,13 +80,13 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
         "--strict-readiness=true",
         f"--exit-timeout-secs={exit_timeout_s}",
         f"--grpc-address={place.host}",
-        f"--grpc-port={place.ports.grpc}",
+        f"--grpc-port={place.grpc_port}",
         f"--grpc-restricted-protocol={_restricted(RESTRICTED, place)}",
         f"--grpc-keepalive-time={SILENT_PEER_MS}",
         f"--grpc-keepalive-timeout={SILENT_PEER_MS}",
         *_http(place),
         f"--metrics-address={place.host}",
-        f"--metrics-port={place.ports.metrics}",
+        f"--metrics-port={place.metrics_port}",
         "--log-info=false",
         "--log-verbose=0",
         *_traces(place.traces_url),
@@ -105,11 +98,11 @@ def _http(place: Place) -> list[str]:
 
     It had the worst of Triton's security bugs (docs/security.md), and nothing of ours needs it.
     """
-    if place.ports.http is None:
+    if place.http_port is None:
         return ["--allow-http=false"]
     return [
         f"--http-address={LOOPBACK}",
-        f"--http-port={place.ports.http}",
+        f"--http-port={place.http_port}",
         f"--http-restricted-api={_restricted(RESTRICTED_OVER_HTTP, place)}",
     ]
 

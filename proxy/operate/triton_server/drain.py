@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 
 from proxy.operate.triton_server import probe, shm
-from proxy.operate.triton_server.command import LOOPBACK, Ports
-from proxy.settings import Settings
+from proxy.operate.triton_server.command import LOOPBACK, Place
 from proxy.triton.target import Target
 
 # The gauges of our engine model and of NVIDIA's C++ backend; as in docker/triton/wait_idle.py.
@@ -24,12 +23,12 @@ EVERY_S = 0.25
 Say = Callable[[str], None]
 
 
-async def drain(settings: Settings, ports: Ports, shm_prefix: str, say: Say) -> None:
-    """Returns when the engines have been idle for QUIET_S, or after `drain_timeout_s`."""
+async def drain(place: Place, timeout_s: float, say: Say) -> None:
+    """Returns when the engines have been idle for QUIET_S, or after the timeout."""
     say("draining: running streams may end, proxies refuse new requests (once more to hurry)")
-    await _mark(settings, ports, shm_prefix, say)
-    if not await until_idle(ports.metrics, settings.drain_timeout_s):
-        say(f"DRAIN_TIMEOUT_S is over: ending streams after {settings.drain_timeout_s:g} s")
+    await _mark(place, say)
+    if not await until_idle(place.metrics_port, timeout_s):
+        say(f"DRAIN_TIMEOUT_S is over: ending streams after {timeout_s:g} s")
 
 
 async def until_idle(
@@ -55,11 +54,11 @@ def unfinished(exposition: str) -> float:
     return sum(float(value) for value in UNFINISHED.findall(exposition))
 
 
-async def _mark(settings: Settings, ports: Ports, shm_prefix: str, say: Say) -> None:
+async def _mark(place: Place, say: Say) -> None:
     from proxy.triton import drain_mark  # which imports grpc
 
-    region = shm.SHM / f"{shm_prefix}draining"
+    region = shm.SHM / f"{place.shm_prefix}draining"
     region.write_bytes(b"\0")
-    target = Target(f"{LOOPBACK}:{ports.grpc}", secret=settings.triton_secret_value)
+    target = Target(f"{LOOPBACK}:{place.grpc_port}", secret=place.secret)
     if reason := await drain_mark.set_mark(target, f"/{region.name}"):
         say(f"tritonserver refused the mark that it is draining: {reason}")

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from build_engines.models_file import GpuEntry, ModelsFile
 from proxy.operate.triton_server import binaries, command, run_folder, shm
-from proxy.operate.triton_server.command import Place, Ports
+from proxy.operate.triton_server.command import Place
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, Launch, TritonServer
@@ -66,8 +66,14 @@ def embedded(settings: Settings) -> TritonServer:
         bin_folder=command.bin_folder(),
         libraries=[files.libraries, library.folder],
     )
-    arguments = command.embedded(files, folder, place, exit_timeout_s=EXIT_TIMEOUT_S)
-    return _server(settings, arguments, environment, folder, place)
+    launch = Launch(
+        arguments=command.embedded(files, folder, place, exit_timeout_s=EXIT_TIMEOUT_S),
+        environment=environment,
+        folder=folder,
+        place=place,
+        start_timeout_s=settings.triton_start_timeout_s,
+    )
+    return TritonServer(launch)
 
 
 def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonServer:
@@ -77,7 +83,14 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
     place = _place(settings)
     arguments = command.installed(tritonserver, folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S)
     environment = command.environment(os.environ, bin_folder=command.bin_folder())
-    return _server(settings, arguments, environment | world.environment, folder, place)
+    launch = Launch(
+        arguments=arguments,
+        environment=environment | world.environment,
+        folder=folder,
+        place=place,
+        start_timeout_s=settings.triton_start_timeout_s,
+    )
+    return TritonServer(launch)
 
 
 def _place(settings: Settings) -> Place:
@@ -87,34 +100,12 @@ def _place(settings: Settings) -> Place:
         traces = TraceConfiguration.read(os.environ)
     except WrongTraceVariable as error:
         raise LaunchError(str(error)) from None
-    ports = Ports(
-        grpc=settings.triton_grpc_port,
-        http=settings.triton_http_port,
-        metrics=settings.triton_metrics_port,
-    )
     return Place(
         host=settings.triton_host,
-        ports=ports,
-        shm_prefix=shm.this_launcher().prefix(ports.grpc),
+        grpc_port=settings.triton_grpc_port,
+        http_port=settings.triton_http_port,
+        metrics_port=settings.triton_metrics_port,
+        shm_prefix=shm.this_launcher().prefix(settings.triton_grpc_port),
         secret=_secret(settings),
         traces_url=None if traces is None else traces.endpoint,
-    )
-
-
-def _server(
-    settings: Settings,
-    arguments: list[str],
-    environment: dict[str, str],
-    folder: RunFolder,
-    place: Place,
-) -> TritonServer:
-    return TritonServer(
-        Launch(
-            arguments=arguments,
-            environment=environment,
-            folder=folder,
-            ports=place.ports,
-            shm_prefix=place.shm_prefix,
-            start_timeout_s=settings.triton_start_timeout_s,
-        )
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from ipaddress import ip_address
 
+from proxy.settings import Settings
+
 
 def own_address(host: str) -> str:
     """Where a server that listens on this host can be reached from the same machine."""
@@ -15,6 +17,13 @@ def own_address(host: str) -> str:
     if not address.is_unspecified:
         return host
     return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def own_url(settings: Settings) -> str:
+    """Where the proxy of these settings is reached from this machine."""
+    scheme, host = "http" if settings.tls_cert_file is None else "https", own_address(settings.host)
+    name = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{name}:{settings.port}"
 
 
 async def get(

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from proxy.operate.triton_server import lifeline, probe, run_folder, shm, stubs
-from proxy.operate.triton_server.command import LOOPBACK, Ports
+from proxy.operate.triton_server.command import LOOPBACK, Place
 from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.processes.errors import (
     LaunchError,
@@ -57,8 +57,7 @@ class Launch:
     arguments: list[str]
     environment: dict[str, str]
     folder: RunFolder
-    ports: Ports
-    shm_prefix: str
+    place: Place
     start_timeout_s: float
     progress_s: float = PROGRESS_S
 
@@ -76,12 +75,8 @@ class TritonServer:
         self._is_stopping = False
 
     @property
-    def ports(self) -> Ports:
-        return self._launch.ports
-
-    @property
-    def shm_prefix(self) -> str:
-        return self._launch.shm_prefix
+    def place(self) -> Place:
+        return self._launch.place
 
     async def start(self) -> None:
         """Returns when every model is loaded and the server responds.
@@ -125,7 +120,7 @@ class TritonServer:
         if self._process is not None:
             await _end(self._process, grace_s)
         self._process = None
-        shm.sweep(self._launch.shm_prefix)
+        shm.sweep(self._launch.place.shm_prefix)
 
     async def _spawn(self) -> Process:
         with run_folder.fresh_log(self._launch.folder).open("ab") as log:
@@ -162,7 +157,7 @@ class TritonServer:
         If a model cannot be loaded, it exits before that (--exit-on-error=true is the default).
         """
         try:
-            status, _ = await probe.get(LOOPBACK, self._launch.ports.metrics, "/metrics")
+            status, _ = await probe.get(LOOPBACK, self._launch.place.metrics_port, "/metrics")
         except OSError:
             return False
         return status == 200
@@ -211,9 +206,9 @@ class _Progress:
         )
         memory, load = psutil.virtual_memory(), " ".join(f"{each:.1f}" for each in os.getloadavg())
         return (
-            f"it waits for the metrics port {self._launch.ports.metrics}, which opens when every "
-            f"model is loaded, and runs {processes or 'no process'}; this machine has a load of "
-            f"{load} on {os.cpu_count()} cores, and {memory.available / 1e9:.1f} of "
+            f"it waits for the metrics port {self._launch.place.metrics_port}, which opens when "
+            f"every model is loaded, and runs {processes or 'no process'}; this machine has a load "
+            f"of {load} on {os.cpu_count()} cores, and {memory.available / 1e9:.1f} of "
             f"{memory.total / 1e9:.1f} GB of memory free"
         )
 
@@ -242,7 +237,9 @@ async def _end(process: Process, grace_s: float) -> None:
     if process.returncode is None:  # it may have no group of its own yet
         _send(process, signal.SIGKILL)
     await process.wait()
-    stubs.kill(descendants)
+    for each in descendants:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
 
 
 def _send(process: Process, number: signal.Signals) -> None:

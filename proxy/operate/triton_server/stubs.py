@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import psutil
 
@@ -33,7 +33,8 @@ async def first_death(lifeline: int) -> str:
     stubs: dict[psutil.Process, str] | None = None
     stopped_polls: Counter[psutil.Process] = Counter()
     while True:
-        with contextlib.suppress(OSError):  # no file descriptor is free
+        # No file descriptor is free, or a process ended while they were listed: the next poll sees.
+        with contextlib.suppress(OSError, psutil.Error):
             stubs = _running(lifeline) if stubs is None else stubs
             for stub, name in stubs.items():
                 if (status := _status(stub)) in (None, psutil.STATUS_ZOMBIE):
@@ -51,8 +52,25 @@ def _running(lifeline: int) -> dict[psutil.Process, str]:
     Under mpirun these are the ranks, and the processes that those start, down to the stubs.
     Children of other processes, such as a rank of the LLM API, are short-lived.
     """
-    server = min(_children(lifeline), key=_age, default=None)  # the others are orphans
+    children = psutil.Process(lifeline).children()
+    server = min(children, key=psutil.Process.create_time, default=None)  # the others are orphans
     return {} if server is None else dict(_below(server))
+
+
+def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
+    for child in parent.children():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            yield child, " ".join(child.cmdline()[:2])
+            if child.name()[:COMM] in STARTERS:
+                yield from _below(child)
+
+
+def _status(process: psutil.Process) -> str | None:
+    """None if the process does not exist any more."""
+    try:
+        return str(process.status()) if process.is_running() else None
+    except psutil.Error:
+        return None
 
 
 def descendants(lifeline: int) -> list[psutil.Process]:
@@ -63,54 +81,12 @@ def descendants(lifeline: int) -> list[psutil.Process]:
         return []
 
 
-def kill(processes: Iterable[psutil.Process]) -> None:
-    """Kills those that still run."""
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
 def name(process: psutil.Process) -> str:
     """The Triton model of a stub; of any other process its program."""
     with contextlib.suppress(psutil.Error):
         for part in process.cmdline():
             if part.endswith("/1/model.py"):
                 return str(part.split("/")[-3])
-    return _name(process)
-
-
-def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
-    for child in _children(parent.pid):
-        with contextlib.suppress(psutil.Error):
-            yield child, " ".join(child.cmdline()[:2])
-        if _name(child)[:COMM] in STARTERS:
-            yield from _below(child)
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children())
-    except psutil.Error:
-        return []
-
-
-def _age(process: psutil.Process) -> float:
-    try:
-        return float(process.create_time())
-    except psutil.Error:
-        return float("inf")
-
-
-def _name(process: psutil.Process) -> str:
-    try:
+    with contextlib.suppress(psutil.Error):
         return str(process.name())
-    except psutil.Error:
-        return ""
-
-
-def _status(process: psutil.Process) -> str | None:
-    """None if the process does not exist any more."""
-    try:
-        return str(process.status()) if process.is_running() else None
-    except psutil.Error:
-        return None
+    return ""

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from proxy.operate.triton_server.command import Ports
+from proxy.operate.triton_server.command import Place
 from proxy.operate.triton_server.run_folder import RunFolder
 from proxy.operate.triton_server.server import Launch
 from proxy.processes.errors import LaunchError
@@ -91,7 +91,13 @@ def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 2
         arguments=[sys.executable, "-c", PROGRAM, mode, str(port)],
         environment={},
         folder=folder,
-        ports=Ports(grpc=port, http=port, metrics=port),
-        shm_prefix=f"triton-openai-test-{port}-",
+        place=Place(
+            host="127.0.0.1",
+            grpc_port=port,
+            http_port=port,
+            metrics_port=port,
+            shm_prefix=f"triton-openai-test-{port}-",
+            secret="",
+        ),
         start_timeout_s=start_timeout_s,
     )

@@ -1,4 +1,4 @@
-"""What the tests of frames and traces show: numbers that are easy to find again."""
+"""A recorded request, and a console that keeps what is printed."""
 
 from __future__ import annotations
 
@@ -6,61 +6,6 @@ from io import StringIO
 from typing import Any
 
 from rich.console import Console
-
-from proxy.operate.live.overview import EndpointRow, ModelRow, Overview, TenantRow
-
-LISTING: dict[str, Any] = {
-    "data": [
-        {
-            "pool": "default",
-            "address": "10.0.0.7:8001",
-            "state": "ready",
-            "load": {"waiting": 0, "running": 5, "kv_in_use": 0.31},
-        },
-        {
-            "pool": "spare[1]",
-            "address": "10.0.0.8:8001",
-            "state": "ejected",
-            "load": {"waiting": None, "running": None, "kv_in_use": None},
-        },
-    ],
-}
-
-
-def model(name: str, **fields: Any) -> ModelRow:
-    """One that is idle, but for these fields."""
-    idle: dict[str, Any] = {
-        **dict.fromkeys(("requests", "failures", "running", "tokens_in", "tokens_out"), 0.0),
-        **dict.fromkeys(("waiting", "ttft_p50", "ttft_p99")),
-    }
-    return ModelRow(name=name, **{**idle, **fields})
-
-
-BUSY = model(
-    "demo", requests=12.3, failures=0.2, running=5.0, waiting=2.0, ttft_p50=0.0311, ttft_p99=1.412,
-    tokens_in=1234.5, tokens_out=45678.0,
-)  # fmt: skip
-ENDPOINTS = (
-    EndpointRow(
-        pool="default", address="10.0.0.7:8001", state="ready", running=5, waiting=0,
-        kv_in_use=0.31, tokens=1000.0,
-    ),
-    EndpointRow(
-        pool="spare[1]", address="10.0.0.8:8001", state="ejected", running=None, waiting=None,
-        kv_in_use=None, tokens=0.0,
-    ),
-)  # fmt: skip
-OVERVIEW = Overview(
-    seconds=10.04,
-    lag_p99=0.0034,
-    is_ready=True,
-    models=(model("meta-llama/Llama-3.1-8B-Instruct"), BUSY),
-    endpoints=ENDPOINTS,
-    tenants=(
-        TenantRow(name="[red]", requests=0.5, tokens_in=100.0, tokens_out=90.0),
-        TenantRow(name="acme", requests=10.0, tokens_in=1100.0, tokens_out=900.55),
-    ),
-)
 
 
 def stage(

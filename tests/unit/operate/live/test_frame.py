@@ -1,22 +1,65 @@
-"""A frame of `top` at two widths, how its rows are sorted, and how its numbers are written."""
+"""A frame of `top`, from two pages of metrics and the list of endpoints, at two widths."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from proxy.operate.live.frame import MOST_ROWS, Frame, Order, number, seconds
-from tests.unit.operate.live.samples import BUSY, OVERVIEW, console, model, printed
+from proxy.operate.live.frame import MOST_ROWS, Frame, Listing, Order, number, seconds
+from proxy.operate.live.window import Window, parsed
+from tests.unit.operate.live.samples import console, printed
 
 URL = "http://127.0.0.1:9000"
+LISTING: Listing = {
+    "data": [
+        {
+            "pool": "default",
+            "address": "10.0.0.7:8001",
+            "state": "ready",
+            "load": {"waiting": 0, "running": 5, "kv_in_use": 0.31},
+        },
+        {
+            "pool": "spare[1]",
+            "address": "10.0.0.8:8001",
+            "state": "ejected",
+            "load": {"waiting": None, "running": None, "kv_in_use": None},
+        },
+    ],
+}
+BEFORE = """\
+proxy_requests_total{model="demo",outcome="stop"} 10
+proxy_prompt_tokens_total{model="demo"} 100
+proxy_endpoint_tokens_total{pool="default",endpoint="10.0.0.7:8001"} 50
+"""
+AFTER = """\
+proxy_ready 1
+proxy_requests_active{model="demo"} 3
+proxy_requests_active{model="meta-llama/Llama-3.1-8B-Instruct"} 0
+proxy_requests_total{model="demo",outcome="stop"} 14
+proxy_requests_total{model="demo",outcome="abandoned"} 2
+proxy_requests_total{model="demo",outcome="engine_stalled"} 6
+proxy_prompt_tokens_total{model="demo"} 2569
+proxy_completion_tokens_total{model="demo"} 91356
+proxy_fair_queue_waiting{queue="default/demo"} 4
+proxy_fair_queue_waiting{queue="spare/demo"} 1
+proxy_time_to_first_token_seconds_bucket{model="demo",le="0.1"} 0
+proxy_time_to_first_token_seconds_bucket{model="demo",le="0.2"} 8
+proxy_time_to_first_token_seconds_bucket{model="demo",le="+Inf"} 8
+proxy_event_loop_lag_seconds_bucket{le="0.001"} 100
+proxy_event_loop_lag_seconds_bucket{le="+Inf"} 100
+proxy_endpoint_tokens_total{pool="default",endpoint="10.0.0.7:8001"} 2050
+proxy_tenant_requests_total{tenant="acme",result="completed"} 3
+proxy_tenant_requests_total{tenant="acme",result="failed"} 1
+proxy_tenant_requests_total{tenant="[red]",result="failed"} 1
+proxy_tenant_prompt_tokens_total{tenant="acme"} 20
+proxy_tenant_completion_tokens_total{tenant="acme"} 40
+"""
 WIDE = """\
-http://127.0.0.1:9000  ready  loop lag p99 3.4 ms  last 10.0 s
+http://127.0.0.1:9000  ready  loop lag p99 0.99 ms  last 2.0 s
 q quit  sort: n name, r requests, t tokens, l TTFT
 A note.
 
 model                              req/s  failed/s  tok in/s  run  wait  TTFT p50     p99  tok out/s
-demo                                12.3       0.2      1.2k    5     2   31.1 ms  1.41 s      45.7k
+demo                                   6         3      1.2k    3     5    150 ms  199 ms      45.7k
 meta-llama/Llama-3.1-8B-Instruct       0         0         0    0     -         -       -          0
 
 endpoint                                                    pool      state    run  wait   KV  tok/s
@@ -24,16 +67,16 @@ endpoint                                                    pool      state    r
 10.0.0.8:8001                                               spare[1]  ejected    -     -    -      0
 
 tenant                                                                    req/s  tok in/s  tok out/s
-acme                                                                         10      1.1k        901
-[red]                                                                       0.5       100         90
+acme                                                                          2        10         20
+[red]                                                                       0.5         0          0
 """
 NARROW = """\
-http://127.0.0.1:9000  ready  loop lag p99 3.4 ms  last 10.0
+http://127.0.0.1:9000  ready  loop lag p99 0.99 ms  last 2.0
 s
 A note.
 
 model          req/s  run  wait  TTFT p50     p99  tok out/s
-demo            12.3    5     2   31.1 ms  1.41 s      45.7k
+demo               6    3     5    150 ms  199 ms      45.7k
 meta-llama/L…      0    0     -         -       -          0
 
 endpoint                      state    run  wait   KV  tok/s
@@ -41,35 +84,48 @@ endpoint                      state    run  wait   KV  tok/s
 10.0.0.8:8001                 ejected    -     -    -      0
 
 tenant                                      req/s  tok out/s
-acme                                           10        901
-[red]                                         0.5         90
+acme                                            2         20
+[red]                                         0.5          0
 """
 
 
-def shown(frame: Frame, width: int) -> str:
-    out = console(width)
-    out.print(frame.rendered(width))
+def shown(
+    before: str, after: str, listing: Listing | None = LISTING, *, width: int = 100, **more: object
+) -> str:
+    """The pages are two seconds apart."""
+    window, out = Window(), console(width)
+    window.add(parsed(before), 10.0)
+    window.add(parsed(after), 12.0)
+    out.print(Frame.of(window, listing, url=URL, **more).rendered(width))
     return f"{printed(out)}\n"
 
 
 def test_a_wide_frame():
-    frame = Frame(overview=OVERVIEW, url=URL, notes=("A note.",), has_keys=True)
-    assert shown(frame, 100) == WIDE
+    assert shown(BEFORE, AFTER, notes=("A note.",), has_keys=True) == WIDE
 
 
 def test_a_narrow_frame_has_fewer_columns():
-    frame = Frame(overview=OVERVIEW, url=URL, notes=("A note.",))
-    assert shown(frame, 60) == NARROW
+    assert shown(BEFORE, AFTER, width=60, notes=("A note.",)) == NARROW
 
 
-def names(order: Order) -> list[str]:
-    models = (
-        *(model("b", requests=2.0), model("a", tokens_out=1.0)),
-        *(model("d", ttft_p99=9.0), model("c", requests=1.0)),
-    )
-    overview = replace(OVERVIEW, models=models, endpoints=(), tenants=())
-    lines = shown(Frame(overview=overview, url=URL, order=order), 100).splitlines()
-    return [line[0] for line in lines[3:]]
+def test_without_the_list_endpoints_have_what_the_metrics_give():
+    rows = [line.split() for line in shown(BEFORE, AFTER, None).splitlines() if "10.0." in line]
+    assert rows == [["10.0.0.7:8001", "default", "-", "-", "-", "-", "1k"]]
+
+
+def test_a_page_of_another_server_is_an_empty_frame():
+    assert shown("up 1\n", "up 1\n", None) == f"{URL}  not ready  last 2.0 s\n"
+
+
+SORTED = """\
+proxy_requests_total{model="b",outcome="stop"} 4
+proxy_requests_total{model="c",outcome="stop"} 2
+proxy_completion_tokens_total{model="a"} 2
+proxy_requests_active{model="a"} 0
+proxy_requests_active{model="d"} 0
+proxy_time_to_first_token_seconds_bucket{model="d",le="9"} 1
+proxy_time_to_first_token_seconds_bucket{model="d",le="+Inf"} 1
+"""
 
 
 @pytest.mark.parametrize(
@@ -82,41 +138,24 @@ def names(order: Order) -> list[str]:
     ],
 )
 def test_rows_are_sorted_the_largest_first_then_by_name(order, expected):
-    assert "".join(names(order)) == expected
+    lines = shown("", SORTED, None, order=order).splitlines()
+    assert "".join(line[0] for line in lines[3:]) == expected
 
 
 def test_of_many_rows_it_says_how_many_are_left_out():
-    models = [model(f"m{at:02}") for at in range(MOST_ROWS + 4)]
-    text = shown(Frame(overview=replace(OVERVIEW, models=models), url=URL), 100)
+    rows = [f'proxy_requests_active{{model="m{at:02}"}} 0\n' for at in range(MOST_ROWS + 4)]
+    text = shown("", "".join(rows))
     assert f"m{MOST_ROWS - 1:02} " in text
     assert f"m{MOST_ROWS:02} " not in text
     assert "and 4 more" in text
 
 
-def test_a_proxy_that_is_not_ready_and_knows_little():
-    overview = replace(
-        OVERVIEW, is_ready=False, lag_p99=None, models=(BUSY,), endpoints=(),
-        tenants=(),
-    )  # fmt: skip
-    text = shown(Frame(overview=overview, url=URL), 100)
-    assert text.splitlines()[0] == f"{URL}  not ready  last 10.0 s"
-    assert "endpoint" not in text
-    assert "tenant" not in text
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *(
-            (None, "-"),
-            (0, "0"),
-            (0.04, "0.04"),
-            (0.00123, "0.001"),
-            (3.0, "3"),
-            (99.94, "99.9"),
-            (99.96, "100"),
-        ),
-        *((999, "999"), (999.6, "1k"), (1234, "1.2k"), (2_500_000, "2.5M"), (3e9, "3G")),
+        *((None, "-"), (0, "0"), (0.04, "0.04"), (0.00123, "0.001"), (3.0, "3")),
+        *((99.94, "99.9"), (99.96, "100"), (999, "999"), (999.6, "1k"), (1234, "1.2k")),
+        *((2_500_000, "2.5M"), (3e9, "3G")),
     ],
 )
 def test_numbers_are_short(value, expected):

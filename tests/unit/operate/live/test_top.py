@@ -43,7 +43,10 @@ class Terminal:
 
     @property
     def rates(self) -> list[float]:
-        return [sum(row.requests for row in frame.overview.models) for frame in self.frames]
+        return [
+            sum(row.weights[Order.REQUESTS] for row in frame.tables["model"])
+            for frame in self.frames
+        ]
 
 
 def test_once_shows_one_frame_after_one_interval():

@@ -14,7 +14,6 @@ from proxy.operate.live.window import (
     INTERVALS,
     Page,
     Window,
-    increments,
     parsed,
     quantile,
     summed,
@@ -53,15 +52,6 @@ def test_a_page_has_each_series_by_its_labels():
 def test_another_page_is_no_page_of_metrics(text):
     with pytest.raises(LaunchError, match="Prometheus"):
         parsed(text)
-
-
-def test_a_counter_that_went_back_has_grown_from_0_and_so_has_a_new_one():
-    before = {"a": {(): 10.0, (("x", "1"),): 5.0}}
-    after = {"a": {(): 3.0, (("x", "1"),): 7.0, (("x", "2"),): 2.0}, "b": {(): 1.0}}
-    assert increments(before, after) == {
-        "a": {(): 3.0, (("x", "1"),): 2.0, (("x", "2"),): 2.0},
-        "b": {(): 1.0},
-    }
 
 
 def test_rates_are_over_all_intervals_of_the_window():

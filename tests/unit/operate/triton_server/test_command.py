@@ -8,7 +8,7 @@ import pytest
 
 from proxy.operate.triton_server import command
 from proxy.operate.triton_server.binaries import Wheel
-from proxy.operate.triton_server.command import Place, Ports
+from proxy.operate.triton_server.command import Place
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.run_folder import RunFolder
 
@@ -16,8 +16,9 @@ WHEEL = Wheel(site_packages=Path("/venv/lib"), python="3.11")
 
 
 def place(host: str = "127.0.0.1", http: int | None = 2) -> Place:
-    ports = Ports(grpc=1, http=http, metrics=3)
-    return Place(host=host, ports=ports, shm_prefix="mine-", secret="s3cr3t")
+    return Place(
+        host=host, grpc_port=1, http_port=http, metrics_port=3, shm_prefix="mine-", secret="s3cr3t"
+    )
 
 
 def arguments(host: str = "127.0.0.1", http: int | None = 2) -> list[str]:

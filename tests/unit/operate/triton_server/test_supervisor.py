@@ -26,23 +26,25 @@ async def slept_s(*lives_s: float | None) -> list[float]:
     return server.slept_s
 
 
-def test_it_is_restarted_at_once_and_then_ever_later():
-    lives_s = [1.0] * 8
-    assert asyncio.run(slept_s(*lives_s)) == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+@pytest.mark.parametrize(
+    ("lives_s", "expected"),
+    [
+        ([1.0] * 8, [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]),
+        ([1.0, 1.0, 60.0, 1.0], [0.2, 0.4, 0.2, 0.4]),  # a long life forgets old deaths
+        ([1.0, None, None, 1.0], [0.2, 0.4, 0.8, 1.6]),  # a failed restart counts as a death
+    ],
+)
+def test_it_is_restarted_at_once_and_then_ever_later(lives_s, expected):
+    assert asyncio.run(slept_s(*lives_s)) == expected
 
 
-def test_health_forgets_old_deaths():
-    assert asyncio.run(slept_s(1.0, 1.0, 60.0, 1.0)) == [0.2, 0.4, 0.2, 0.4]
-
-
-def test_a_restart_that_fails_counts_as_a_death():
-    assert asyncio.run(slept_s(1.0, None, None, 1.0)) == [0.2, 0.4, 0.8, 1.6]
-
-
-def test_a_first_start_that_fails_is_fatal():
-    supervisor = Supervisor(ScriptedServer(None), name="tritonserver", say=lambda line: None)
-    with pytest.raises(LaunchError):
+@pytest.mark.parametrize(("error", "expected"), [(LaunchError, []), (StartCrashed, [0.2, 0.4])])
+def test_a_first_start_that_fails_or_always_crashes_is_fatal(error, expected):
+    server = ScriptedServer(None, None, None, None, error=error)
+    supervisor = Supervisor(server, name="tritonserver", say=lambda line: None, sleep=server.sleep)
+    with pytest.raises(error):
         asyncio.run(supervisor.start())
+    assert server.slept_s == expected
     assert not supervisor.is_running
 
 
@@ -59,14 +61,6 @@ def test_a_first_start_that_crashes_is_tried_again(crashes):
     said: list[str] = []
     assert asyncio.run(lives()) == [0.2, 0.4][:crashes]
     assert said[0] == "start of tritonserver failed, and is tried again: no"
-
-
-def test_one_that_always_crashes_is_fatal():
-    server = ScriptedServer(None, None, None, None, error=StartCrashed)
-    supervisor = Supervisor(server, name="tritonserver", say=lambda line: None, sleep=server.sleep)
-    with pytest.raises(StartCrashed):
-        asyncio.run(supervisor.start())
-    assert server.slept_s == [0.2, 0.4]
 
 
 def test_each_step_is_said():
