@@ -1,4 +1,4 @@
-"""The metric that says which Triton models serve a public model. Read by telemetry.exposition.
+"""The metric that says which Triton models serve a public model. `app` adds it to the others.
 
 An engine's own metrics have the label `model`, too: the name of its Triton model. A deployment may
 give that another name than the public one, and a LoRA adapter has its model's.

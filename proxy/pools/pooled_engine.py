@@ -100,7 +100,7 @@ class PooledEngine:
         candidates = variant.without(request.avoids)
         if pool.ejected:
             candidates = _open(candidates)
-        routed = _routed(request, estimates, has_choice=len(candidates.members) > 1)
+        routed = _routed_request(request, estimates, has_choice=len(candidates.members) > 1)
         choice = pool.chooser.choose(candidates, routed)
         if choice is None:
             raise _unavailable()
@@ -133,7 +133,7 @@ def _open(candidates: Candidates[Served]) -> Candidates[Served]:
     return Candidates(admitted) if admitted else candidates
 
 
-def _routed(
+def _routed_request(
     request: EngineRequest, estimates: TokenEstimates, *, has_choice: bool
 ) -> RoutedRequest:
     """has_choice: without one, blocks and adapter do not matter."""

@@ -1,4 +1,4 @@
-"""One engine stream on its endpoint: what it tells about the endpoint, and its work there."""
+"""One engine stream on its endpoint: its work there, and what it shows of the endpoint's health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the proxy under uvicorn until it is stopped, then drains its streams. Called by launch.run.
+"""Runs the proxy under uvicorn until it is stopped, then drains its streams. Called by operate.run.
 
 Of uvicorn we use what it passes to a protocol (see `http_connection`), `uvicorn.Config`, and of
 `uvicorn.Server` the names in `DrainingServer` and `run`.

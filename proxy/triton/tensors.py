@@ -172,7 +172,7 @@ def stop_inputs_of(facts: ModelFacts) -> tuple[Tensor, ...]:
     return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS
 
 
-# each is one function and no field of the rows: thirty small ones cost a twentieth of a request
+# One function for all inputs: one for each row took a twentieth of the time of a request.
 def input_values(request: EngineRequest) -> dict[str, Value | None]:
     """The values of INPUTS, and so of TOKENIZER_INPUTS; None and () leave an input out."""
     model, sampling, constraint = request.model, request.sampling, request.constraint

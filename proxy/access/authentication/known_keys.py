@@ -100,10 +100,10 @@ class KnownKey:
 
     def has(self, digest: bytes, now: float) -> bool:
         """Whether it is the digest of this key, or of the key before its rotation, at `now`."""
-        record = self.record
+        record, until = self.record, self.record.overlap_until
         is_own = compare_digest(digest, record.digest)
         is_former = compare_digest(digest, record.overlap_digest or b"")
-        return is_own or (is_former and not _is_over(record.overlap_until, now))
+        return is_own or (is_former and until is not None and now < until.timestamp())
 
 
 class KnownKeys:

@@ -226,5 +226,5 @@ class FormatBody(GuidedBody):
         return self.guided()
 
 
-# The fields that may set a format. Null counts as not given, so that it is not among those set.
+# Without any of these fields, a body sets no format.
 FORMATS = frozenset({*FormatBody.model_fields, "nvext"})

@@ -48,7 +48,7 @@ class HeadEncoder:
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)
-        if all(byte & _REFERENCE for byte in block):  # which change no table, now or later
+        if all(byte & _REFERENCE for byte in block):  # references change no table
             self._references = block
         return block
 

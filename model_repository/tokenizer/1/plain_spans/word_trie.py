@@ -1,6 +1,6 @@
 """Many words as one regular expression, whose cost does not grow with their number.
 
-proxy/language/prompting/word_trie.py makes the same expressions, so the proxy finds the same
+proxy/language/prompting/control_tokens.py makes the same expressions, so the proxy finds the same
 tokens.
 """
 

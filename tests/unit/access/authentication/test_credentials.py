@@ -1,4 +1,4 @@
-"""credentials and trusted_front: what is read from headers, and from whom."""
+"""credentials: what is read from headers, and from whom."""
 
 from __future__ import annotations
 

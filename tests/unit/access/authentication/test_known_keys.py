@@ -132,6 +132,9 @@ async def test_both_keys_of_a_rotation_work_until_the_overlap_ends_and_then_the_
     for moment, olds in ((BEGAN, True), (end - timedelta(seconds=0.1), True), (end, False)):
         keys.wall.now = moment
         assert (await keys.may(old), await keys.may(new)) == (olds, True), moment
+    keys.source.change("k1ey", overlap_until=None)
+    await asyncio.sleep(1)
+    assert not await keys.may(old), "an overlap without an end"
 
 
 @played
