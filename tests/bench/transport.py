@@ -40,7 +40,7 @@ def response(*, is_last: bool) -> bytes:
     found = service_pb2.ModelStreamInferResponse()
     inner = found.infer_response
     inner.parameters["triton_final_response"].bool_param = is_last
-    inner.outputs.add(name=tensors.TEXT_OUTPUT.name, datatype="BYTES", shape=(1, 4))
+    inner.outputs.add(name=tensors.TEXT_OUTPUT, datatype="BYTES", shape=(1, 4))
     inner.raw_output_contents.append(TEXT)
     return bytes(found.SerializeToString())
 
