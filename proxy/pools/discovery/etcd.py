@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,20 +158,20 @@ class EtcdPrefix(Source):
         """Ends after watch_s. After a failure the next host is asked."""
         host, keys = self._url.hosts[self._host % len(self._url.hosts)], self._keys
         self.place = f"{host}: "
-        self._host += 1
-        async with await http_client(host, self._ca_file) as client:
-            await self._log_in(client)
-            revision = await self._read(client, keys)
-            yield keys.addresses()
-            try:
-                async with aclosing(self._events(client, revision + 1)) as batches:
-                    async for events in batches:
-                        for event in events:
-                            _apply(event, keys)
-                        yield keys.addresses()
-            except httpx.ReadTimeout:
-                pass
-        self._host -= 1
+        try:
+            async with await http_client(host, self._ca_file) as client:
+                await self._log_in(client)
+                revision = await self._read(client, keys)
+                yield keys.addresses()
+                with suppress(httpx.ReadTimeout):
+                    async with aclosing(self._events(client, revision + 1)) as batches:
+                        async for events in batches:
+                            for event in events:
+                                _apply(event, keys)
+                            yield keys.addresses()
+        except Exception:
+            self._host += 1
+            raise
 
     async def _log_in(self, client: httpx.AsyncClient) -> None:
         """Tokens end; a new one is asked for each time that all keys are read."""
