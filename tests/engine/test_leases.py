@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from leases import Leases
 from response_writer import ResponseWriter
 from tests.doubles.response_sender import Sender
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 
 @pytest.fixture
@@ -42,6 +44,18 @@ def test_a_lease_is_refused_without_a_name_twice_and_beyond_the_most():
     assert "is open" in held.hold("a", Sender())
     assert held.hold("b", Sender()) is None
     assert "2 leases are open" in held.hold("c", Sender())
+
+
+def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
+    sender, other = Sender(), Sender()
+    late, in_time = writer.open(sender, 1), writer.open(other, 1)
+    late.end_after(0.01)
+    in_time.end_after(600)
+    eventually(late.is_abandoned, 10, "it is late")
+    assert not in_time.is_abandoned()
+    late.cancelled()  # as a runtime does with what is abandoned
+    assert sender.is_over.wait(HANG_S)
+    assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"
 
 
 def test_many_leases_are_checked_in_turns():
