@@ -18,10 +18,17 @@ MOST_FAILURES = 10
 
 
 class Failures:
-    """Node ids of the tests that failed, or whose fixtures did. A plugin of pytest."""
+    """Node ids of the tests that failed, or whose fixtures did. A plugin of pytest.
+
+    cannot_import: a file of tests could not be read, which has nothing to do with a pause.
+    """
 
     def __init__(self) -> None:
         self.found: list[str] = []
+        self.cannot_import = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.cannot_import |= report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and report.nodeid not in self.found:
@@ -34,6 +41,8 @@ def main(path: str, *options: str) -> int:
     status = pytest.main([path, *options], [failures])
     found = failures.found
     if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(found) <= MOST_FAILURES:
+        return status
+    if failures.cannot_import:
         return status
     print(f"[tests] once more, alone: {' '.join(found)}", flush=True)
     command = [sys.executable, "-m", "pytest", *options, "-n", "0", *found]

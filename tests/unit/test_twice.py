@@ -20,10 +20,10 @@ TOO_MANY = range(twice.MOST_FAILURES + 1)
 MANY = "".join(f"def test_{number}():\n    assert False\n" for number in TOO_MANY)
 
 
-def run(folder: Path, text: str) -> tuple[int, str]:
+def run(folder: Path, text: str, *options: str) -> tuple[int, str]:
     """In a process of its own, with one test file."""
     (folder / "test_it.py").write_text(text)
-    command = [sys.executable, twice.__file__, ".", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, twice.__file__, ".", "-q", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -43,5 +43,12 @@ def test_one_that_fails_twice_fails(tmp_path):
 
 def test_many_failures_are_no_accident(tmp_path):
     status, printed = run(tmp_path, MANY)
+    assert status == 1
+    assert "once more" not in printed
+
+
+def test_a_file_that_cannot_be_imported_fails_beside_a_test_that_passes_alone(tmp_path):
+    (tmp_path / "test_other.py").write_text("import nothing_of_this_name")
+    status, printed = run(tmp_path, FLAKY, "-n", "1")
     assert status == 1
     assert "once more" not in printed

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from contextlib import aclosing
 
 import pytest
-from tests.doubles.scheduler import GivenScheduler
 
 from build_engines.deployment_entries import ShadowEntry as Shadow
 from proxy.domain.engine import EngineRequest
@@ -20,6 +19,7 @@ from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of, permitted
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.unit.generation.scheduler import GivenScheduler
 
 pytestmark = pytest.mark.anyio
 
