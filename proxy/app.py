@@ -44,6 +44,7 @@ from proxy.api.tokens import tokens_routes
 from proxy.domain.audit_trail import AuditTrail
 from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Catalog, Engine
+from proxy.domain.errors import LaunchError
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
 from proxy.domain.kserve import KserveBackend
@@ -75,7 +76,6 @@ from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities, part
-from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from build_engines.errors import (
     INSTALL_BUILD_TOOLS,
@@ -15,12 +18,12 @@ from build_engines.errors import (
     UnservableFolder,
 )
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
+from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
 from proxy.operate.triton_server import binaries, folders
 from proxy.pools.discovery import source_url
-from proxy.processes.errors import LaunchError, ModelLoadingFailed
-from proxy.processes.signals import children_die_on_signals
 from proxy.server import tls
+from proxy.server.stop import STOPPING
 from proxy.settings import Settings, environment
 
 Say = Callable[[str], None]
@@ -137,6 +140,26 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
                 f"{INSTALL_BUILD_TOOLS}"
             )
         build_all(models, settings.artifacts_dir, only=only, say=say)
+
+
+@contextmanager
+def children_die_on_signals() -> Iterator[None]:
+    """During a build: a signal kills its child processes, so that nothing waits for them."""
+    before = {number: signal.signal(number, _kill_children) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kill_children(number: int, frame: FrameType | None) -> NoReturn:
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    raise SystemExit(128 + number)
 
 
 def show_build(

@@ -9,6 +9,7 @@ from typing_extensions import assert_never
 from build_engines.models_file import ModelsFile, ModelsFileError
 from build_engines.pool_entry import PoolEntry
 from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress, EndpointSource
+from proxy.domain.errors import LaunchError
 from proxy.pools.choice import Policy
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.dns import DnsName
@@ -27,7 +28,6 @@ from proxy.pools.discovery.source_url import (
 from proxy.pools.discovery.watched_file import WatchedFile
 from proxy.pools.pool import PoolOptions
 from proxy.pools.pool_set import PoolSet
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.triton.connection import TritonConnection

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.operate.triton_server import drain
+from proxy.operate.triton_server import server
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -145,7 +145,7 @@ def metrics() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_the_launcher_counts_the_same_requests():
-    assert wait_idle.UNFINISHED == drain.UNFINISHED
+    assert wait_idle.UNFINISHED == server.UNFINISHED
 
 
 def test_it_waits_until_nothing_runs_and_some_seconds_more(metrics):

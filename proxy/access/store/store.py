@@ -20,9 +20,8 @@ from proxy.access.store.tenant_administration import TenantAdministration
 from proxy.access.store.usage_reports import UsageReports
 from proxy.access.store.usage_writer import UsageWriter
 from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import LaunchError, StoreUnavailable
 from proxy.domain.key_records import KeyRecord, TenantRecord
-from proxy.processes.errors import LaunchError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Administration

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from proxy.domain.errors import LaunchError
 from proxy.domain.log_level import LogLevel
 from proxy.operate.administration.remote import (
     AdminClient,
@@ -18,7 +19,6 @@ from proxy.operate.administration.remote import (
     client,
     segment,
 )
-from proxy.processes.errors import LaunchError
 
 REQUESTS, LOG_LEVEL = "/admin/v1/requests", "/admin/v1/log-level"
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.administration.remote import AdminClient, calls_proxy, segment
-from proxy.processes.errors import LaunchError
 
 endpoints = typer.Typer(help="Endpoints of a running proxy's pools: Triton servers.")
 deployments = typer.Typer(help="Weights of models' deployments in a running proxy.")

@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 from build_engines.errors import INSTALL_BUILD_TOOLS
+from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
 from proxy.operate.triton_server.binaries import LibPython, Wheel
-from proxy.operate.triton_server.command import LOOPBACK
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.launch import LOOPBACK
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35

@@ -11,11 +11,11 @@ from dataclasses import replace
 from build_engines.errors import MissingPackage, UnservableFolder
 from build_engines.models_file import ModelsFileError
 from build_engines.weights import LocalFolder
+from proxy.domain.errors import LaunchError
 from proxy.models import policy
 from proxy.operate.doctor import checks, proxy_only
 from proxy.operate.doctor.checks import Check
 from proxy.operate.triton_server import binaries, folders, ports, shm
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 
 INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", "xgrammar")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, by name."""

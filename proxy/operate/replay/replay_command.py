@@ -45,11 +45,11 @@ def replay(
     import asyncio
     from contextlib import ExitStack
 
+    from proxy.domain.errors import LaunchError
     from proxy.operate.administration.remote import given_key
     from proxy.operate.replay.comparison import Report, show
     from proxy.operate.replay.recorded import Selection
     from proxy.operate.replay.sender import Target, send
-    from proxy.processes.errors import LaunchError
 
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
     chosen = Selection(since=begin, tenant=tenant, model=model)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.replay.comparison import Comparison, Replayed, compare
 from proxy.operate.replay.recorded import Recorded
-from proxy.processes.errors import LaunchError
 
 JSON = {"Content-Type": "application/json"}
 

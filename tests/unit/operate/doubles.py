@@ -6,10 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from proxy.operate.triton_server.command import Place
-from proxy.operate.triton_server.run_folder import RunFolder
-from proxy.operate.triton_server.server import Launch
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server.launch import Launch
 
 
 class ScriptedServer:
@@ -85,19 +83,15 @@ http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
 
 def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 20.0) -> Launch:
     """Starts the stand-in instead of tritonserver. It has a child, as tritonserver has stubs."""
-    folder = RunFolder(artifacts=artifacts, python="3.11")
-    folder.path.mkdir(parents=True)
-    return Launch(
+    launch = Launch(
         arguments=[sys.executable, "-c", PROGRAM, mode, str(port)],
         environment={},
-        folder=folder,
-        place=Place(
-            host="127.0.0.1",
-            grpc_port=port,
-            http_port=port,
-            metrics_port=port,
-            shm_prefix=f"triton-openai-test-{port}-",
-            secret="",
-        ),
+        artifacts=artifacts,
+        grpc_port=port,
+        metrics_port=port,
+        shm_prefix=f"triton-openai-test-{port}-",
+        secret="",
         start_timeout_s=start_timeout_s,
     )
+    launch.log.parent.mkdir(parents=True)
+    return launch

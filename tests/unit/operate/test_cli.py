@@ -16,9 +16,8 @@ import typer
 
 from proxy import __version__
 from proxy.app import compose
-from proxy.cli import app, main, misspelt
+from proxy.cli import app, explain, main, misspelt
 from proxy.operate import run as running
-from proxy.processes.errors import explain
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.sandbox import InProcess

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.start import check_listening
 from proxy.operate.triton_server.ports import bind
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end

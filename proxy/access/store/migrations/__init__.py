@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, text
 
 from proxy.access.store.database import POSTGRESQL, Database
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -12,9 +12,8 @@ import pytest
 
 from proxy.access.store.pepper import Peppers
 from proxy.access.store.store import Store
-from proxy.domain.errors import Conflict, ErrorCode, NotStored, StoreUnavailable
+from proxy.domain.errors import Conflict, ErrorCode, LaunchError, NotStored, StoreUnavailable
 from proxy.domain.identity import Limits, ModelPatterns, Scope
-from proxy.processes.errors import LaunchError
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, PEPPERS, opened
 
 pytestmark = pytest.mark.anyio

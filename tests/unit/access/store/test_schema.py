@@ -19,7 +19,7 @@ from proxy.access.store import migrations, tables
 from proxy.access.store.database import Database
 from proxy.access.store.pepper import Peppers
 from proxy.access.store.usage_reports import UsagePeriod
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from tests.fixtures.stack import ROOT
 from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
 

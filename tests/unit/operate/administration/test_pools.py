@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.cli import main
+from proxy.domain.errors import LaunchError
 from proxy.domain.log_level import LogLevel
 from proxy.operate.administration.remote import AdminClient
 from proxy.operate.triton_server.probe import own_url
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.doctor import checks, machine
 from proxy.operate.triton_server.binaries import LibPython, Wheel
-from proxy.processes.errors import LaunchError
 from tests.fixtures.stack import ROOT
 
 LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)

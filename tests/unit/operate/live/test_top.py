@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.live.frame import Frame, Order
 from proxy.operate.live.top import Reading, Top
 from proxy.operate.live.window import parsed
-from proxy.processes.errors import LaunchError
 
 
 class Terminal:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.live.window import (
     INTERVALS,
     Page,
@@ -18,7 +19,6 @@ from proxy.operate.live.window import (
     quantile,
     summed,
 )
-from proxy.processes.errors import LaunchError
 
 REQUESTS, TTFT = "requests_total", "ttft_seconds"
 

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from build_engines.models_file import ModelsFile
-from proxy.operate.triton_server import installation, ranks
+from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server import launch, ranks
 from proxy.operate.triton_server.ranks import World
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.server import TritonServer
 from proxy.settings import Settings
 from tests.fixtures.stack import HANG_S, free_port
 
@@ -225,7 +226,7 @@ def test_a_missing_mpirun_is_named(monkeypatch):
 def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="m needs GPUs, and the embedded tritonserver has none"):
-        installation.server(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
+        launch.prepared(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
 
 
 ONE = gpu("tensorrtllm")
@@ -260,7 +261,7 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, mode
 
     async def life() -> tuple[str, list[psutil.Process]]:
         before = set(psutil.Process().children(recursive=True))
-        server = installation.server(settings, models(m=model))
+        server = TritonServer(launch.prepared(settings, models(m=model)))
         await server.start()
         started = [p for p in psutil.Process().children(recursive=True) if p not in before]
         ended = asyncio.create_task(server.wait())

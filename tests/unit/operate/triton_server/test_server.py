@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import server as tritonserver
-from proxy.operate.triton_server import shm, stubs
-from proxy.operate.triton_server.server import TritonServer
-from proxy.processes.errors import LaunchError, StartCrashed
+from proxy.operate.triton_server import shm
+from proxy.operate.triton_server.server import STUB_POLL_S, StartCrashed, TritonServer
 from tests.fixtures.stack import HANG_S, eventually, free_port
 from tests.unit.operate.doubles import program
 
@@ -144,7 +144,7 @@ def test_a_death_leaves_nothing_that_could_hold_a_gpu_and_a_new_start_works(tmp_
 
 @pytest.mark.parametrize(
     ("sent", "how"),
-    [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],  # see stubs
+    [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],
 )
 def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, port, sent, how):
     async def life() -> str:
@@ -180,8 +180,8 @@ def test_running_out_of_descriptors_is_no_death(tmp_path, port):
         await server.start()
         waiting = asyncio.create_task(server.wait())
         try:
-            await asyncio.sleep(stubs.POLL_S)
-            await without_descriptors(2 * stubs.POLL_S)
+            await asyncio.sleep(STUB_POLL_S)
+            await without_descriptors(2 * STUB_POLL_S)
             os.kill(stub_pid(tmp_path), signal.SIGKILL)
             return await waiting
         finally:
@@ -248,22 +248,45 @@ END = "error: creating server: Internal - failed to load all models\n"
         ("", []),
     ],
 )
-def test_the_telling_lines_are_found(tmp_path, output, reasons):
-    log = tmp_path / "log"
-    log.write_text(NOISE + output + END)
-    assert tritonserver.log_reasons(log) == reasons
+def test_the_telling_lines_are_found(output, reasons):
+    assert tritonserver.log_errors(NOISE + output + END) == reasons
 
 
-def test_a_model_that_did_not_load_is_named_with_its_reason(tmp_path):
-    log = tmp_path / "log"
-    log.write_text(
-        NOISE + "E1121 01:30:31.4 9 model_lifecycle.cc:642] \"failed to load 'phi-3.5-mini_engine' "
-        'version 1: Internal: Fail: no op Unheard\\n\\nAt:\\n"\n' + END
-    )
-    assert tritonserver.log_failed_load(log) == (
-        "phi-3.5-mini_engine",
-        "Internal: Fail: no op Unheard",
-    )
-    log.write_text(NOISE + END)
-    assert tritonserver.log_failed_load(log) is None
-    assert tritonserver.log_reasons(tmp_path / "none") == []
+BUSY = 'engine_requests_unfinished{model="a_engine",version="1"} 2\n'
+IDLE = 'engine_requests_unfinished{model="a_engine",version="1"} 0\n'
+OF_NVIDIA = """\
+nv_trt_llm_request_metrics{model="b",request_type="active",version="1"} 3
+nv_trt_llm_request_metrics{model="b",request_type="waiting",version="1"} 5
+"""
+
+
+def waits(answers: list[str], *, at_most_s: float = 20.0, quiet_s: float = 0.0) -> bool:
+    """The last answer is given for ever."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        writer.write(f"HTTP/1.1 200 OK\r\n\r\n{answer}".encode())
+        writer.close()
+
+    async def run() -> bool:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            return await tritonserver.until_idle(port, at_most_s, quiet_s=quiet_s)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answers", "quiet_s"),
+    [([BUSY, OF_NVIDIA, IDLE], 0.0), ([IDLE, BUSY, IDLE], 0.2)],
+    ids=["until nothing runs", "for what begins in the quiet time"],
+)
+def test_a_drain_waits(answers, quiet_s):
+    assert waits(answers, quiet_s=quiet_s)
+    assert answers == [IDLE]
+
+
+def test_a_drain_gives_up_when_the_time_is_over_and_ends_with_its_triton():
+    assert not waits([BUSY], at_most_s=0.1)
+    assert asyncio.run(tritonserver.until_idle(1, 20.0))
