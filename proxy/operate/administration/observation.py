@@ -41,7 +41,7 @@ def top(
     from proxy.operate.live import top as live
 
     with client(url, key_file, ca_file) as proxy:
-        (live.show_once if once else live.show)(proxy, interval)
+        live.show(proxy, interval, is_once=once)
 
 
 def _show_requests(answer: Mapping[str, Any]) -> None:

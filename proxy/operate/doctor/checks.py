@@ -6,8 +6,9 @@ A check gets the facts that it judges as arguments, so that tests can give those
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ from build_engines.errors import INSTALL_BUILD_TOOLS
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
 from proxy.operate.triton_server.binaries import LibPython, Wheel
-from proxy.operate.triton_server.launch import LOOPBACK
+from proxy.pools.discovery import source_url
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
@@ -24,6 +25,7 @@ DISK_BYTES = 1_000_000_000
 # It names torch and transformers as requirements, which the engine does not need: pip would bring
 # them (1 to 5 GB), so that the extra `embedded` cannot name it.
 XGRAMMAR = "xgrammar==0.2.8"
+CONNECT_TIMEOUT_S = 3.0
 SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
 
@@ -54,6 +56,24 @@ def python(version: tuple[int, int]) -> Check:
         "make an environment with one of them; in a clone, make clean and "
         "make serve PYTHON=python3.11",
     )
+
+
+def proxy_alone(version: tuple[int, int]) -> list[Check]:
+    """An installation without tritonserver and torch, as the proxy's image is one."""
+    return [
+        Check(
+            name="installation",
+            ok=True,
+            detail="the proxy only: there is no tritonserver and no torch, so `triton-openai "
+            "proxy` runs, and `serve`, `triton` and `build` do not",
+        ),
+        Check(
+            name="Python",
+            ok=version >= PYTHONS[0],
+            detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
+            remedy="the proxy needs Python 3.10 or later",
+        ),
+    ]
 
 
 def platform(system: str, machine: str) -> Check:
@@ -195,11 +215,30 @@ def port(setting: str, host: str, number: int, others: Mapping[str, int]) -> Che
     return Check(name=setting, ok=True, detail=f"{host}:{number} is free")
 
 
-def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
-    return [
-        port(name, LOOPBACK, number, {k: v for k, v in numbers.items() if k != name})
-        for name, number in numbers.items()
-    ]
+def tritons(url: str | None, source: str) -> Iterator[Check]:
+    """Whether the Tritons in the settings accept connections. source: the url, or its default."""
+    if url is None:
+        detail = f"is not set: the proxy looks for a Triton at {source}, unless --triton or "
+        yield Check(name="TRITON_URL", ok=True, detail=f"{detail}TRITON_URL names another")
+        return
+    try:
+        found = source_url.parse(source)
+    except source_url.InvalidSource as error:
+        yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
+        return
+    if not isinstance(found, source_url.StaticListUrl):
+        detail = f"{found}: its endpoints are looked up when the proxy runs"
+        yield Check(name="TRITON_URL", ok=True, detail=detail)
+        return
+    for address in sorted(endpoint.address for endpoint in found.addresses):
+        host, _, number = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(number)), CONNECT_TIMEOUT_S).close()
+            detail, ok = f"{address} accepts connections", True
+        except OSError as error:
+            detail, ok = f"{address} cannot be reached: {error.strerror or error}", False
+        remedy = "start that Triton, or set TRITON_URL to grpc://host:port of a running one"
+        yield Check(name="TRITON_URL", ok=ok, detail=detail, remedy=remedy)
 
 
 def models(name: str, detail: str, *, ok: bool) -> Check:
