@@ -63,7 +63,6 @@ from proxy.journal.folder import JournalLimits
 from proxy.journal.journal import Journal
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
-from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
 from proxy.models.callers_models import CallersModels
 from proxy.models.model_info import ModelInfo
@@ -265,8 +264,8 @@ def compose(
     stopping = asyncio.Event()
     in_flight = BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes))
     bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
-    field_limits = FieldLimits(choices=settings.max_choices, tools=settings.max_tools)
-    guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
+    field_limits = FieldLimits(choices=settings.max_choices)
+    guide_limits = GuideLimits()
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     models = CallersModels(registry, registry.can_serve)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.stream import Stream
-from proxy.settings.streams import Scheduling
+from proxy.settings.requests import Scheduling
 
 WAITING_A_STREAM = 16
 MOST_WAITING = 100_000
