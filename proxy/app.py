@@ -77,7 +77,6 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
 from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
@@ -436,7 +435,7 @@ def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
-    return InProcessScheduler(QueueLimits.of(settings), metrics.queues)
+    return InProcessScheduler(settings, metrics.queues)
 
 
 def _is_queued(settings: Settings, card: ModelCard) -> bool:
