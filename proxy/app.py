@@ -15,11 +15,10 @@ from fastapi import FastAPI
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
 from proxy.access.authentication.authenticator import authenticator
-from proxy.access.concurrency import BoundedTokenizer, ModelConcurrency
+from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
@@ -48,7 +47,6 @@ from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
 from proxy.domain.kserve import KserveBackend
 from proxy.domain.log_level import LogLevel
-from proxy.domain.model import ModelCard
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
@@ -227,7 +225,7 @@ def compose(
             settings.concurrent_requests,
             per_row=settings.generations_per_row,
             rows=registry.rows,
-            is_queued=partial(_is_queued, settings),
+            are_queued=settings.scheduling == "fair",
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         log_prob_budget=LogProbBudget(),
@@ -436,11 +434,6 @@ def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
     return InProcessScheduler(settings, metrics.queues)
-
-
-def _is_queued(settings: Settings, card: ModelCard) -> bool:
-    """Whether streams of this model wait in the fair queue, which has bounds of its own."""
-    return settings.scheduling == "fair" and card.facts.says_rows
 
 
 def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
