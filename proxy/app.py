@@ -58,8 +58,7 @@ from proxy.generation.service import Access, Service
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.journal.folder import JournalLimits
-from proxy.journal.journal import Journal
+from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
