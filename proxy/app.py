@@ -56,8 +56,7 @@ from proxy.generation.service import Access, Service
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.journal.folder import JournalLimits
-from proxy.journal.journal import Journal
+from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
@@ -184,7 +183,7 @@ def compose(
         usage=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
-        on_refusal=metrics.count_limit_refusal,
+        on_refusal=lambda limit: metrics.limit_refusals.labels(limit).inc(),
     )
     metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
     if store is not None and settings.ledger_url is None:
@@ -465,7 +464,9 @@ def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
         bytes=int(settings.max_record_gb * 1_000_000_000),
         sample=settings.record_sample,
     )
-    return Journal(settings.record_dir, limits, metrics.count_record)
+    return Journal(
+        settings.record_dir, limits, lambda outcome: metrics.records.labels(outcome).inc()
+    )
 
 
 def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
@@ -487,7 +488,9 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
 
     return Tracing(
         configuration,
-        lambda: CountedExporter(configuration.endpoint, metrics.count_spans),
+        lambda: CountedExporter(
+            configuration.endpoint, lambda outcome, spans: metrics.spans.labels(outcome).inc(spans)
+        ),
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )
