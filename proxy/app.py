@@ -61,11 +61,8 @@ from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
-from proxy.models.callers_models import CallersModels
-from proxy.models.model_info import ModelInfo
 from proxy.models.policy_watch import PolicyWatch
-from proxy.models.recovery_queue import RecoveryQueue
-from proxy.models.registry import Registry
+from proxy.models.registry import ModelInfo, Registry
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
@@ -206,7 +203,7 @@ def compose(
 
     # generation
     gate = StartGate()
-    recovery = RecoveryQueue(gate)
+    recovery = readiness.RecoveryQueue(gate)
     capacities = None
     if scheduler is None:
         scheduler = _scheduler(settings, metrics)
@@ -265,10 +262,9 @@ def compose(
     guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    models = CallersModels(registry, registry.can_serve)
     hosts = HostPolicy(settings.allowed_hosts)
     builder = RequestBuilder(
-        models,
+        registry,
         field_limits,
         Examiner(sandbox, guide_limits),
         service,
@@ -285,10 +281,10 @@ def compose(
     )
     recent = RecentRequests()
     routers = [
-        openai_routes.routes(answers, models, builder, service, called_tokenizer, bodies=bodies),
+        openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
-        plain_routes.routes(answers, models, field_limits, bodies=bodies),
-        tokens_routes.routes(service, called_tokenizer, models, field_limits, bodies=bodies),
+        plain_routes.routes(answers, registry, field_limits, bodies=bodies),
+        tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
@@ -317,7 +313,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            lambda: registry.table.plans,
+            lambda: registry.plans,
             operations.audit,
             scheduler,
             bodies=bodies,
