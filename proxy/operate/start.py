@@ -22,6 +22,7 @@ from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
 from proxy.operate.triton_server import binaries, folders
 from proxy.pools.discovery import source_url
+from proxy.pools.discovery.source import InvalidSource
 from proxy.server import tls
 from proxy.server.stop import STOPPING
 from proxy.settings import Settings, environment
@@ -75,7 +76,7 @@ def check_remote(settings: Settings) -> None:
     """
     try:
         source_url.parse(settings.triton_source)
-    except source_url.InvalidSource as error:
+    except InvalidSource as error:
         raise LaunchError(f"TRITON_URL: {error}") from None
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(

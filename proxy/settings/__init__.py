@@ -20,9 +20,7 @@ from proxy.settings.listening import Listening, Tls
 from proxy.settings.requests import (
     Answers,
     Concurrency,
-    Continuation,
     RequestSize,
-    Scheduling,
     Times,
 )
 from proxy.settings.state import (
@@ -34,6 +32,7 @@ from proxy.settings.state import (
     Storage,
     Traces,
 )
+from proxy.settings.streams import Continuation, Scheduling
 from proxy.settings.triton import ModelSource, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}

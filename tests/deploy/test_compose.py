@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from dashboards.grafana import SOURCE
 from proxy.domain.record import Trace
-from proxy.pools.discovery.source_url import DnsUrl, parse
+from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
 from proxy.telemetry.generation_metrics import observe
 from tests.deploy.places import DOCKER, documents, find, is_known
@@ -161,8 +162,8 @@ def test_the_source_of_a_proxy_has_the_addresses_of_every_triton(proxy):
     found = services(POOLS)
     assert set(found) == {*TRITONS, *PROXIES, "state", "front", *WATCHING}
     source = parse(found[proxy]["environment"]["TRITON_URL"])
-    assert isinstance(source, DnsUrl)
-    assert aliases("inference", source.name) == set(TRITONS)
+    assert isinstance(source, DnsName)
+    assert aliases("inference", source.host) == set(TRITONS)
     assert "inference" in found[proxy]["networks"]
     assert source.port == FIELDS["triton_grpc_port"].default
     assert source.metrics_port == FIELDS["triton_metrics_port"].default

@@ -18,6 +18,7 @@ from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
 from proxy.operate.triton_server.binaries import LibPython, Wheel
 from proxy.pools.discovery import source_url
+from proxy.pools.discovery.source import InvalidSource, StaticList
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
@@ -223,11 +224,11 @@ def tritons(url: str | None, source: str) -> Iterator[Check]:
         return
     try:
         found = source_url.parse(source)
-    except source_url.InvalidSource as error:
+    except InvalidSource as error:
         yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
         return
-    if not isinstance(found, source_url.StaticListUrl):
-        detail = f"{found}: its endpoints are looked up when the proxy runs"
+    if not isinstance(found, StaticList):
+        detail = f"{found.text}: its endpoints are looked up when the proxy runs"
         yield Check(name="TRITON_URL", ok=True, detail=detail)
         return
     for address in sorted(endpoint.address for endpoint in found.addresses):
