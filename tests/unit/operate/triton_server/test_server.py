@@ -7,8 +7,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -158,20 +156,6 @@ def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, por
     assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} {how}: ")
 
 
-LAUNCHER = """
-import asyncio, sys
-from pathlib import Path
-from proxy.operate.triton_server.server import TritonServer
-from tests.fixtures.stack import eventually
-from tests.unit.operate.doubles import program
-async def main():
-    await TritonServer(program(Path(sys.argv[1]), "serves", int(sys.argv[2]))).start()
-    print("ready", flush=True)
-    await asyncio.sleep(300)
-asyncio.run(main())
-"""
-
-
 def test_running_out_of_descriptors_is_no_death(tmp_path, port):
     """Nothing can be learned of the Python models then; what happens to them is seen afterwards."""
 
@@ -197,21 +181,6 @@ async def without_descriptors(seconds: float) -> None:
         await asyncio.sleep(seconds)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(tmp_path), str(port)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-    )
-    with launcher:
-        assert launcher.stdout is not None
-        assert launcher.stdout.readline() == b"ready\n"
-        below = psutil.Process(launcher.pid).children(recursive=True)
-        assert len(below) == 4
-        os.kill(launcher.pid, signal.SIGKILL)
-    assert all(is_gone(process.pid) for process in below)
 
 
 NOISE = """\
