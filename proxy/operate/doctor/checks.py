@@ -16,7 +16,7 @@ from pathlib import Path
 from build_engines.errors import INSTALL_BUILD_TOOLS
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
-from proxy.operate.triton_server.binaries import LibPython, Wheel
+from proxy.operate.triton_server.binaries import Wheel
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource, StaticList
 
@@ -97,13 +97,14 @@ def glibc(library: str, version: str) -> Check:
     )
 
 
-def libpython(found: LibPython | None, version: str) -> Check:
+def libpython(folder: str | None, version: str) -> Check:
+    """folder: as `binaries.libpython` returns it."""
     name = f"libpython{version}.so.1.0"
     return Check(
         name="libpython",
-        ok=found is not None,
-        detail=f"{name} in {found.folder or 'the system library path'}"
-        if found
+        ok=folder is not None,
+        detail=f"{name} in {folder or 'the system library path'}"
+        if folder is not None
         else f"{name} not found",
         remedy=f"this Python was built without its shared library: apt install libpython{version}, "
         "or use a Python built with --enable-shared",

@@ -44,10 +44,6 @@ def keyboard() -> Iterator[Wait]:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
 
 
-def without_keys(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def _key(seconds: float) -> str | None:
     """Reads the descriptor itself: sys.stdin could keep a key, which select would not see."""
     descriptor = sys.stdin.fileno()
@@ -160,7 +156,7 @@ def show(proxy: AdminClient, interval_s: float, *, is_once: bool) -> None:
         else:
             out.print(frame)
 
-    with suppress(KeyboardInterrupt), keyboard() if has_keys else nullcontext(without_keys) as wait:
+    with suppress(KeyboardInterrupt), keyboard() if has_keys else nullcontext(time.sleep) as wait:
         top = Top(
             lambda: read(proxy),
             wait,

@@ -116,7 +116,7 @@ def embedded(settings: Settings) -> Launch:
         wheel.tritonserver,
         World(),
         options=[f"--backend-directory={backends}", "--allow-gpu-metrics=false"],
-        libraries=[wheel.libraries, library.folder],
+        libraries=[str(wheel.libraries), library],
     )
 
 
@@ -126,7 +126,7 @@ def _launch(
     world: World,
     *,
     options: Sequence[str] = (),
-    libraries: Sequence[Path | None] = (),
+    libraries: Sequence[str] = (),
 ) -> Launch:
     shm.sweep_dead()
     try:
@@ -201,21 +201,21 @@ def _restricted(protocols: Sequence[str], settings: TritonServer) -> str:
     return f"{','.join(protocols)}:{RESTRICTED_KEY}={settings.triton_secret_value}"
 
 
-def environment(base: Mapping[str, str], libraries: Sequence[Path | None] = ()) -> dict[str, str]:
+def environment(base: Mapping[str, str], libraries: Sequence[str] = ()) -> dict[str, str]:
     """Removes the credentials that only a build or the proxy needs.
 
     The stub ignores PYTHONPATH and finds its packages through the first `python3` on PATH: that of
     the running environment, whose path is not resolved, because a venv's python is a link.
     """
     found = {name: value for name, value in base.items() if not CREDENTIALS.fullmatch(name)}
-    found["PATH"] = _joined(Path(sys.executable).parent, base.get("PATH"))
+    found["PATH"] = _joined(str(Path(sys.executable).parent), base.get("PATH"))
     if libraries:
         found["LD_LIBRARY_PATH"] = _joined(*libraries, base.get("LD_LIBRARY_PATH"))
     return found
 
 
-def _joined(*folders: Path | str | None) -> str:
-    return os.pathsep.join(str(folder) for folder in folders if folder)
+def _joined(*folders: str | None) -> str:
+    return os.pathsep.join(filter(None, folders))
 
 
 def copy_backend(artifacts: Path, wheel: Wheel) -> str:

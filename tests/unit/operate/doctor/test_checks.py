@@ -9,11 +9,9 @@ import pytest
 
 from proxy.domain.errors import LaunchError
 from proxy.operate.doctor import checks, machine
-from proxy.operate.triton_server.binaries import LibPython, Wheel
+from proxy.operate.triton_server.binaries import Wheel
 from proxy.settings import Settings
 from tests.fixtures.stack import ROOT
-
-LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +22,7 @@ LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
         checks.platform("Linux", "x86_64"),
         checks.glibc("glibc", "2.35"),
         checks.glibc("glibc", "2.100"),
-        checks.libpython(LIBPYTHON, "3.11"),
+        checks.libpython("", "3.11"),
         checks.numpy("1.26.4"),
         checks.bash("/bin/bash"),
     ],
