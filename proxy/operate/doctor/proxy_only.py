@@ -39,7 +39,6 @@ PACKAGES = (
     "cachetools",
     "pyjwt",
     "sqlalchemy",
-    "alembic",
     "aiosqlite",
     "opentelemetry-sdk",
     "opentelemetry-exporter-otlp-proto-http",
