@@ -9,14 +9,17 @@ from inspect import Signature, signature
 
 import pytest
 
-from proxy.access.authentication.known_keys import POLL_S, KnownKeys
-from proxy.access.authentication.record_cache import ABSENT_S, LookupSlots, RecordCache
+from proxy.access.authentication.known_keys import (
+    ABSENT_S,
+    OUTAGE_S,
+    POLL_S,
+    KnownKeys,
+    RecordCache,
+)
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.key_records import KeysUnavailable
 from tests.doubles import clock
 from tests.doubles.key_source import BEGAN, PEPPER, KeysInMemory, digest, whole_key
-
-TRUST_S = 60.0
 
 
 class Wall:
@@ -37,15 +40,14 @@ class Keys:
         self.known = KnownKeys(
             self.source,
             PEPPER.encode(),
-            trust_s=TRUST_S,
             report=self.reports.append,
             clock=asyncio.get_running_loop().time,
             now=self.wall,
         )
 
     async def __aenter__(self) -> Keys:
-        await self.known.watch.check()
-        self._following = asyncio.create_task(self.known.watch.run())
+        await self.known.check()
+        self._following = asyncio.create_task(self.known.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -152,7 +154,7 @@ async def test_a_known_key_works_for_a_minute_of_an_outage_and_an_unknown_one_do
     await asyncio.sleep(1)
     assert await keys.may(known)
     keys.source.is_down = True
-    await asyncio.sleep(TRUST_S - 1)
+    await asyncio.sleep(OUTAGE_S - 1)
     assert await keys.may(known)
     with pytest.raises(KeysUnavailable):
         await keys.known.caller(other.encode())
@@ -256,16 +258,3 @@ async def test_a_caller_that_disconnects_does_not_end_the_lookup_of_others(keys)
     await asyncio.sleep(0.1)
     first.cancel()
     assert await second
-
-
-def test_slots_refuse_when_too_many_wait():
-    async def main():
-        slots = LookupSlots(at_once=1, waiting=1)
-        async with slots:
-            waiting = asyncio.create_task(slots.__aenter__())
-            await asyncio.sleep(0)
-            with pytest.raises(KeysUnavailable):
-                await slots.__aenter__()
-        await waiting
-
-    clock.run(main())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 
-from proxy.access.authentication import tokens as module
 from proxy.access.authentication.signing_keys import (
     KEEP_S,
     MOST_KEYS,
@@ -16,19 +14,18 @@ from proxy.access.authentication.signing_keys import (
     REFRESH_S,
     SigningKeys,
 )
-from proxy.access.authentication.tokens import TokenRules, Tokens
+from proxy.access.authentication.tokens import Tokens
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
 from proxy.domain.identity import Scope
 from proxy.domain.key_records import KeysUnavailable
+from proxy.settings.callers import Identities
 from tests.doubles import clock
 from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
 
-RULES = TokenRules(
-    issuer=ISSUER,
-    audiences=(AUDIENCE, "other"),
-    algorithms=("RS256", "PS256", "ES256", "EdDSA"),
-    tenant_claim="tenant",
-    scope_claim="scope",
+RULES = Identities(
+    jwt_issuer=ISSUER,
+    jwt_audience=(AUDIENCE, "other"),
+    jwt_algorithms=("RS256", "PS256", "ES256", "EdDSA"),
 )
 
 
@@ -49,7 +46,7 @@ class Issuer:
         return {"keys": list(self.keys)}
 
 
-def played(scene, *keys: dict, rules: TokenRules = RULES, now=time.time) -> Issuer:
+def played(scene, *keys: dict, rules: Identities = RULES, now=time.time) -> Issuer:
     """Runs `scene(tokens, issuer)`; the issuer's keys have been fetched once."""
     issuer = Issuer(*(keys or (public_jwk("RS256", "one"),)))
 
@@ -65,15 +62,15 @@ def played(scene, *keys: dict, rules: TokenRules = RULES, now=time.time) -> Issu
 
 async def refused(tokens: Tokens, text: str) -> AuthenticationFailed:
     with pytest.raises(AuthenticationFailed) as caught:
-        await tokens.claims(text.encode())
+        await tokens.caller(text.encode())
     return caught.value
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
 def test_a_token_of_each_algorithm_gives_tenant_subject_and_scopes(algorithm):
     async def scene(tokens, issuer):
-        found = await tokens.claims(token(algorithm).encode())
-        assert (found.tenant, found.subject) == ("acme", "robot")
+        found = await tokens.caller(token(algorithm).encode())
+        assert (found.tenant, found.key_id) == ("acme", "jwt:robot")
         assert found.scopes == {Scope.CHAT, Scope.MODELS}
 
     played(scene, public_jwk(algorithm, "one"))
@@ -90,17 +87,19 @@ def test_a_token_of_each_algorithm_gives_tenant_subject_and_scopes(algorithm):
 )
 def test_scopes_are_words_or_a_list_and_nothing_else(claim, scopes):
     async def scene(tokens, issuer):
-        assert (await tokens.claims(token(scope=claim).encode())).scopes == scopes
+        assert (await tokens.caller(token(scope=claim).encode())).scopes == scopes
 
     played(scene)
 
 
 def test_claims_may_be_inside_of_objects_or_have_dots_in_their_names():
-    rules = replace(RULES, tenant_claim="https://a.example/tenant", scope_claim="realm.roles")
+    rules = RULES.model_copy(
+        update={"jwt_tenant_claim": "https://a.example/tenant", "jwt_scope_claim": "realm.roles"}
+    )
 
     async def scene(tokens, issuer):
         more = {"https://a.example/tenant": "dotted", "realm": {"roles": ["tokens"]}}
-        found = await tokens.claims(token(**more).encode())
+        found = await tokens.caller(token(**more).encode())
         assert (found.tenant, found.scopes) == ("dotted", {Scope.TOKENS})
 
     played(scene, rules=rules)
@@ -112,12 +111,12 @@ def test_a_token_expires_after_the_leeway_also_when_it_was_verified_before():
 
     async def scene(tokens, issuer):
         soon = token(exp=int(begun) - 10)
-        assert (await tokens.claims(soon.encode())).tenant == "acme"
+        assert (await tokens.caller(soon.encode())).tenant == "acme"
         short = token(exp=int(begun) + 2).encode()
-        await tokens.claims(short)
+        await tokens.caller(short)
         assert short not in tokens._verified
         wall[0] = begun + 3  # the verified one is checked again, and is still in the leeway
-        await tokens.claims(short)
+        await tokens.caller(short)
         error = await refused(tokens, token(exp=int(begun) - 31))
         assert error.code is ErrorCode.EXPIRED_API_KEY
 
@@ -127,23 +126,12 @@ def test_a_token_expires_after_the_leeway_also_when_it_was_verified_before():
 def test_a_verified_token_is_not_verified_again():
     async def scene(tokens, issuer):
         text = token().encode()
-        first = await tokens.claims(text)
+        first = await tokens.caller(text)
         issuer.keys.clear()
-        await tokens._keys.refresh()
-        assert await tokens.claims(text) is first
+        await tokens.keys.refresh()
+        assert await tokens.caller(text) is first
 
     played(scene)
-
-
-def test_verified_tokens_are_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MOST_REMEMBERED", 3)
-
-    async def scene(tokens, issuer):
-        for number in range(6):
-            await tokens.claims(token("ES256", jti=str(number)).encode())
-        assert len(tokens._verified) == 3
-
-    played(scene, public_jwk("ES256", "one"))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +175,7 @@ def test_a_short_rsa_key_is_not_used():
 
 def test_a_token_without_a_key_id_needs_an_issuer_with_one_key():
     async def one(tokens, issuer):
-        assert await tokens.claims(token(key_id=None).encode())
+        assert await tokens.caller(token(key_id=None).encode())
 
     async def two(tokens, issuer):
         await refused(tokens, token(key_id=None))
@@ -201,7 +189,7 @@ def test_a_new_key_of_the_issuer_is_fetched_when_its_first_token_comes():
     async def scene(tokens, issuer):
         await asyncio.sleep(REFETCH_S)
         issuer.keys.append(public_jwk("RS256", "two", 2))
-        assert await tokens.claims(token(key_id="two", number=2).encode())
+        assert await tokens.caller(token(key_id="two", number=2).encode())
         assert issuer.fetches == 2
 
     played(scene)
@@ -223,11 +211,11 @@ def test_unknown_keys_cause_one_fetch_every_ten_seconds():
 
 def test_keys_are_followed_in_the_background_and_a_removed_one_ends():
     async def scene(tokens, issuer):
-        following = asyncio.create_task(tokens._keys.run())
+        following = asyncio.create_task(tokens.keys.run())
         issuer.keys[:] = [public_jwk("RS256", "two", 2)]
         await asyncio.sleep(REFRESH_S + 1)
         await refused(tokens, token())
-        assert await tokens.claims(token(key_id="two", number=2).encode())
+        assert await tokens.caller(token(key_id="two", number=2).encode())
         following.cancel()
 
     played(scene)
@@ -236,12 +224,12 @@ def test_keys_are_followed_in_the_background_and_a_removed_one_ends():
 def test_keys_stay_for_an_hour_of_an_outage():
     async def scene(tokens, issuer):
         issuer.is_down = True
-        following = asyncio.create_task(tokens._keys.run())
+        following = asyncio.create_task(tokens.keys.run())
         await asyncio.sleep(KEEP_S - 10)
-        assert await tokens.claims(token().encode())
+        assert await tokens.caller(token().encode())
         await asyncio.sleep(20)
         with pytest.raises(KeysUnavailable):
-            await tokens.claims(token(jti="another").encode())
+            await tokens.caller(token(jti="another").encode())
         following.cancel()
 
     played(scene)
@@ -253,9 +241,9 @@ def test_an_answer_that_is_no_key_set_replaces_nothing(answer):
         async def fetch():
             return answer
 
-        tokens._keys._fetch = fetch
-        assert not await tokens._keys.refresh()
-        assert await tokens.claims(token().encode())
+        tokens.keys._fetch = fetch
+        assert not await tokens.keys.refresh()
+        assert await tokens.caller(token().encode())
 
     played(scene)
 
@@ -263,9 +251,9 @@ def test_an_answer_that_is_no_key_set_replaces_nothing(answer):
 @pytest.mark.parametrize(("claim", "ceiling"), [({}, None), ({"top": 0}, 0), ({"top": -7}, -7)])
 def test_a_token_may_have_a_ceiling_of_its_priority(claim, ceiling):
     async def scene(tokens, issuer):
-        assert (await tokens.claims(token(**claim).encode())).max_priority == ceiling
+        assert (await tokens.caller(token(**claim).encode())).max_priority == ceiling
 
-    played(scene, rules=replace(RULES, priority_claim="top"))
+    played(scene, rules=RULES.model_copy(update={"jwt_priority_claim": "top"}))
 
 
 @pytest.mark.parametrize("wrong", ["5", 1.5, True, [5], 2**31, -(2**31), 10**400])
@@ -273,4 +261,4 @@ def test_a_ceiling_that_is_no_integer_of_32_bits_is_refused(wrong):
     async def scene(tokens, issuer):
         assert "'top' is not an integer" in (await refused(tokens, token(top=wrong))).message
 
-    played(scene, rules=replace(RULES, priority_claim="top"))
+    played(scene, rules=RULES.model_copy(update={"jwt_priority_claim": "top"}))
