@@ -123,7 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
         pools=pools,
         kserve=PooledKserve(pools),
         decisions=decisions,
-        audit=LoggedAudit() if store is None else store.audit_trail,
+        audit=LoggedAudit() if store is None else store.audit,
         log_levels=logs.ChosenLevel(LogLevel(settings.log_level), set_level),
     )
     return compose(
@@ -289,12 +289,11 @@ def compose(
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
 
-        administration = store.administration
         routers += [
-            admin_routes.tenants_routes(administration.tenants, bodies),
-            admin_routes.keys_routes(administration.keys, bodies),
-            admin_routes.usage_routes(administration.usage, bodies),
-            admin_routes.audit_routes(administration.audit, bodies),
+            admin_routes.tenants_routes(store.tenants, bodies),
+            admin_routes.keys_routes(store.keys, bodies),
+            admin_routes.usage_routes(store.usage, bodies),
+            admin_routes.audit_routes(store.audit, bodies),
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":
