@@ -32,9 +32,10 @@ def ids(recent: RecentRequests) -> list[str]:
 
 def test_the_stages_of_a_request_have_the_attributes_that_may_be_kept():
     recent = RecentRequests(10)
-    recorded = RequestLog(recent).recorded("POST", CHAT, request_id="req_1")
+    recorded = RequestLog(recent).recorded("POST", CHAT)
     with capture_logs(), recorded as record:
-        record.id, record.model, record.user = "chatcmpl-1", "demo", "someone"
+        record.request_id, record.id, record.model = "req_1", "chatcmpl-1", "demo"
+        record.user = "someone"
         with stage(StageName.TRITON) as triton:
             triton.attributes.update(endpoint="10.0.0.1:8001", prompt="a secret", tokens=3)
             with pytest.raises(ValueError, match="no"), triton.stage(StageName.ROUTING):
