@@ -73,11 +73,11 @@ from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
-from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
+from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Ledger, OutageMode
-from proxy.state.relay import ANSWER_BYTES, Records, Relay, RelayLimits
+from proxy.state.relay import Records, Relay
 from proxy.telemetry import logs
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
@@ -432,21 +432,18 @@ def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
 
 def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
     most = KEPT_PART if redis is None else math.inf
-    quotas = Quotas(
+    limits = AnswerLimits(
+        grace_s=settings.idempotency_grace_s,
+        resume_grace_s=settings.resume_grace_s,
         keep_s=settings.idempotency_keep_s,
-        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        kept_bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        held_bytes=held_bytes(),
     )
-    records: Records = MemoryRecords(quotas)
+    records: Records = MemoryRecords(limits)
     if redis is not None:
         from proxy.state.redis_answers import RedisRecords
 
-        records = RedisRecords(redis, quotas, answer_bytes=ANSWER_BYTES)
-    limits = RelayLimits(
-        grace_s=settings.idempotency_grace_s,
-        resume_grace_s=settings.resume_grace_s,
-        memory_bytes=held_bytes(),
-        keeps=settings.idempotency_keep_s > 0,
-    )
+        records = RedisRecords(redis, limits)
     return Relay(records, limits, metrics.idempotency)
 
 
