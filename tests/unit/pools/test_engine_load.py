@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EngineLoad
 from proxy.pools import engine_load
-from proxy.pools.engine_load import MOST_SAMPLES, UNKNOWN, LoadReader, MetricsParser, loads, total
+from proxy.pools.engine_load import UNKNOWN, LoadReader, MetricsParser, load_in, total
 
 # As Triton writes them. `demo_engine` is one of ours, `tensorrt_llm` NVIDIA's, without `fraction`.
 PAGE = """\
@@ -40,11 +40,11 @@ def parsed(page: bytes, *cuts: int) -> dict:
     for end in ends:
         parser.push(page[start:end])
         start = end
-    return parser.samples
+    return parser.models
 
 
 def test_the_load_of_each_model_and_of_all():
-    by_model = loads(parsed(PAGE.encode()))
+    by_model = {name: load_in(values) for name, values in parsed(PAGE.encode()).items()}
     assert by_model == {
         "tensorrt_llm": EngineLoad(waiting=None, running=7, kv_in_use=0.75, is_stale=False),
         "demo_engine": EngineLoad(waiting=2, running=3, kv_in_use=0.5, is_stale=False),
@@ -63,7 +63,7 @@ def test_the_result_is_the_same_however_the_page_is_cut(cuts):
 def test_noise_before_and_after_a_line_does_not_hide_it(noise, cut):
     line = b'nv_trt_llm_request_metrics{request_type="waiting",model="m"} 4\n'
     samples = parsed(noise + b"\n" + line + noise, cut, 3 * cut)
-    assert samples["requests", "m", "waiting"] == 4
+    assert samples["m"] == {b"waiting": 4}
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "x", "", "1e999", "9" * 41])
@@ -75,8 +75,7 @@ def test_values_that_are_no_load_are_skipped(value):
 def test_a_page_of_millions_of_models_keeps_a_bounded_number():
     line = 'nv_trt_llm_request_metrics{{request_type="waiting",model="{}"}} 1\n'
     samples = parsed("".join(map(line.format, range(5_000))).encode())
-    assert len(samples) == MOST_SAMPLES
-    assert len(loads(samples)) == engine_load.MOST_MODELS
+    assert len(samples) == engine_load.MOST_MODELS
 
 
 @pytest.mark.parametrize(

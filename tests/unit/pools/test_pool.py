@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import ModelUnavailable
-from proxy.pools import endpoint as endpoint_module
 from proxy.pools import pool
 from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy, RoutedRequest
@@ -112,7 +111,7 @@ async def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_ba
 
 @clock.jumps
 async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(endpoint_module, "LEAVES_AFTER_S", 1.0)
+    monkeypatch.setattr(pool, "LEAVES_AFTER_S", 1.0)
     triton = ScriptedTriton()
     triton.engine = ScriptedEngine(deltas("a", None), error=LOST)
     async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
