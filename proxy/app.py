@@ -68,7 +68,7 @@ from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
@@ -212,7 +212,7 @@ def compose(
                 operations.pools,
                 scheduler,
                 spare=settings.spare_streams,
-                share=partial(part, ledger),
+                share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
     access = Access(
