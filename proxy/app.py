@@ -56,33 +56,28 @@ from proxy.generation.service import Access, Service
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.journal.folder import JournalLimits
-from proxy.journal.journal import Journal
+from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
-from proxy.models.callers_models import CallersModels
-from proxy.models.model_info import ModelInfo
 from proxy.models.policy_watch import PolicyWatch
-from proxy.models.recovery_queue import RecoveryQueue
-from proxy.models.registry import Registry
+from proxy.models.registry import ModelInfo, Registry
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
-from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
+from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Ledger, OutageMode
-from proxy.state.relay import ANSWER_BYTES, Records, Relay, RelayLimits
+from proxy.state.relay import Records, Relay
 from proxy.telemetry import logs
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
@@ -185,7 +180,7 @@ def compose(
         usage=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
-        on_refusal=metrics.count_limit_refusal,
+        on_refusal=lambda limit: metrics.limit_refusals.labels(limit).inc(),
     )
     metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
     if store is not None and settings.ledger_url is None:
@@ -208,7 +203,7 @@ def compose(
 
     # generation
     gate = StartGate()
-    recovery = RecoveryQueue(gate)
+    recovery = readiness.RecoveryQueue(gate)
     capacities = None
     if scheduler is None:
         scheduler = _scheduler(settings, metrics)
@@ -217,7 +212,7 @@ def compose(
                 operations.pools,
                 scheduler,
                 spare=settings.spare_streams,
-                share=partial(part, ledger),
+                share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
     access = Access(
@@ -267,10 +262,9 @@ def compose(
     guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    models = CallersModels(registry, registry.can_serve)
     hosts = HostPolicy(settings.allowed_hosts)
     builder = RequestBuilder(
-        models,
+        registry,
         field_limits,
         Examiner(sandbox, guide_limits),
         service,
@@ -287,10 +281,10 @@ def compose(
     )
     recent = RecentRequests()
     routers = [
-        openai_routes.routes(answers, models, builder, service, called_tokenizer, bodies=bodies),
+        openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
-        plain_routes.routes(answers, models, field_limits, bodies=bodies),
-        tokens_routes.routes(service, called_tokenizer, models, field_limits, bodies=bodies),
+        plain_routes.routes(answers, registry, field_limits, bodies=bodies),
+        tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
@@ -318,7 +312,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            lambda: registry.table.plans,
+            lambda: registry.plans,
             operations.audit,
             scheduler,
             bodies=bodies,
@@ -433,26 +427,23 @@ def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
-    return InProcessScheduler(QueueLimits.of(settings), metrics.queues)
+    return InProcessScheduler(settings, metrics.queues)
 
 
 def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
     most = KEPT_PART if redis is None else math.inf
-    quotas = Quotas(
+    limits = AnswerLimits(
+        grace_s=settings.idempotency_grace_s,
+        resume_grace_s=settings.resume_grace_s,
         keep_s=settings.idempotency_keep_s,
-        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        kept_bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        held_bytes=held_bytes(),
     )
-    records: Records = MemoryRecords(quotas)
+    records: Records = MemoryRecords(limits)
     if redis is not None:
         from proxy.state.redis_answers import RedisRecords
 
-        records = RedisRecords(redis, quotas, answer_bytes=ANSWER_BYTES)
-    limits = RelayLimits(
-        grace_s=settings.idempotency_grace_s,
-        resume_grace_s=settings.resume_grace_s,
-        memory_bytes=held_bytes(),
-        keeps=settings.idempotency_keep_s > 0,
-    )
+        records = RedisRecords(redis, limits)
     return Relay(records, limits, metrics.idempotency)
 
 
@@ -465,7 +456,9 @@ def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
         bytes=int(settings.max_record_gb * 1_000_000_000),
         sample=settings.record_sample,
     )
-    return Journal(settings.record_dir, limits, metrics.count_record)
+    return Journal(
+        settings.record_dir, limits, lambda outcome: metrics.records.labels(outcome).inc()
+    )
 
 
 def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
@@ -487,7 +480,9 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
 
     return Tracing(
         configuration,
-        lambda: CountedExporter(configuration.endpoint, metrics.count_spans),
+        lambda: CountedExporter(
+            configuration.endpoint, lambda outcome, spans: metrics.spans.labels(outcome).inc(spans)
+        ),
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )

@@ -36,7 +36,7 @@ from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
-from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.readiness import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.telemetry.generation_metrics import GenerationMetrics
 

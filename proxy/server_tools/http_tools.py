@@ -1,4 +1,4 @@
-"""Calls tools that are HTTP endpoints. Made by `app`, used by `parallel_calls`."""
+"""Calls tools that are HTTP endpoints. Made by `app`, used by `tool_loop`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -95,11 +96,7 @@ class HttpToolRunner:
         except (httpx.HTTPError, OSError, UnicodeError):
             text = "The tool cannot be reached at present."
             result = ToolResult(status=CallStatus.FAILED, text=text)
-        return ToolResult(
-            status=result.status,
-            text=self._secrets.redact(result.text),
-            response_bytes=result.response_bytes,
-        )
+        return replace(result, text=self._secrets.redact(result.text))
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
         request = _request(tool, arguments, self._secrets.fill(tool.headers))
@@ -141,7 +138,7 @@ class HttpToolRunner:
         """The host's addresses. Raises _Failed: one of them is private, so none is used."""
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await self._resolve(url.host, port)
-        if not tool.allows_private_addresses and not all(map(is_public, addresses)):
+        if not tool.allow_private_addresses and not all(map(is_public, addresses)):
             why = "The tool cannot be reached: its address is not a public one."
             raise _Failed(CallStatus.REFUSED_ADDRESS, why)
         return addresses

@@ -6,6 +6,7 @@ prompt, an answer or a key into it by mistake.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ logger = structlog.get_logger(__name__)
 Line = dict[str, Any]
 
 REQUEST_LOG = "request_log"
+TASK = "request "  # how the name of a task begins that works for a request
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
 ANSWERED = (Result.COMPLETED, Result.ABANDONED)
@@ -52,7 +54,8 @@ class RequestLog:
     ) -> Iterator[RequestRecord]:
         """The record of a request that runs as long as the `with`.
 
-        The line's level is `debug` for health checks (readiness is logged when it changes), and
+        The running task gets the request's name, which a warning of a late event loop shows. The
+        line's level is `debug` for health checks (readiness is logged when it changes), and
         for requests that asked nothing of a model and did not fail; for all others it is `info`.
         """
         record = RequestRecord(
@@ -63,6 +66,8 @@ class RequestLog:
             trace=None if self._trace is None else self._trace(headers),
         )
         token = current_record.set(record)
+        if request_id and (task := asyncio.current_task()) is not None:
+            task.set_name(f"{TASK}{request_id} {path}")
         try:
             yield record
         finally:
@@ -86,23 +91,23 @@ def line_of(record: RequestRecord) -> Line:
     own_s = record.generation_s - (wait_s or 0.0) if has_generated else None
     fields: Line = {
         # the request
-        "method": record.method,
-        "path": record.path,
-        "id": record.id,
-        "model": record.model,
+        "method": _word(record.method),
+        "path": _name(record.path),
+        "id": _name(record.id),
+        "model": _name(record.model),
         "trace_id": None if record.trace is None else f"{record.trace.trace_id:032x}",
         # its caller, and what the caller says of itself
-        "tenant": record.tenant,
-        "key_id": record.key_id,
-        "user": record.user,
-        "safety_identifier": record.safety_identifier,
+        "tenant": _name(record.tenant),
+        "key_id": _name(record.key_id),
+        "user": _note(record.user),
+        "safety_identifier": _note(record.safety_identifier),
         "metadata": _notes(record.metadata) or None,
         "capped_priority": record.capped_priority if has_generated else None,
         # its answer
         "status": record.status,
-        "finish": record.outcome if is_answered else None,
-        "error": record.error,
-        "idempotency": record.idempotency,
+        "finish": _word(record.outcome) if is_answered else None,
+        "error": _word(record.error),
+        "idempotency": _word(record.idempotency),
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": used and used.cached_tokens,
         "completion_tokens": used and used.completion_tokens,
@@ -117,29 +122,23 @@ def line_of(record: RequestRecord) -> Line:
         "duration_ms": _ms(record.duration_s),
         "stages_ms": {name: _ms(each) for name, each in record.seconds().items()} or None,
     }
-    for name, bounded in TEXTS.items():
-        if (text := fields[name]) is not None:
-            fields[name] = bounded(text)
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _text(longest: int) -> Callable[[str], str]:
-    def bounded(value: str) -> str:
+def _bounded(longest: int) -> Callable[[Any], Any]:
+    """A function that cuts texts, and leaves None as it is."""
+
+    def bounded(value: str | None) -> str | None:
+        if value is None:
+            return None
         if len(value) > longest:
             value = f"{value[:longest]}…"
-        value = redacted(value)
-        return value if value.isprintable() else printable(value)
+        return printable(redacted(value))
 
     return bounded
 
 
-_word, _name, _note = _text(LONGEST_WORD), _text(LONGEST_NAME), _text(LONGEST_NOTE)
-# What texts in a line are cut to.
-TEXTS: Mapping[str, Callable[[str], str]] = {
-    **dict.fromkeys(("method", "finish", "error", "idempotency"), _word),
-    **dict.fromkeys(("path", "id", "model", "tenant", "key_id"), _name),
-    **dict.fromkeys(("user", "safety_identifier"), _note),
-}
+_word, _name, _note = _bounded(LONGEST_WORD), _bounded(LONGEST_NAME), _bounded(LONGEST_NOTE)
 
 
 def _notes(given: Mapping[str, str]) -> dict[str, str]:

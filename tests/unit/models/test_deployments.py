@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 
 import pytest
@@ -22,19 +21,18 @@ weights = st.dictionaries(
 )
 
 
-def everywhere(_: DeploymentEntry) -> bool:
-    return True
+EVERYWHERE = ("blue", "green", "red", "h", "t")
 
 
-def name(plan, hints, is_available=everywhere, weights=None):
-    found = choose(plan, hints, is_available, weights)
+def name(plan, hints, available=EVERYWHERE, weights=None):
+    found = choose(plan, hints, available, weights)
     return None if found is None else found.name
 
 
-def places(plan, weights=None, is_available=everywhere):
+def places(plan, weights=None, available=EVERYWHERE):
     """user -> deployment"""
     hints = {user: RouteHints(number=0.0, tenant="t", user=user) for user in CALLERS}
-    return {user: name(plan, hint, is_available, weights) for user, hint in hints.items()}
+    return {user: name(plan, hint, available, weights) for user, hint in hints.items()}
 
 
 def within(found: int, of: int, share: float) -> bool:
@@ -52,7 +50,7 @@ def test_a_header_rule_comes_before_a_tenant_rule_and_both_before_the_weights():
     assert name(plan, both) == "h"
     assert name(plan, RouteHints(number=0, tenant="team-a", headers={"x-canary": "no"})) == "t"
     assert name(plan, RouteHints(number=0, tenant="other")) == "blue"
-    assert name(plan, both, lambda one: one.name == "blue") == "blue", "a rule is no obligation"
+    assert name(plan, both, ["blue"]) == "blue", "a rule is no obligation"
 
 
 def test_weights_divide_what_percentages_leave():
@@ -73,13 +71,6 @@ def test_shares_are_always_a_whole(weights):
     shares = STICKY.shares(weights)
     assert sum(shares) == pytest.approx(1)
     assert min(shares) >= 0
-
-
-def test_random_choices_follow_the_weights():
-    draw = random.Random(7)
-    found = Counter(name(TWO, RouteHints(number=draw.random())) for _ in range(4_000))
-    assert within(found["blue"], 4_000, 0.75)
-    assert found.total() == found["blue"] + found["green"]
 
 
 def test_sticky_choices_follow_the_weights():
@@ -125,25 +116,16 @@ def test_changed_weights_move_callers_only_to_deployments_whose_share_grows(befo
         assert moved[0] == moved[1] or moved in grown
 
 
-def test_a_canary_that_grows_from_10_to_20_percent_moves_a_tenth_of_the_callers():
-    plan = DeploymentPlan(deployments=(BLUE, GREEN), sticky=Sticky.USER)
-    before = places(plan, {"blue": 90, "green": 10})
-    after = places(plan, {"blue": 80, "green": 20})
-    moved = [user for user in CALLERS if before[user] != after[user]]
-    assert within(len(moved), len(CALLERS), 0.1)
-    assert {after[user] for user in moved} == {"green"}
-
-
 def test_only_the_callers_of_a_deployment_that_is_away_move():
-    whole, part = places(STICKY), places(STICKY, is_available=lambda one: one.name != "green")
+    whole, part = places(STICKY), places(STICKY, available=["blue", "red"])
     assert {whole[user] for user in CALLERS if whole[user] != part[user]} == {"green"}
     assert "green" not in part.values()
 
 
 def test_without_an_available_deployment_there_is_none():
-    assert name(TWO, RouteHints(number=0), lambda _: False) is None
+    assert name(TWO, RouteHints(number=0), ()) is None
     green_only = {"green": 1.0}
-    assert name(TWO, RouteHints(number=0), lambda one: one.name == "blue", green_only) is None
+    assert name(TWO, RouteHints(number=0), ["blue"], green_only) is None
 
 
 @given(st.floats(0, 1, exclude_max=True), weights)
