@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import structlog
 from anyio import CapacityLimiter
+from cachetools import LRUCache, TTLCache
 
 from proxy.access.authentication import api_key
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden, echoed
@@ -29,7 +30,6 @@ LOOKUPS_AT_ONCE, LOOKUPS_WAITING = 8, 256
 
 logger = structlog.get_logger(__name__)
 Record = TypeVar("Record")
-Value = TypeVar("Value")
 
 
 class RecordCache(Generic[Record]):
@@ -51,10 +51,8 @@ class RecordCache(Generic[Record]):
     ) -> None:
         self._lookup = lookup
         self._is_trusted = is_trusted
-        self._clock = clock
-        self._most = most
-        self._found: dict[str, Record] = {}
-        self._absent: dict[str, float] = {}  # until when
+        self._found: LRUCache[str, Record] = LRUCache(most)
+        self._absent: TTLCache[str, bool] = TTLCache(most, ABSENT_S, timer=clock)
         self._former: set[str] = set()
         self._in_flight: dict[str, asyncio.Task[Record | None]] = {}
         self._epoch = 0
@@ -71,7 +69,7 @@ class RecordCache(Generic[Record]):
             record = self._found.get(name)
             if record is not None:
                 return record
-            if self._absent.get(name, 0.0) > self._clock():
+            if name in self._absent:
                 return None
         task = self._in_flight.get(name)
         if task is None:
@@ -83,7 +81,8 @@ class RecordCache(Generic[Record]):
     def drop(self) -> None:
         """Forgets everything; lookups in progress are not remembered when they end."""
         self._epoch += 1
-        self._former = {*self._found, *(self._former if len(self._former) < self._most else ())}
+        kept = self._former if len(self._former) < self._found.maxsize else ()
+        self._former = {*self._found, *kept}
         self._found.clear()
         self._absent.clear()
         self._in_flight.clear()
@@ -96,9 +95,9 @@ class RecordCache(Generic[Record]):
         if epoch != self._epoch or not self._is_trusted():
             return record
         if record is None:
-            _put(self._absent, name, self._clock() + ABSENT_S, self._most)
+            self._absent[name] = True
         else:
-            _put(self._found, name, record, self._most)
+            self._found[name] = record
         return record
 
     async def _in_a_slot(self, name: str) -> Record | None:
@@ -113,13 +112,6 @@ class RecordCache(Generic[Record]):
             del self._in_flight[name]
         if not done.cancelled():
             done.exception()  # its callers may have disconnected
-
-
-def _put(values: dict[str, Value], name: str, value: Value, most: int) -> None:
-    """Adds to a dict that keeps its newest `most` entries."""
-    if len(values) >= most:
-        del values[next(iter(values))]
-    values[name] = value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import jwt
 import structlog
+from cachetools import TLRUCache
 
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
@@ -38,8 +39,9 @@ class Tokens:
     ) -> None:
         self.keys = keys
         self._rules = rules
-        self._now = now
-        self._verified: dict[bytes, tuple[Caller, float]] = {}  # until when
+        self._verified: TLRUCache[bytes, tuple[Caller, float]] = TLRUCache(
+            MOST_REMEMBERED, lambda _, found, __: found[1], timer=now
+        )
 
     @staticmethod
     def has_form(credential: bytes) -> bool:
@@ -58,15 +60,13 @@ class Tokens:
                 f"The token has {len(token):,} bytes: at most {MOST_BYTES:,} are read."
             )
         name = sha256(token).digest()
-        caller, expires_at = self._verified.pop(name, (None, 0.0))
-        if caller is None or self._now() >= expires_at:
-            caller, expires_at = await self._verify(token)
-        if len(self._verified) >= MOST_REMEMBERED:
-            del self._verified[next(iter(self._verified))]
-        self._verified[name] = (caller, expires_at)
-        return caller
+        found = self._verified.get(name)
+        if found is None:
+            found = self._verified[name] = await self._verify(token)
+        return found[0]
 
     async def _verify(self, token: bytes) -> tuple[Caller, float]:
+        """The caller, and until when the token is valid."""
         rules = self._rules
         algorithm, key_id = self._header(token)
         key = await self.keys.find(key_id, algorithm)
