@@ -20,7 +20,7 @@ from proxy.domain.identity import Scope
 from proxy.domain.key_records import KeysUnavailable
 from proxy.settings.callers import Identities
 from tests.doubles import clock
-from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
+from tests.fixtures.issuer import AUDIENCE, ISSUER, public_jwk, token
 
 RULES = Identities(
     jwt_issuer=ISSUER,
@@ -69,40 +69,34 @@ async def refused(tokens: Tokens, text: str) -> AuthenticationFailed:
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
 def test_a_token_of_each_algorithm_gives_tenant_subject_and_scopes(algorithm):
     async def scene(tokens, issuer):
-        found = await tokens.caller(token(algorithm).encode())
+        text = token(algorithm).encode()
+        found = await tokens.caller(text)
         assert (found.tenant, found.key_id) == ("acme", "jwt:robot")
         assert found.scopes == {Scope.CHAT, Scope.MODELS}
+        issuer.keys.clear()
+        await tokens.keys.refresh()
+        assert await tokens.caller(text) is found  # it was verified before
 
     played(scene, public_jwk(algorithm, "one"))
 
 
 @pytest.mark.parametrize(
-    ("claim", "scopes"),
+    ("claims", "names", "scopes"),
     [
-        (["chat", 7, None, "admin"], {Scope.CHAT, Scope.ADMIN}),
-        ("", set()),
-        ({"chat": True}, set()),
-        (None, set()),
+        ({"scope": ["chat", 7, None, "admin"]}, {}, {Scope.CHAT, Scope.ADMIN}),
+        ({"scope": ""}, {}, set()),
+        ({"scope": {"chat": True}}, {}, set()),
+        ({"scope": None}, {}, set()),
+        ({"realm": {"roles": ["tokens"]}}, {"jwt_scope_claim": "realm.roles"}, {Scope.TOKENS}),
     ],
 )
-def test_scopes_are_words_or_a_list_and_nothing_else(claim, scopes):
+def test_scopes_are_words_or_a_list_and_nothing_else(claims, names, scopes):
     async def scene(tokens, issuer):
-        assert (await tokens.caller(token(scope=claim).encode())).scopes == scopes
+        found = await tokens.caller(token(**{**claims, "https://a.example/t": "acme"}).encode())
+        assert (found.tenant, found.scopes) == ("acme", scopes)
 
-    played(scene)
-
-
-def test_claims_may_be_inside_of_objects_or_have_dots_in_their_names():
-    rules = RULES.model_copy(
-        update={"jwt_tenant_claim": "https://a.example/tenant", "jwt_scope_claim": "realm.roles"}
-    )
-
-    async def scene(tokens, issuer):
-        more = {"https://a.example/tenant": "dotted", "realm": {"roles": ["tokens"]}}
-        found = await tokens.caller(token(**more).encode())
-        assert (found.tenant, found.scopes) == ("dotted", {Scope.TOKENS})
-
-    played(scene, rules=rules)
+    names = {"jwt_tenant_claim": "https://a.example/t", **names}
+    played(scene, rules=RULES.model_copy(update=names))
 
 
 def test_a_token_expires_after_the_leeway_also_when_it_was_verified_before():
@@ -114,24 +108,12 @@ def test_a_token_expires_after_the_leeway_also_when_it_was_verified_before():
         assert (await tokens.caller(soon.encode())).tenant == "acme"
         short = token(exp=int(begun) + 2).encode()
         await tokens.caller(short)
-        assert short not in tokens._verified
         wall[0] = begun + 3  # the verified one is checked again, and is still in the leeway
         await tokens.caller(short)
         error = await refused(tokens, token(exp=int(begun) - 31))
         assert error.code is ErrorCode.EXPIRED_API_KEY
 
     played(scene, now=lambda: wall[0])
-
-
-def test_a_verified_token_is_not_verified_again():
-    async def scene(tokens, issuer):
-        text = token().encode()
-        first = await tokens.caller(text)
-        issuer.keys.clear()
-        await tokens.keys.refresh()
-        assert await tokens.caller(text) is first
-
-    played(scene)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +125,9 @@ def test_a_verified_token_is_not_verified_again():
         {"kty": "RSA", "kid": "one"},
         {"kid": "one"},
         {"kty": 7, "kid": "one"},
+        public_jwk("RS256", "one", bits=1024),
     ],
-    ids=["algorithm", "use", "symmetric", "incomplete", "empty", "nonsense"],
+    ids=["algorithm", "use", "symmetric", "incomplete", "empty", "nonsense", "short"],
 )
 def test_a_key_that_is_not_for_this_is_not_used(key):
     async def scene(tokens, issuer):
@@ -152,25 +135,6 @@ def test_a_key_that_is_not_for_this_is_not_used(key):
         assert "not signed with a key of the issuer" in error.message
 
     played(scene, key)
-
-
-def test_a_short_rsa_key_is_not_used():
-    import json
-
-    import jwt
-    from jwt.algorithms import RSAAlgorithm
-
-    from tests.fixtures.issuer import claims
-
-    key = private_key("RS256", 9, 1024)
-    jwk = {**json.loads(RSAAlgorithm.to_jwk(key.public_key())), "kid": "one"}
-
-    async def scene(tokens, issuer):
-        with pytest.warns(jwt.InsecureKeyLengthWarning):
-            text = jwt.encode(claims(), key, "RS256", headers={"kid": "one"})
-        assert "not signed" in (await refused(tokens, text)).message
-
-    played(scene, jwk)
 
 
 def test_a_token_without_a_key_id_needs_an_issuer_with_one_key():
@@ -185,25 +149,17 @@ def test_a_token_without_a_key_id_needs_an_issuer_with_one_key():
     played(two, public_jwk("RS256", "a"), public_jwk("RS256", "b", 2))
 
 
-def test_a_new_key_of_the_issuer_is_fetched_when_its_first_token_comes():
+def test_a_new_key_is_fetched_when_its_first_token_comes_and_unknown_ones_every_ten_seconds():
     async def scene(tokens, issuer):
         await asyncio.sleep(REFETCH_S)
         issuer.keys.append(public_jwk("RS256", "two", 2))
         assert await tokens.caller(token(key_id="two", number=2).encode())
         assert issuer.fetches == 2
-
-    played(scene)
-
-
-def test_unknown_keys_cause_one_fetch_every_ten_seconds():
-    async def scene(tokens, issuer):
+        await asyncio.sleep(REFETCH_S)
         issuer.delay_s = 0.1
         for _ in range(5):
             many = [refused(tokens, token("ES256", key_id=f"k{n}")) for n in range(20)]
             await asyncio.gather(*many)
-        assert issuer.fetches == 2
-        await asyncio.sleep(REFETCH_S)
-        await refused(tokens, token("ES256", key_id="k"))
         assert issuer.fetches == 3
 
     played(scene)
@@ -246,14 +202,6 @@ def test_an_answer_that_is_no_key_set_replaces_nothing(answer):
         assert await tokens.caller(token().encode())
 
     played(scene)
-
-
-@pytest.mark.parametrize(("claim", "ceiling"), [({}, None), ({"top": 0}, 0), ({"top": -7}, -7)])
-def test_a_token_may_have_a_ceiling_of_its_priority(claim, ceiling):
-    async def scene(tokens, issuer):
-        assert (await tokens.caller(token(**claim).encode())).max_priority == ceiling
-
-    played(scene, rules=RULES.model_copy(update={"jwt_priority_claim": "top"}))
 
 
 @pytest.mark.parametrize("wrong", ["5", 1.5, True, [5], 2**31, -(2**31), 10**400])
