@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,62 @@ import pytest
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import server as tritonserver
 from proxy.operate.triton_server import shm
+from proxy.operate.triton_server.launch import Launch
 from proxy.operate.triton_server.server import STUB_POLL_S, StartCrashed, TritonServer
 from tests.fixtures.stack import HANG_S, eventually, free_port
-from tests.unit.operate.doubles import program
 
 ROOT = Path(__file__).parents[4]
+
+PROGRAM = '''
+import http.server, os, signal, subprocess, sys, time
+mode, port = sys.argv[1], int(sys.argv[2])
+stub = subprocess.Popen([sys.executable, "-cimport time; time.sleep(300)  # a tokenizer's"])
+# As MPI's workers are: in a session of its own, and an orphan once what started it has ended.
+worker = """
+import subprocess, sys
+command, none = [sys.executable, "-c", "import time; time.sleep(300)"], subprocess.DEVNULL
+print(subprocess.Popen(command, start_new_session=True, stdout=none, stderr=none).pid)
+"""
+worker = subprocess.run([sys.executable, "-c", worker], capture_output=True, text=True).stdout
+print(f"stub {stub.pid} worker {worker}", end="", flush=True)
+if mode == "fails":
+    print('E1121 01:30:31.4 29688 server.cc:241] "CudaDriverHelper has not been initialized."')
+    print("E1121 01:30:31.4 9 lifecycle.cc:642] \\"failed to load 'demo': no file\\\\nAt:\\"")
+    sys.exit(1)
+if mode == "crashes":
+    print("\\nterminate called after throwing an instance of 'boost::interprocess::lock_exception'")
+    sys.stdout.flush()
+    os.abort()
+if mode == "hangs":
+    time.sleep(300)
+end = time.monotonic() + {"slow": 4.5, "endless": 300}.get(mode, 0)
+while time.monotonic() < end:
+    pass
+if mode == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
+'''
+
+
+def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 20.0) -> Launch:
+    """Starts the stand-in instead of tritonserver. It has a child, as tritonserver has stubs."""
+    launch = Launch(
+        arguments=[sys.executable, "-c", PROGRAM, mode, str(port)],
+        environment={},
+        artifacts=artifacts,
+        grpc_port=port,
+        metrics_port=port,
+        shm_prefix=f"triton-openai-test-{port}-",
+        secret="",
+        start_timeout_s=start_timeout_s,
+    )
+    launch.log.parent.mkdir(parents=True)
+    return launch
 
 
 @pytest.fixture

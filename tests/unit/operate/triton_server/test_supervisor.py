@@ -9,7 +9,41 @@ import pytest
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server.server import StartCrashed
 from proxy.operate.triton_server.supervisor import Supervisor, delay_s
-from tests.unit.operate.doubles import ScriptedServer
+
+
+class ScriptedServer:
+    """Lives for the given times, in seconds of its own clock; a None is a start that fails with
+    `error`.
+    """
+
+    def __init__(self, *lives_s: float | None, error: type[LaunchError] = LaunchError) -> None:
+        self._lives_s = list(lives_s)
+        self._error = error
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+        self.is_stopped = False
+        self.script_ended = asyncio.Event()
+
+    async def start(self) -> None:
+        if self._lives_s and self._lives_s[0] is None:
+            self._lives_s.pop(0)
+            raise self._error("no")
+
+    async def wait(self) -> str:
+        if not self._lives_s:
+            self.script_ended.set()
+            await asyncio.Event().wait()
+        self.now_s += self._lives_s.pop(0) or 0.0
+        return "signal 9"
+
+    async def stop(self, grace_s: float = 0.0) -> None:
+        self.is_stopped = True
+
+    def clock(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
 
 
 async def slept_s(said: list[str], *lives_s: float | None) -> list[float]:
