@@ -109,7 +109,7 @@ def serve(
     """
     from proxy.operate import run, start
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import launch, ports
+    from proxy.operate.triton_server import launch
 
     say = _say("serve")
     settings = _settings(
@@ -122,10 +122,8 @@ def serve(
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
     settings = launch.with_secret(start.settled(settings))
-    start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
-    sock = ports.bind(settings.host, settings.port, "PORT")
-    start.check_listening(settings, sock)
+    sock = start.bound(settings)
     settings, models = start.prepared(settings, say)
     prepared = launch.prepared(settings, models)
     _loop(run.together(settings, prepared, sock, model=start.example(models), say=say))
@@ -178,13 +176,10 @@ def proxy(
     """Run only the proxy, against any Triton that serves our ensemble."""
     from proxy.models import policy
     from proxy.operate import run, start
-    from proxy.operate.triton_server import ports
 
     settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     start.check_remote(settings)
-    start.check_secrets(settings)
-    sock = ports.bind(settings.host, settings.port, "PORT")
-    start.check_listening(settings, sock)
+    sock = start.bound(settings)
     model = start.example(start.models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 

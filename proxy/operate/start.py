@@ -20,7 +20,7 @@ from build_engines.errors import (
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
-from proxy.operate.triton_server import binaries, folders
+from proxy.operate.triton_server import binaries, folders, ports
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
 from proxy.server import tls
@@ -60,15 +60,6 @@ def _errors() -> Iterator[None]:
         raise LaunchError(f"build: {error}") from None
 
 
-def check_secrets(settings: Settings) -> None:
-    """Raises LaunchError if a secret that models.yaml names is not set."""
-    if policy.has_models(settings):
-        try:
-            policy.secrets(models(settings).models, environment())
-        except ModelsFileError as error:
-            raise LaunchError(str(error)) from None
-
-
 def check_remote(settings: Settings) -> None:
     """
     Raises:
@@ -85,23 +76,29 @@ def check_remote(settings: Settings) -> None:
         )
 
 
-def check_listening(settings: Settings, sock: socket.socket) -> None:
-    """
+def bound(settings: Settings) -> socket.socket:
+    """The proxy's socket, which does not listen yet.
+
     Raises:
-        LaunchError: strangers could call without a key, or the files for TLS cannot be used.
+        LaunchError: a secret that models.yaml names is not set; the port is taken; strangers could
+            call without a key; or the files for TLS cannot be used.
     """
-    address = sock.getsockname()[0]
-    if not settings.is_authenticated and settings.auth != "off" and not _is_loopback(address):
+    if policy.has_models(settings):
+        try:
+            policy.secrets(models(settings).models, environment())
+        except ModelsFileError as error:
+            raise LaunchError(str(error)) from None
+    tls.configured(settings)
+    sock = ports.bind(settings.host, settings.port, "PORT")
+    address = ip_address(sock.getsockname()[0].partition("%")[0])
+    if not settings.is_authenticated and settings.auth != "off" and not address.is_loopback:
+        sock.close()
         raise LaunchError(
             f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
             "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
             "reaches it"
         )
-    tls.configured(settings)
-
-
-def _is_loopback(address: str) -> bool:
-    return ip_address(address.partition("%")[0]).is_loopback
+    return sock
 
 
 def prepared(settings: Settings, say: Say) -> tuple[Settings, ModelsFile]:

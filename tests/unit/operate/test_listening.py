@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from proxy.domain.errors import LaunchError
-from proxy.operate.start import check_listening
-from proxy.operate.triton_server.ports import bind
+from proxy.operate.start import bound
 from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
@@ -21,8 +20,7 @@ KEY = "the-one-key-of-the-tests"
 
 
 def checked(host: str, **settings: object) -> None:
-    with bind(host, 0, "PORT") as sock:
-        check_listening(Settings(host=host, **settings), sock)
+    bound(Settings(host=host, port=free_port(), **settings)).close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8"])
