@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from proxy.triton.streams.lean_stream import MAX_RESPONSE_BYTES
+from proxy.triton.streams.link import MAX_RESPONSE_BYTES
 from proxy.triton.target import Target
 
 OPTIONS = (

@@ -38,8 +38,8 @@ from proxy.triton.errors import (
     malformed,
 )
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.lean_stream import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
 from proxy.triton.streams.leases import LeaseTerms
+from proxy.triton.streams.link import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
 from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
