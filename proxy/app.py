@@ -55,7 +55,7 @@ from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
 from proxy.generation.service import Access, Service
-from proxy.generation.shadow import ShadowDeployments
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.folder import JournalLimits
@@ -221,7 +221,7 @@ def compose(
                 spare=settings.spare_streams,
                 share=partial(part, ledger),
             )
-    shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
+    shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     access = Access(
         limiter=limiter,
         concurrency=ModelConcurrency(

@@ -132,7 +132,8 @@ class Wait:
 
 
 class Stage:
-    """A part of a request. began, ended: of time.perf_counter; `ended` is None while it runs.
+    """A part of a request, kept in its record from the beginning on. parent: the stage that it is
+    within. began, ended: of time.perf_counter; `ended` is None while it runs.
 
     `with` ends it, and notes the class of an exception as its `error`.
     """
@@ -154,6 +155,10 @@ class Stage:
         self.error: str | None = None
         self.attributes: dict[str, Any] = {}
         self.span_id = 0
+        if len(record.stages) < MOST_STAGES and record.ended is None:
+            record.stages.append(self)
+        else:
+            record.dropped += 1
 
     def __enter__(self) -> Self:
         return self
@@ -161,16 +166,13 @@ class Stage:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Exception):
             self.error = kind.__name__
-        self.end()
+        if self.ended is None:
+            self.ended = perf_counter()
 
     def end(self, at: float | None = None) -> None:
         """The first end counts."""
         if self.ended is None:
             self.ended = perf_counter() if at is None else at
-
-    def stage(self, name: StageName, began: float | None = None) -> Stage:
-        """Begins a stage within this one."""
-        return self.record.stage(name, self, began)
 
     @property
     def duration_s(self) -> float:
@@ -314,17 +316,6 @@ class RequestRecord:
     gaps: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_S) + 1))
     clock: Callable[[], float] = perf_counter
 
-    def stage(
-        self, name: StageName, parent: Stage | None = None, began: float | None = None
-    ) -> Stage:
-        """Begins a stage."""
-        begun = Stage(name, self, parent, began)
-        if len(self.stages) < MOST_STAGES and self.ended is None:
-            self.stages.append(begun)
-        else:
-            self.dropped += 1
-        return begun
-
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
         self.ended = perf_counter()
@@ -422,13 +413,12 @@ current_record: ContextVar[RequestRecord | None] = ContextVar("current_record", 
 
 def running_record() -> RequestRecord:
     """The running request's; outside of one, a new one that nobody reads."""
-    record = current_record.get()
-    return RequestRecord() if record is None else record
+    return current_record.get() or RequestRecord()
 
 
 def stage(name: StageName) -> Stage:
     """Begins a stage of the running request."""
-    return running_record().stage(name)
+    return Stage(name, current_record.get() or RequestRecord())
 
 
 def new_id(bits: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 
 class ShadowOutcome(str, Enum):
@@ -34,9 +33,3 @@ class ShadowResult:
     outcome: ShadowOutcome
     is_comparable: bool
     differences: tuple[str, ...] = ()
-
-
-class ShadowCounter(Protocol):
-    """One verb. Called on the event loop; never raises."""
-
-    def count(self, result: ShadowResult) -> None: ...

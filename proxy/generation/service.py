@@ -20,14 +20,14 @@ from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.events import Events
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
-from proxy.domain.record import RequestRecord, StageName, running_record
+from proxy.domain.record import RequestRecord, Stage, StageName, running_record
 from proxy.domain.request import Delivery, GenerationRequest
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.generation.prepare import Plan, Preparation
-from proxy.generation.shadow import ShadowDeployments
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.resending import Resending
@@ -97,7 +97,7 @@ class Service:
         continuing: ContinuationLimits = USUAL_CONTINUATION,
         scheduler: Scheduler | None = None,
         decisions: Decisions | None = None,
-        shadows: ShadowDeployments,
+        shadows: ShadowTraffic,
     ) -> None:
         self._registry = registry
         self._metrics = metrics
@@ -113,7 +113,6 @@ class Service:
                 isolates_caches=access.isolates_caches,
                 queues_by_priority=access.queues_by_priority,
             ),
-            engine=engine,
             tools=tools,
             checker=Checker(sandbox),
             gate=gate,
@@ -127,11 +126,11 @@ class Service:
                     begun_s=continuing.within_s,
                 ),
                 limits=limits,
+                guide_precheck=access.guide_precheck,
+                shadows=shadows,
                 continuing=continuing,
                 scheduler=scheduler or FreeScheduler(),
             ),
-            guide_precheck=access.guide_precheck,
-            shadows=shadows,
             counts_cached=not access.hides_cached_tokens,
         )
         self._deprecations = DeprecationLog()
@@ -167,7 +166,7 @@ class Service:
         caller = current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._metrics.counted(record, request, card):
-            with record.stage(StageName.PLAN):
+            with Stage(StageName.PLAN, record):
                 plan = await self._means.preparation.prepare(request, card, record, is_held=is_held)
             card = plan.card
             reserving = self._access.limiter.reservation(
@@ -179,7 +178,7 @@ class Service:
                 is_stream=delivery is Delivery.LIVE,
             )
             admitted = self._access.concurrency.permits(card, permits_needed(plan.request))
-            limits = record.stage(StageName.LIMITS)
+            limits = Stage(StageName.LIMITS, record)
             async with reserving as reservation:
                 holding = self._access.log_prob_budget.share() if is_held else NOT_HELD
                 with admitted, holding as held:
@@ -196,10 +195,10 @@ class Service:
         request = plan.engine_requests[0]
 
         async def try_once() -> None:
-            await self._means.guide_precheck.check(request, plan.request.caller)
+            await self._means.streams.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
-        checking = record.stage(StageName.GUIDE_CHECK)
+        checking = Stage(StageName.GUIDE_CHECK, record)
         with checking, MappedConstraintErrors(plan.request.constraint):
             await self._means.streams.resending.retried(try_once, request, record, since=since)
 

@@ -93,7 +93,7 @@ class Chooser:
     def choose(
         self, candidates: Candidates[AnyCandidate], request: RoutedRequest
     ) -> Choice[AnyCandidate] | None:
-        """None without candidates. Does not count the request: see Outstanding and `sent`."""
+        """None without candidates. Does not count the request: see `sent`."""
         members = candidates.members
         if len(members) < 2:
             return Choice(members[0]) if members else None
@@ -165,7 +165,7 @@ def _split(savings: list[Saving], among: int) -> tuple[list[Saving], Saving]:
 def _least(members: tuple[AnyCandidate, ...], tokens: float) -> AnyCandidate:
     best, least = members[0], inf
     for member in members:
-        work = member.outstanding.tokens + member.extra_tokens + tokens
+        work = member.tokens + member.extra_tokens + tokens
         score = work / member.capacity + member.penalty
         if score < least:
             best, least = member, score
@@ -184,7 +184,7 @@ def _least_with(
     for saving in savings:
         savers |= saving[0]
     for member in members:
-        work, saves = member.outstanding.tokens + member.extra_tokens + tokens, common
+        work, saves = member.tokens + member.extra_tokens + tokens, common
         if savers & member.bit:
             for saves in savings:  # not next(…): this is the inner loop of every choice
                 if saves[0] & member.bit:

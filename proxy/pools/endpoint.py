@@ -20,9 +20,8 @@ from proxy.domain.engine import NotReady
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.pools.breaker import CircuitBreaker, Clock
-from proxy.pools.candidate import Candidate
+from proxy.pools.candidate import OUTPUT_TOKENS, Candidate
 from proxy.pools.engine_load import EVERY_S, UNKNOWN, LoadReader
-from proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 from proxy.triton.connection import TritonConnection
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class Endpoint:
         if kept != self.served:
             gone = [one for name, one in kept.items() if self.served.get(name) is not one]
             earlier = (*self._earlier, *gone)
-            self._earlier = [one for one in earlier if one.outstanding.streams]
+            self._earlier = [one for one in earlier if one.streams]
             self._log("endpoint serves", models=sorted(found))
             self.pool.note_change()
 
@@ -292,8 +291,8 @@ class Endpoint:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
         return str(self.why_not_ready or LOST)
 
-    def _works(self) -> list[Outstanding]:
-        return [one.outstanding for one in (*self.served.values(), *self._earlier)]
+    def _works(self) -> list[Served]:
+        return [*self.served.values(), *self._earlier]
 
     def _warn(self, reason: str) -> None:
         logger.warning(

@@ -138,8 +138,6 @@ class Metrics:
 
 
 class ShadowMetrics:
-    """Implements domain.shadow.ShadowCounter."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "proxy_shadow_requests",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from proxy.domain.events import AnyDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
-from proxy.generation.choice.choice_cost import UsageCounter
+from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.parsing.automaton import ROOT, automaton
 
@@ -91,7 +91,7 @@ class AnswerText:
     """Collects what may be sent until `take_text` or, with a parser, `take_found`."""
 
     __slots__ = (
-        "_counter",
+        "_cost",
         "_decoder",
         "_found",
         "_is_named",
@@ -106,7 +106,7 @@ class AnswerText:
         self,
         request: GenerationRequest,
         parser: OutputParser | None,
-        counter: UsageCounter,
+        cost: ChoiceCost,
         *,
         strips_leading_space: bool,
     ) -> None:
@@ -115,7 +115,7 @@ class AnswerText:
         self.push_together = self._decoder.push
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._parser = parser
-        self._counter = counter
+        self._cost = cost
         self._min_tokens = request.sampling.min_tokens or 0
         self._is_named = request.tool_choice.is_named
         self._passed: list[str] = []  # a delta may have tens of thousands of tokens
@@ -139,7 +139,7 @@ class AnswerText:
         """
         piece = self._decoder.push(data)
         # stop strings are not looked for in the first `min_tokens`
-        is_checked = self._counter.tokens > self._min_tokens
+        is_checked = self._cost.tokens > self._min_tokens
         passed = self._stops.push(piece) if is_checked else piece
         self._pass_on(passed)
         return len(piece), len(passed)
@@ -183,4 +183,4 @@ class AnswerText:
         was_thinking = self._parser.is_thinking
         if text:
             self._found += self._parser.push(text)
-        self._counter.reasoning += is_token and (was_thinking or self._parser.is_thinking)
+        self._cost.reasoning += is_token and (was_thinking or self._parser.is_thinking)

@@ -21,13 +21,13 @@ every state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from time import perf_counter
 
 import structlog
 
+from proxy.access.guide_precheck import GuidePrecheck
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
@@ -38,21 +38,30 @@ from proxy.domain.errors import (
     ProxyError,
     RateLimited,
 )
+from proxy.domain.identity import current_caller
 from proxy.domain.interrupt import Cause, Interrupt
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.record import RequestRecord, Stage, StageName
+from proxy.domain.record import RequestRecord, Stage, StageName, Wait
 from proxy.domain.request import GenerationRequest
-from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
+from proxy.domain.scheduling import (
+    FREE_PERMIT,
+    FreeScheduler,
+    Permit,
+    Scheduler,
+    Standing,
+    Ticket,
+)
+from proxy.generation.choice.choice_cost import ChoiceCost
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.resending import Attempt, Resending
-from proxy.generation.stream.row_permit import RowPermit, ticket_of
 from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
 
 logger = structlog.get_logger(__name__)
 
 HIGHEST_PRIORITY = 2**31 - 1
+CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
 PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 NO_DELTA = TokenDelta(())
@@ -66,9 +75,6 @@ WORDS = {
 }
 
 Deltas = AsyncGenerator[TokenDelta, None]
-# (what an engine is sent, whether it is the whole answer and no rest of one) -> its deltas
-Send = Callable[[EngineRequest, bool], Deltas]
-TryGuide = Callable[[EngineRequest], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,8 @@ class StreamMeans:
 
     resending: Resending
     limits: TimeLimits
+    guide_precheck: GuidePrecheck
+    shadows: ShadowTraffic
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 
@@ -96,10 +104,8 @@ class EngineStream:
 
     Args:
         asked: the caller's request, which competes for rows.
-        try_guide: called before a part is sent again: a Triton that came back has not compiled its
-            guide yet.
-        counter: the reader's, of tokens; the stream's own are those since now.
-        clock: the choice's. The reader ends it with the last delta.
+        cost: the choice's. The reader ends it with the last delta; the stream's own tokens are
+            those since now.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
 
@@ -109,31 +115,33 @@ class EngineStream:
         request: EngineRequest,
         means: StreamMeans,
         record: RequestRecord,
+        cost: ChoiceCost,
         *,
-        send: Send,
-        try_guide: TryGuide,
-        counter: UsageCounter,
-        clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
         self._state = State.QUEUED
         self._means = means
         self._record = record
-        self._send = send
-        self._try_guide = try_guide
-        self._counter = counter
-        self._tokens_before = counter.tokens
-        self._clock = clock
-        self._stages = EngineStages(record)
+        self._cost = cost
+        self._tokens_before = cost.tokens
+        self._caller = asked.caller
 
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
         self._is_exact = can_continue and self._obstacle is None
         if can_continue and means.continuing.allow(self._obstacle):
-            request = replace(request, keeps_ids=True, interrupt=self._new_interrupt())
+            interrupt = Interrupt() if self._is_exact else None
+            request = replace(request, keeps_ids=True, interrupt=interrupt)
         self._request = request
         self._part, self._parts = request, 0
         self._source: Deltas = _nothing()
+
+        # its place among the streams that want the model's rows
+        self._ticket = _ticket(asked, request, may_yield=self._is_exact, has_begun=has_begun)
+        self._permit: Permit = FREE_PERMIT
+        self._has_row = False
+        self._must_yield = False
+        self._waited_s = 0.0  # in all: a stream that yields waits again
 
         # what the reader has
         self._has_deltas = False
@@ -148,14 +156,6 @@ class EngineStream:
         self._pause: tuple[Cause, float] | None = None  # its beginning; ends with the next delta
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
 
-        self._row = RowPermit(
-            means.scheduler,
-            ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
-            record,
-            counter=counter,
-            preempted=self._preempt,
-        )
-
     async def deltas(self) -> Deltas:
         """To one task. Each delta's ids are kept here, which is all that a continuation costs.
 
@@ -169,7 +169,7 @@ class EngineStream:
             while True:
                 try:
                     if self._state is State.QUEUED:
-                        await watch.within(self._row.acquire())
+                        await watch.within(self._acquire())
                         if lost is not None:
                             self._continue(lost)
                         self._state = State.SENT
@@ -204,11 +204,11 @@ class EngineStream:
         finally:
             self._state = State.ENDED
             watch.end()
-            self._stages.end(delta)
+            self._cost.end(delta.times)
             try:
                 await self._source.aclose()
             finally:
-                self._row.release()
+                self._permit.release()
 
     async def _first_delta(self, watch: TimeWatch) -> TokenDelta:
         """SENT: opens the part. Returns its first delta that the reader has not seen yet."""
@@ -217,17 +217,17 @@ class EngineStream:
             self._count_continued()
             self._source = _nothing()
             return TokenDelta((), finish=self._finish)
-        if self._parts:
-            await self._try_guide(part)
-        if self._row.must_yield:
+        if self._parts:  # a Triton that came back has not compiled its guide yet
+            await self._means.guide_precheck.check(part, self._caller)
+        if self._must_yield:
             raise _preempted()
-        sent = self._stages.begin(_urgent(part) if self._row.took_over else part)
-        self._clock.begin()
-        self._source = self._send(sent, not self._has_deltas)
+        sent = self._cost.begin(_urgent(part) if self._permit.took_over else part)
+        self._source = self._means.resending.engine.generate(sent)
+        if not self._has_deltas:  # shadows are compared with whole answers
+            self._source = self._means.shadows.mirrored(sent, self._source)
         watch.begin(part.interrupt)
         delta = await _next(self._source, watch)
-        self._stages.see_first(delta)
-        self._clock.see_first(delta.queue_s)
+        self._cost.see_first(delta)
         if part.interrupt is not None:
             watch.see_first(self._can_move)
         prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
@@ -241,7 +241,9 @@ class EngineStream:
         elif delta.prompt_tokens is not None:  # the reader has counted the prompt
             delta = replace(delta, prompt_tokens=None, cached_tokens=None)
         context_tokens = self._prompt_tokens + len(self._answer_ids)
-        self._row.see_first(0 if is_cached else max(context_tokens - cached_tokens, 0))
+        if not self._has_row:  # a stream that loses its engine keeps its permit
+            self._has_row = True
+            self._permit.see_prompt(0 if is_cached else max(context_tokens - cached_tokens, 0))
         self._count_continued()
         repeats = self._repeats
         while repeats:
@@ -254,8 +256,7 @@ class EngineStream:
 
     async def _lose(self, error: Loss, watch: TimeWatch) -> None:
         """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""
-        self._stages.lose(cause_of(error))
-        self._clock.end(None, watch.waiting_since)
+        self._cost.end(cause=cause_of(error), last_at=watch.waiting_since)
         watch.leave()
         await self._source.aclose()
         if isinstance(error, GuidePending):
@@ -282,7 +283,7 @@ class EngineStream:
         self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
         if self._finish is None:
             if cause is Cause.PREEMPTED:
-                self._row.release()
+                self._permit.release()
                 return State.QUEUED
             if isinstance(error, RateLimited):
                 await watch.within(asyncio.sleep(min(error.retry_after_s, LONGEST_PAUSE_S)))
@@ -308,7 +309,7 @@ class EngineStream:
             raise error
         if obstacle is not None and not self._means.continuing.allow(obstacle):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
-        if len(self._answer_ids) != self._counter.tokens - self._tokens_before:
+        if len(self._answer_ids) != self._cost.tokens - self._tokens_before:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
@@ -348,7 +349,7 @@ class EngineStream:
             id=f"{request.id}-{suffix}",
             timeout_s=max(left_s, 0.001),
             avoids=self._attempt.avoids,
-            interrupt=self._new_interrupt(),
+            interrupt=Interrupt() if self._is_exact else None,
         )
 
     def _count_continued(self) -> None:
@@ -382,12 +383,59 @@ class EngineStream:
         if self._endpoint is not None:
             self._attempt.avoids |= {self._endpoint}
 
-    def _new_interrupt(self) -> Interrupt | None:
-        return Interrupt() if self._is_exact else None
+    async def _acquire(self) -> None:
+        """QUEUED: waits for a row. A stream that yielded is the first of its tenant, and nothing
+        refuses it. Raises as Scheduler.acquire.
+        """
+        loop, record, cost = asyncio.get_running_loop(), self._record, self._cost
+        ticket = self._ticket
+        if self._must_yield:
+            self._must_yield = False
+            ticket = replace(ticket, has_begun=True, prompt_tokens=0)
+        began = loop.time()
+        try:
+            with Stage(StageName.QUEUE, record):
+                self._permit = await self._means.scheduler.acquire(
+                    ticket, moved=self._moved, preempted=self._preempt
+                )
+        finally:
+            has_waited = record.waits.pop(self, None) is not None
+        if has_waited:
+            self._waited_s += loop.time() - began
+            record.queue_s = max(record.queue_s or 0.0, self._waited_s)
+        self._has_row = False
+        before = cost.tokens
+        self._permit.meter(lambda: cost.tokens - before)
+
+    def _moved(self, standing: Standing) -> None:
+        waits, now = self._record.waits, asyncio.get_running_loop().time()
+        since = waits[self].since if self in waits else now
+        waits[self] = Wait(standing, since, now)
 
     def _preempt(self) -> None:
+        self._must_yield = True
         if self._part.interrupt is not None:
             self._part.interrupt.fire(_preempted())
+
+
+def _ticket(
+    asked: GenerationRequest, request: EngineRequest, *, may_yield: bool, has_begun: bool
+) -> Ticket:
+    """Callers without a key are identified by their address."""
+    who, card = current_caller.get(), request.model
+    text, ids = request.text or "", request.token_ids or ()
+    size = len(text) if text.isascii() else len(text.encode())
+    return Ticket(
+        queue=f"{card.pool}/{card.triton_model}",
+        tenant=asked.caller if who.is_shared else who.tenant,
+        weight=who.weight,
+        priority=asked.priority or 0,
+        prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
+        patience_s=asked.queue_patience_s,
+        has_begun=has_begun,
+        may_yield=may_yield,
+        engine_takes_priority="priority" in card.capabilities,
+    )
 
 
 async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:
@@ -445,57 +493,3 @@ def _refused(lost: Loss, why: str) -> ModelUnavailable:
     )
     error.__cause__ = lost
     return error
-
-
-class EngineStages:
-    """The stages of one stream in its request's record, one for each part."""
-
-    __slots__ = ("_queue_s", "_record", "_stage")
-
-    def __init__(self, record: RequestRecord) -> None:
-        self._record = record
-        self._stage: Stage | None = None
-        self._queue_s = 0.0
-
-    def begin(self, part: EngineRequest) -> EngineRequest:
-        """The part as it is sent, with the stage that the endpoint's own stages are within."""
-        self.end()
-        self._stage = begun = self._record.stage(StageName.TRITON)
-        begun.attributes["id"] = part.id
-        return replace(part, stage=begun)
-
-    def see_first(self, delta: TokenDelta) -> None:
-        if self._stage is not None:
-            self._queue_s = delta.queue_s or 0.0
-            self._stage.attributes["first_response_s"] = perf_counter() - self._stage.began
-
-    def lose(self, cause: Cause) -> None:
-        """The part ended before its answer did."""
-        if self._stage is not None:
-            self._stage.error = cause.value
-        self.end()
-
-    def end(self, last: TokenDelta | None = None) -> None:
-        """last: the delta with the engine's own times, if it came."""
-        ended, self._stage = self._stage, None
-        if ended is None:
-            return
-        ended.end()
-        if last is not None and last.times is not None and ended.ended is not None:
-            times = last.times
-            spans = (
-                (StageName.ENGINE_DECODE, times.decode_s),
-                (StageName.ENGINE_PREFILL, times.prefill_s),
-                (StageName.ENGINE_QUEUE, self._queue_s),
-            )
-            _before(ended, ended.ended, spans)
-
-
-def _before(whole: Stage, at: float, spans: tuple[tuple[StageName, float], ...]) -> None:
-    """Stages that end one before the other, the first at `at`. The engine measures durations: its
-    clock is another one, so they are placed back from the last response.
-    """
-    for name, seconds in spans:
-        began = max(at - seconds, whole.began)
-        whole.stage(name, began).end(at)
-        at = began

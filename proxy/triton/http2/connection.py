@@ -270,7 +270,7 @@ class Connection:
             # given back at once, so that no stream stops another
             owed, self._window = limits.connection_window - self._window, limits.connection_window
             self._control.append(frames.window_update(0, owed))
-        call = self._calls.get(stream) or self._ended(stream)
+        call = self._call(stream)
         if call is None:
             return
         call.receive_window -= size
@@ -349,7 +349,7 @@ class Connection:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a PUSH_PROMISE")
 
     def _headers(self, stream: int, fields: dict[str, str], *, ends_stream: bool) -> None:
-        call = self._calls.get(stream) or self._ended(stream)
+        call = self._call(stream)
         if call is None:
             return
         if call.has_begun and not ends_stream:
@@ -376,12 +376,12 @@ class Connection:
             if self._send_window > MAX_WINDOW:
                 reason = f"a connection window of {self._send_window} bytes"
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, reason)
-        elif call := self._calls.get(stream) or self._ended(stream):
+        elif call := self._call(stream):
             call.widen(increment)
             self._queue(call)
 
     def _reset(self, stream: int, code: int) -> None:
-        if (call := self._calls.get(stream) or self._ended(stream)) is None:
+        if (call := self._call(stream)) is None:
             return
         ended = status.of_reset(code)
         if code == ErrorCode.REFUSED_STREAM and not call.has_begun:
@@ -414,12 +414,14 @@ class Connection:
         if call := self._calls.get(stream):
             self._end(call, Status(StatusCode.INTERNAL, str(fault)), reset=fault.code)
 
-    def _ended(self, stream: int) -> None:
-        """For a frame of a stream that does not run. Raises ConnectionFault if it never did."""
-        if stream % 2 == 0 or stream >= self._next_stream:
+    def _call(self, stream: int) -> Call | None:
+        """None if it has ended. Raises ConnectionFault if it was never opened."""
+        call = self._calls.get(stream)
+        if call is None and (stream % 2 == 0 or stream >= self._next_stream):
             raise ConnectionFault(
                 ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
             )
+        return call
 
     def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:
         del self._calls[call.id]

@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.record import MOST_STAGES, RequestRecord, StageName, stage
+from proxy.domain.record import MOST_STAGES, RequestRecord, Stage, StageName, stage
 from proxy.telemetry.recent_requests import (
     ATTRIBUTES,
     LONGEST_TEXT,
@@ -39,7 +39,10 @@ def test_a_request_is_found_by_its_id_and_by_its_answers():
         record.id, record.model, record.user = "chatcmpl-1", "demo", "someone"
         with stage(StageName.TRITON) as triton:
             triton.attributes.update(endpoint="10.0.0.1:8001", prompt="a secret", tokens=3)
-            with pytest.raises(ValueError, match="no"), triton.stage(StageName.ROUTING):
+            with (
+                pytest.raises(ValueError, match="no"),
+                Stage(StageName.ROUTING, triton.record, triton),
+            ):
                 raise ValueError("no")
     found = recent.find("req_1")
     assert found == recent.find("chatcmpl-1")
@@ -92,7 +95,7 @@ def test_one_request_is_bounded_whatever_its_parts_say():
     recent = RecentRequests(1)
     record = RequestRecord(request_id="r", path=CHAT)
     for _ in range(MOST_STAGES + 3):
-        one = record.stage(StageName.TRITON)
+        one = Stage(StageName.TRITON, record)
         one.attributes.update(dict.fromkeys(ATTRIBUTES, "é" * 10000))
         one.attributes["tokens"] = 10**40
     record.end()
@@ -110,7 +113,7 @@ def test_one_request_is_bounded_whatever_its_parts_say():
 def test_an_attribute_that_is_no_unicode_fails_no_request():
     recent = RecentRequests(1)
     record = RequestRecord(request_id="r", path=CHAT)
-    record.stage(StageName.TOOL).attributes["tool"] = "\ud800"
+    Stage(StageName.TOOL, record).attributes["tool"] = "\ud800"
     record.end()
     recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
     (one,) = recent.find("r")["stages"]
@@ -120,7 +123,7 @@ def test_an_attribute_that_is_no_unicode_fails_no_request():
 def test_a_stage_without_an_end_ends_with_the_request():
     recent = RecentRequests(1)
     record = RequestRecord(request_id="r", path=CHAT)
-    record.stage(StageName.TRITON, began=record.began + 1.0)
+    Stage(StageName.TRITON, record, began=record.began + 1.0)
     record.ended = record.began + 3.0
     recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 3000.0})
     (one,) = recent.find("r")["stages"]
