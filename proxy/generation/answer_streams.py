@@ -14,7 +14,7 @@ from functools import partial
 from proxy.access.limits.reservation import Reservation
 from proxy.access.log_prob_budget import LogProbShare
 from proxy.access.start_gate import StartGate
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
@@ -27,7 +27,7 @@ from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.stream.engine_stream import EngineStream, StreamMeans
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.server_tools.tool_loop import run_tool_loop
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -70,9 +70,9 @@ class AnswerStreams:
     def events(self) -> Events:
         """The events of all choices."""
         plan, request = self._plan, self._plan.request
-        if request.generations == 1:
+        if plan.generations == 1:
             return self._answer(plan.only_part(0))
-        choices = [partial(self._nth_answer, index) for index in range(request.generations)]
+        choices = [partial(self._nth_answer, index) for index in range(plan.generations)]
         events = interleaved(choices, self._means.gate)
         if request.candidates == request.choices:
             return events
@@ -152,13 +152,8 @@ class AnswerStreams:
             parser=plan.new_parser(),
             specials=plan.special_tokens,
         )
-        with MappedConstraintErrors(part.request.constraint):
-            while not choice.is_finished:
-                if choice.has_thought_enough:
-                    text, events = choice.end_thought(plan.format.closing)
-                    request = request.continued(text, cost.tokens, plan.format.guides.answer)
-                    for event in events:
-                        yield event
+        try:
+            while True:
                 pace = self._record.pace(counts_gaps=not request.echoes_prompt)
                 stream = EngineStream(
                     part.request,
@@ -186,6 +181,15 @@ class AnswerStreams:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
+                if choice.is_finished:
+                    return
+                text, events = choice.end_thought(plan.format.closing)
+                request = request.continued(text, cost.tokens, plan.format.guides.answer)
+                for event in events:
+                    yield event
+        except InvalidRequest as error:
+            map_constraint_error(error, part.request.constraint)
+            raise
 
 
 def _entries(delta: TokenDelta) -> int:

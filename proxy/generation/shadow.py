@@ -135,10 +135,14 @@ class ShadowTraffic:
         """
         own, task = _Answer(), asyncio.current_task()
         assert task is not None
+
+        def stop() -> None:
+            task.cancel()
+
         try:
             copy = copy_of(request, self._card(request.model, deployment))
             permit = await self._scheduler.acquire(
-                _ticket(copy.model), moved=_ignored, preempted=partial(task.cancel, None)
+                _ticket(copy.model), moved=_ignored, preempted=stop
             )
             try:
                 permit.meter(lambda: own.completion_tokens)

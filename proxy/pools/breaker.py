@@ -63,9 +63,10 @@ class CircuitBreaker:
         Raises:
             RuntimeError: it cannot admit anything.
         """
-        if not (self.can_admit or is_last_resort):
-            raise RuntimeError("admit() on an endpoint that is ejected: ask can_admit before")
-        self._is_probing = not self.is_closed
+        if self._ejected_until is not None:
+            if not (self.can_admit or is_last_resort):
+                raise RuntimeError("admit() on an endpoint that is ejected: ask can_admit before")
+            self._is_probing = True
         return self._round
 
     def end_early(self) -> None:

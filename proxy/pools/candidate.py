@@ -157,12 +157,15 @@ class Candidate:
         self.slowness, self._slow_until_s = slowness, now_s + SLOW_FOR_S
         self._weigh()
 
-    def warm_up(self, now_s: float) -> None:
-        """Also tries an endpoint again that was slow, and that nothing was sent to since."""
+    def warm_up(self, now_s: float) -> bool:
+        """Returns whether it is not over. Also tries an endpoint again that was slow, and that
+        nothing was sent to since.
+        """
         if self.slowness > 1.0 and now_s >= self._slow_until_s:
             self.start_slowly(self._slow_until_s)
         self._share = slow_start_share(now_s - self._since_s)
         self._weigh()
+        return self.is_warming_up
 
     def _weigh(self) -> None:
         self.capacity = self.rows * self._share * self._headroom / self.slowness

@@ -106,7 +106,9 @@ class Chooser:
             self._warm_up()
         start = self._turn % len(members)  # equal endpoints take turns
         members = members[start:] + members[:start]
-        savings, common = _split(self._savings(candidates.bits, request), candidates.bits)
+        savings, common = self._savings(candidates.bits, request), NOTHING_SAVED
+        if savings:
+            savings, common = _split(savings, candidates.bits)
         # never less than nothing, also where an adapter saves more than a short prompt costs
         prompt = max(0.0, request.prompt_tokens - common[1], savings[0][1] if savings else 0.0)
         tokens = prompt + request.output_tokens
@@ -135,9 +137,7 @@ class Chooser:
 
     def _warm_up(self) -> None:
         now_s = self._clock()
-        for candidate in self._warming:
-            candidate.warm_up(now_s)
-        self._warming = [candidate for candidate in self._warming if candidate.is_warming_up]
+        self._warming = [candidate for candidate in self._warming if candidate.warm_up(now_s)]
 
     def _savings(self, among: int, request: RoutedRequest) -> list[Saving]:
         """The largest saving first; each holder of a prefix has the adapter, too."""

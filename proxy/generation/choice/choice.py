@@ -62,28 +62,28 @@ class Choice:
         self._returns_ids = request.returns_token_ids
         self._reports_usage = request.reports_usage
         self._takes_tokens_together = not (
-            parser or request.stop or specials or request.echoes_tokens
+            parser or request.stop or specials or request.echoes_prompt
         )
         self._logs = request.sampling.top_log_probs is not None
         self._logs_end = request.echoes_prompt  # harnesses that score a prompt drop the last entry
         self.is_finished = False
-        self.wants_more = True  # of this engine stream
+        self.wants_more = True  # of this engine stream; else the thinking budget is spent
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
-        is_between = delta.finish is None and delta.prompt_tokens is None
-        if is_between and self._takes_tokens_together and not delta.log_probs:
+        if delta.prompt_tokens is not None:
+            self._cost.count_prompt(delta)
+        if delta.finish is None and self._takes_tokens_together and not delta.log_probs:
             # nothing looks at single tokens: nearly all deltas
             self._cost.tokens += len(delta.token_bytes)
             text = self._text.push_together(b"".join(delta.token_bytes))
             return self._of_text(text, [], delta.token_ids)
-        if delta.prompt_tokens is not None:
-            self._cost.count_prompt(delta)
         if self._echo is not None:
             delta = self._echo.split(delta)
             self._held.before = self._echo.length
         logged, taken = self._push_tokens(delta)
+        is_spent = self._is_budget_spent
         finish = FinishReason.STOP if self._text.has_ended else delta.finish
-        if self.has_thought_enough and finish is FinishReason.STOP:
+        if is_spent and finish is FinishReason.STOP:
             finish = None  # the answer is still to come
         if finish is not None:
             finish = self._text.flush(finish)
@@ -91,19 +91,16 @@ class Choice:
                 logged += self._held.rest()
         events = self._collected(logged, delta.token_ids[:taken], is_last=finish is not None)
         if finish is None:
-            self.wants_more = not self.has_thought_enough
+            self.wants_more = not is_spent
             return events
         self.is_finished, self.wants_more = True, False
         self._cost.end(delta.times)
         return [*events, self._finished(finish)]
 
-    @property
-    def has_thought_enough(self) -> bool:
-        """Whether the thinking budget is spent, and the model still thinks."""
-        return self._is_budget_spent and not self.is_finished
-
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
-        """Ends the reasoning in the model's place: all text so far, and its events."""
+        """The thinking budget is spent. Ends the reasoning in the model's place: all text so far,
+        and its events.
+        """
         self._text.end_thought(closing)
         self._raw += closing.encode()
         self.wants_more = True
@@ -111,6 +108,7 @@ class Choice:
 
     @property
     def _is_budget_spent(self) -> bool:
+        """Whether the thinking budget is spent, and the model still thinks."""
         if self._budget is None or self._parser is None:
             return False
         return self._parser.is_thinking and self._cost.reasoning >= self._budget

@@ -134,7 +134,7 @@ class EngineStream:
             request = replace(request, keeps_ids=True, interrupt=interrupt)
         self._request = request
         self._part, self._parts = request, 0
-        self._source: Deltas = _nothing()
+        self._source: Deltas | None = None
 
         # its place among the streams that want the model's rows
         self._ticket = _ticket(asked, request, may_yield=self._is_exact, has_begun=has_begun)
@@ -179,7 +179,7 @@ class EngineStream:
                     elif self._state is State.LOST and lost is not None:
                         self._state = await self._recover(lost, watch)
                     else:
-                        source = self._source
+                        source = self._source or _nothing()
                         while True:
                             keep(delta.token_ids)
                             yield delta
@@ -206,7 +206,8 @@ class EngineStream:
             watch.end()
             self._cost.end(delta.times)
             try:
-                await self._source.aclose()
+                if self._source is not None:
+                    await self._source.aclose()
             finally:
                 self._permit.release()
 
@@ -215,18 +216,18 @@ class EngineStream:
         part = self._part
         if self._finish is not None:
             self._count_continued()
-            self._source = _nothing()
+            self._source = None
             return TokenDelta((), finish=self._finish)
         if self._parts:  # a Triton that came back has not compiled its guide yet
             await self._means.guide_precheck.check(part, self._caller)
         if self._must_yield:
             raise _preempted()
         sent = self._cost.begin(_urgent(part) if self._permit.took_over else part)
-        self._source = self._means.resending.engine.generate(sent)
+        self._source = source = self._means.resending.engine.generate(sent)
         if not self._has_deltas:  # shadows are compared with whole answers
-            self._source = self._means.shadows.mirrored(sent, self._source)
+            self._source = source = self._means.shadows.mirrored(sent, source)
         watch.begin(part.interrupt)
-        delta = await _next(self._source, watch)
+        delta = await _next(source, watch)
         self._cost.see_first(delta)
         if part.interrupt is not None:
             watch.see_first(self._can_move)
@@ -251,14 +252,15 @@ class EngineStream:
             if count > repeats or delta.finish is not None:
                 return _without(delta, repeats)
             repeats -= count
-            delta = await _next(self._source, watch)
+            delta = await _next(source, watch)
         return delta
 
     async def _lose(self, error: Loss, watch: TimeWatch) -> None:
         """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""
         self._cost.end(cause=cause_of(error), last_at=watch.waiting_since)
         watch.leave()
-        await self._source.aclose()
+        if self._source is not None:
+            await self._source.aclose()
         if isinstance(error, GuidePending):
             raise error
         self._state = State.LOST

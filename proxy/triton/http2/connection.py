@@ -120,10 +120,12 @@ class Connection:
     """A violation of the protocol never raises: it ends one call, or all calls and the connection.
 
     shared: the headers that every call begins with. why_closed: empty while it is open.
+    is_leaving: no more calls can be opened.
     """
 
     def __init__(self, limits: Http2Limits, shared: Fields = ()) -> None:
         self.why_closed = ""
+        self.is_leaving = False
         self._limits = limits
         self._peer = PeerSettings()
         self._heads = HeadEncoder(shared)
@@ -134,7 +136,7 @@ class Connection:
         # stream identifiers are odd, ascending, each used once (RFC 9113, section 5.1.1)
         self._next_stream = limits.first_stream
         self._events: list[Event] = []
-        self._has_settings = self._is_acknowledged = self._has_gone_away = False
+        self._has_settings = self._is_acknowledged = False
         # what is to be written
         self._control = [_preface(limits)]
         self._answers = 0  # bytes of `_control` that answer the peer's frames
@@ -147,20 +149,16 @@ class Connection:
         return self._has_settings and self._is_acknowledged and not self.is_leaving
 
     @property
-    def is_leaving(self) -> bool:
-        """Whether no more calls can be opened."""
-        return bool(self.why_closed) or self._has_gone_away or self._next_stream > LAST_STREAM
-
-    @property
     def room(self) -> int:
         """How many more calls can be opened now."""
-        if not self.is_ready:
+        if self.is_leaving or not (self._has_settings and self._is_acknowledged):
             return 0
         return max(0, self._peer.max_concurrent_streams - len(self._calls))
 
     def open(self, headers: Fields, message: bytes) -> int:
         """Opens a call with headers of its own and returns its stream number. Needs `room`."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
+        self.is_leaving = self._next_stream > LAST_STREAM
         body = _PREFIX.pack(0, len(message)) + message
         call = Call(stream, body, self._peer.initial_window, self._limits.stream_window)
         self._calls[stream] = call
@@ -187,12 +185,10 @@ class Connection:
             return False
         return self._reopen(call)
 
-    def has_output(self) -> bool:
-        """Whether there are bytes that may be sent now."""
-        return bool(self._control or (self._sending and self._send_window > 0))
-
     def output(self, at_most: int) -> bytes:
         """The bytes to write now: all control frames, and about `at_most` bytes of DATA."""
+        if not (self._control or self._sending):
+            return b""
         parts, self._control, self._answers = self._control, [], 0
         size = 0
         while size < at_most and self._send_window > 0 and self._sending:
@@ -253,7 +249,7 @@ class Connection:
         return events
 
     def _close(self, code: ErrorCode, status: StatusCode, reason: str) -> None:
-        self.why_closed = reason
+        self.why_closed, self.is_leaving = reason, True
         for call in list(self._calls.values()):
             self._drop(call)
             self._end(call, Status(status, reason))
@@ -340,7 +336,7 @@ class Connection:
                     self._answer(frames.frame(Kind.PING, ACK, 0, payload))
             case Kind.GOAWAY:
                 last, code, text = frames.parse_go_away(payload)
-                self._has_gone_away = True
+                self.is_leaving = True
                 reason = f"the peer goes away: {frames.code_name(code)} {text!r}"
                 for call in [call for call in self._calls.values() if call.id > last]:
                     self._refuse(call, reason)

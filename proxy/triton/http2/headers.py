@@ -41,8 +41,10 @@ class HeadEncoder:
 
     def encode(self, own: Fields) -> bytes:
         """The header block of a call: the shared fields, then its own. To be sent in this order."""
-        shared = self._references or self._written()
-        return shared + b"".join(_literal(name, value) for name, value in own)
+        block = self._references or self._written()
+        for name, value in own:
+            block += _literal(name, value)
+        return block
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)

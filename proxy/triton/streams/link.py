@@ -372,8 +372,8 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        while self._can_write and self._connection.has_output():
-            self._transport.write(self._connection.output(WRITE_AT_MOST))
+        while self._can_write and (data := self._connection.output(WRITE_AT_MOST)):
+            self._transport.write(data)
 
     def _shut(self, reason: str) -> None:
         if not self._connection.why_closed:

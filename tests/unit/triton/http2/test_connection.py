@@ -98,7 +98,7 @@ def test_whatever_comes_every_call_ends_once_and_nothing_after_its_end(talk):
     assert ends == dict.fromkeys(STREAMS, 1)
     assert connection.why_closed
     assert peer.frames_of(output)[-1][3] == peer.GOAWAY
-    assert not connection.has_output()
+    assert not connection.output(2**20)
 
 
 @FIXED
