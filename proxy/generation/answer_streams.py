@@ -11,8 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.access.limits.reservation import Reservation
-from proxy.access.log_prob_budget import LogProbShare
+from proxy.access.limits.request_limiter import Reservation
 from proxy.access.start_gate import StartGate
 from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
@@ -46,7 +45,7 @@ class Means:
 
 
 class AnswerStreams:
-    """held: counts the log-probabilities that the request holds; None where it passes them on.
+    """held: takes the log-probabilities that the request holds; None where it passes them on.
 
     reservation: of the caller's limits; None where the caller has none.
     """
@@ -56,7 +55,7 @@ class AnswerStreams:
         plan: Plan,
         delivery: Delivery,
         record: RequestRecord,
-        held: LogProbShare | None,
+        held: Callable[[int], None] | None,
         reservation: Reservation | None,
         means: Means,
     ) -> None:
@@ -172,7 +171,7 @@ class AnswerStreams:
                             )
                         if delta.log_probs:
                             if held is not None:
-                                held.add(_entries(delta))
+                                held(_entries(delta))
                             if len(delta.log_probs) > AT_ONCE:
                                 await asyncio.sleep(0)
                         for event in choice.push(delta):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.request_size import RequestSizeLimits, apply_model_limits
+from proxy.access.request_size import apply_model_limits, check_copies, limit_log_probs
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
@@ -110,7 +110,6 @@ class Preparation:
         gate: StartGate,
         limiter: RequestLimiter,
         deployments: DeploymentChooser,
-        sizes: RequestSizeLimits,
         *,
         timeout_s: float,
         isolates_caches: bool,
@@ -121,7 +120,6 @@ class Preparation:
         self._gate = gate
         self._limiter = limiter
         self._deployments = deployments
-        self._sizes = sizes
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._queues_by_priority = queues_by_priority
@@ -160,7 +158,7 @@ class Preparation:
             try:
                 limited = apply_model_limits(offer_server_tools(request, build), build)
                 if is_held:
-                    limited = self._sizes.limit_log_probs(limited, build)
+                    limited = limit_log_probs(limited, build)
                 plan = await self.prepare_again(limited, build)
             except InvalidRequest as error:
                 if error.code is not ErrorCode.UNSUPPORTED_PARAMETER:
@@ -168,7 +166,7 @@ class Preparation:
                 refusal = refusal or error
             else:
                 if plan.generations > 1:
-                    self._sizes.check_copies(limited, [one.text for one in plan.engine_requests])
+                    check_copies(limited, plan.engine_requests)
                 return plan
         assert refusal is not None  # there is at least one build
         raise refusal

@@ -100,7 +100,8 @@ class ShadowTraffic:
         """Returns the deltas unchanged. Sends a copy of some requests to the shadow of their model,
         which gets no copies of its own requests.
         """
-        shadow = self._registry.plan(request.model).shadow
+        model = self._registry.models.get(request.model.name)
+        shadow = None if model is None else model.plan.shadow
         if shadow is None or request.model.deployment == shadow.deployment:
             return deltas
         if self._draw() * 100 >= shadow.percent:
@@ -164,7 +165,7 @@ class ShadowTraffic:
 
     def _card(self, model: ModelCard, deployment: str) -> ModelCard:
         """Raises ModelUnavailable: the shadow has no endpoint now."""
-        for card in self._registry.variants(model.name):
+        for card in self._registry.model(model.name).cards:
             if card.deployment == deployment and self._registry.is_available(card):
                 return card
         raise ModelUnavailable(f"The deployment {deployment!r} has no endpoint that is ready.")

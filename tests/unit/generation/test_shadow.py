@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,7 +48,9 @@ class Traffic:
         number: float = 0.0,
         shadow: Shadow | None = SHADOW,
     ) -> None:
-        self.copies, self.shadow = copies, shadow
+        self.copies = copies
+        plan = SimpleNamespace(shadow=shadow)
+        self.models = {"m": SimpleNamespace(plan=plan, cards=[CARD, GREEN])}
         self.scheduler = GivenScheduler()
         self.results: asyncio.Queue[ShadowResult] = asyncio.Queue()
         self.shadows = ShadowTraffic(
@@ -59,11 +62,8 @@ class Traffic:
             draw=lambda: number,
         )
 
-    def plan(self, card: ModelCard) -> Traffic:
-        return self
-
-    def variants(self, model: str) -> list[ModelCard]:
-        return [CARD, GREEN]
+    def model(self, name: str) -> SimpleNamespace:
+        return self.models[name]
 
     def is_available(self, card: ModelCard) -> bool:
         return True
