@@ -153,6 +153,11 @@ class AnswerStreams:
         )
         try:
             while True:
+                if not choice.wants_more:
+                    text, events = choice.end_thought(plan.format.closing)
+                    request = request.continued(text, cost.tokens, plan.format.guides.answer)
+                    for event in events:
+                        yield event
                 pace = self._record.pace(counts_gaps=not request.echoes_prompt)
                 stream = EngineStream(
                     part.request,
@@ -182,10 +187,6 @@ class AnswerStreams:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
                 if choice.is_finished:
                     return
-                text, events = choice.end_thought(plan.format.closing)
-                request = request.continued(text, cost.tokens, plan.format.guides.answer)
-                for event in events:
-                    yield event
         except InvalidRequest as error:
             map_constraint_error(error, part.request.constraint)
             raise

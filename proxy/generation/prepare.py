@@ -49,10 +49,6 @@ class Plan:
     prompt_text: str
     special_tokens: Mapping[int, bytes]
 
-    @property
-    def is_guided(self) -> bool:
-        return self.engine_requests[0].constraint is not None
-
     def part(self, index: int) -> Part:
         """The plan of one choice; those of the first prompt come first."""
         at, candidate = divmod(index, self.request.candidates)

@@ -5,7 +5,6 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
 from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Engine, EngineRequest
-from proxy.domain.errors import InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
@@ -26,15 +24,13 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.server_tools import ToolRunner
 from proxy.generation.answer_streams import AnswerStreams, Means
-from proxy.generation.prepare import Plan, Preparation
+from proxy.generation.prepare import Preparation
 from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.engine_stream import StreamMeans
-from proxy.generation.stream.resending import Resending
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured import checks
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.readiness import RecoveryQueue
@@ -115,14 +111,10 @@ class Service:
             checker=Checker(sandbox),
             gate=gate,
             streams=StreamMeans(
-                resending=Resending(
-                    registry=registry,
-                    recovery_queue=recovery_queue,
-                    engine=engine,
-                    most=max_resends,
-                    whole_s=limits.whole_s,
-                    begun_s=continuing.within_s,
-                ),
+                registry=registry,
+                recovery_queue=recovery_queue,
+                engine=engine,
+                max_resends=max_resends,
                 limits=limits,
                 guide_precheck=access.guide_precheck,
                 shadows=shadows,
@@ -181,27 +173,10 @@ class Service:
                 holding = self._access.log_prob_budget.share() if is_held else NOT_HELD
                 with admitted, holding as held:
                     limits.end()
-                    if plan.is_guided:
-                        await self._try_guide(plan, record)
                     streams = AnswerStreams(plan, delivery, record, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:
                             yield record.timed(event)
-
-    async def _try_guide(self, plan: Plan, record: RequestRecord) -> None:
-        """Raises as GuidePrecheck does, before anything else of the request is sent."""
-        request = plan.engine_requests[0]
-
-        async def try_once() -> None:
-            await self._means.streams.guide_precheck.check(request, plan.request.caller)
-
-        resending, since = self._means.streams.resending, asyncio.get_running_loop().time()
-        with Stage(StageName.GUIDE_CHECK, record):
-            try:
-                await resending.retried(try_once, request, record, since=since)
-            except InvalidRequest as error:
-                map_constraint_error(error, plan.request.constraint)
-                raise
 
 
 NOT_HELD: AbstractContextManager[Callable[[int], None] | None] = nullcontext()

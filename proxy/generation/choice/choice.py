@@ -67,7 +67,8 @@ class Choice:
         self._logs = request.sampling.top_log_probs is not None
         self._logs_end = request.echoes_prompt  # harnesses that score a prompt drop the last entry
         self.is_finished = False
-        self.wants_more = True  # of this engine stream; else the thinking budget is spent
+        # of this engine stream; else the thinking budget is spent
+        self.wants_more = self._budget is None or not self._is_budget_spent
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         if delta.prompt_tokens is not None:

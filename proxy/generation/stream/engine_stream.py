@@ -11,6 +11,7 @@
          back           |  cannot be continued, or its time is over     |
                         +-----------------------------------------------+
 
+Before QUEUED, a stream with a guide is UNTRIED: it holds no row while Triton compiles the guide.
 QUEUED waits in the fair queue, and SENT for the first delta of a part: what one endpoint is sent
 of the answer. LOST has closed its part, so that the engine is told to stop. If the reader has
 nothing yet, the part is sent again as it was; otherwise another part continues after the last
@@ -28,7 +29,7 @@ from enum import Enum
 import structlog
 
 from proxy.access.guide_precheck import GuidePrecheck
-from proxy.domain.engine import EngineRequest
+from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
@@ -37,6 +38,7 @@ from proxy.domain.errors import (
     Preempted,
     ProxyError,
     RateLimited,
+    ServiceError,
 )
 from proxy.domain.identity import current_caller
 from proxy.domain.interrupt import Cause, Interrupt
@@ -55,14 +57,20 @@ from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
-from proxy.generation.stream.resending import Attempt, Resending
 from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
+from proxy.models.readiness import RecoveryQueue
+from proxy.models.registry import Registry
 
 logger = structlog.get_logger(__name__)
 
 HIGHEST_PRIORITY = 2**31 - 1
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
-LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
+FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
+# Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
+# is ready when a Python model of its has died, until it is restarted.
+PAUSE_S = 1.0
+LONGEST_PAUSE_S = 8.0
+BEFORE_FIRST = "before the first token of this request"
 PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 NO_DELTA = TokenDelta(())
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
@@ -79,12 +87,19 @@ Deltas = AsyncGenerator[TokenDelta, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMeans:
-    """What all engine streams share."""
+    """What all engine streams share.
 
-    resending: Resending
-    limits: TimeLimits
+    max_resends: how often one stream is sent again that was lost before its first token, so that a
+    request that kills Triton comes to an end.
+    """
+
+    registry: Registry
+    recovery_queue: RecoveryQueue
+    engine: Engine
     guide_precheck: GuidePrecheck
     shadows: ShadowTraffic
+    limits: TimeLimits
+    max_resends: int
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 
@@ -92,6 +107,7 @@ class StreamMeans:
 class State(Enum):
     """See the module's drawing."""
 
+    UNTRIED = "untried"
     QUEUED = "queued"
     SENT = "sent"
     STREAMING = "streaming"
@@ -119,7 +135,7 @@ class EngineStream:
         *,
         has_begun: bool = False,
     ) -> None:
-        self._state = State.QUEUED
+        self._state = State.QUEUED if request.constraint is None else State.UNTRIED
         self._means = means
         self._record = record
         self._cost = cost
@@ -139,8 +155,7 @@ class EngineStream:
         # its place among the streams that want the model's rows
         self._ticket = _ticket(asked, request, may_yield=self._is_exact, has_begun=has_begun)
         self._permit: Permit = FREE_PERMIT
-        self._has_row = False
-        self._must_yield = False
+        self._has_permit = self._has_row = self._must_yield = False
         self._waited_s = 0.0  # in all: a stream that yields waits again
 
         # what the reader has
@@ -152,7 +167,8 @@ class EngineStream:
         self._finish: FinishReason | None = None  # the engine was lost after the whole answer
 
         # losses. In a row: without PROGRESS_TOKENS new tokens between them
-        self._attempt = Attempt()
+        self._resends = 0
+        self._avoids: frozenset[str] = frozenset()  # endpoints that were lost, and not ready since
         self._pause: tuple[Cause, float] | None = None  # its beginning; ends with the next delta
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
 
@@ -168,9 +184,13 @@ class EngineStream:
         try:
             while True:
                 try:
-                    if self._state is State.QUEUED:
+                    if self._state is State.UNTRIED:
+                        with Stage(StageName.GUIDE_CHECK, self._record):
+                            await watch.within(self._try_guide())
+                        self._state = State.QUEUED
+                    elif self._state is State.QUEUED:
                         await watch.within(self._acquire())
-                        if lost is not None:
+                        if isinstance(lost, Preempted):
                             self._continue(lost)
                         self._state = State.SENT
                     elif self._state is State.SENT:
@@ -193,7 +213,7 @@ class EngineStream:
                 except StopAsyncIteration:
                     return
                 except LOSSES as error:
-                    if self._state not in (State.SENT, State.STREAMING):
+                    if self._state in (State.QUEUED, State.LOST):
                         raise
                     lost = error
                     await self._lose(error, watch)
@@ -219,11 +239,11 @@ class EngineStream:
             self._source = None
             return TokenDelta((), finish=self._finish)
         if self._parts:  # a Triton that came back has not compiled its guide yet
-            await self._means.guide_precheck.check(part, self._caller)
+            await self._try_guide()
         if self._must_yield:
             raise _preempted()
         sent = self._cost.begin(_urgent(part) if self._permit.took_over else part)
-        self._source = source = self._means.resending.engine.generate(sent)
+        self._source = source = self._means.engine.generate(sent)
         if not self._has_deltas:  # shadows are compared with whole answers
             self._source = source = self._means.shadows.mirrored(sent, source)
         watch.begin(part.interrupt)
@@ -271,15 +291,12 @@ class EngineStream:
         Raises:
             ProxyError: `error`, or why the stream is not continued.
         """
-        cause, resending = cause_of(error), self._means.resending
+        cause = cause_of(error)
         if cause is Cause.LOST and not self._has_deltas:
             if not isinstance(error, ModelUnavailable):
                 raise error
-            self._avoid()
-            attempt, request = self._attempt, self._request
-            await resending.resend(error, attempt, request, self._record, since=watch.began)
-            self._begin_part(request, f"resent{attempt.number}")
-            return State.SENT
+            await self._resend(error, watch)
+            return State.SENT if self._has_permit else State.UNTRIED
         self._check(error, cause)
         self._pause = (cause, asyncio.get_running_loop().time())
         self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
@@ -288,19 +305,74 @@ class EngineStream:
                 self._permit.release()
                 return State.QUEUED
             if isinstance(error, RateLimited):
-                await watch.within(asyncio.sleep(min(error.retry_after_s, LONGEST_PAUSE_S)))
+                await watch.within(asyncio.sleep(min(error.retry_after_s, FULL_PAUSE_S)))
             else:
-                self._avoid()
-                self._attempt.has_begun = self._has_deltas
-                await resending.find_endpoint(
-                    error,
-                    self._attempt,
-                    self._request,
-                    since=watch.began,
-                    tried=max(self._losses_in_a_row - 1, 0),
-                )
+                tried = max(self._losses_in_a_row - 1, 0)
+                await self._find_endpoint(error, watch, tried=tried)
         self._continue(error)
         return State.SENT
+
+    async def _resend(self, lost: ModelUnavailable, watch: TimeWatch) -> None:
+        """Begins the same part again, of which the reader has nothing."""
+        most = self._means.max_resends
+        if not most:
+            raise lost
+        if self._resends == most:
+            raise ModelUnavailable(
+                f"The model server was lost {most + 1} times {BEFORE_FIRST}, which is not sent to "
+                "it again.",
+                detail=lost.detail,
+            ) from lost
+        await self._find_endpoint(lost, watch, tried=self._resends)
+        self._resends += 1
+        self._record.resends += 1
+        self._begin_part(self._request, f"resent{self._resends}")
+
+    async def _find_endpoint(self, lost: ServiceError, watch: TimeWatch, *, tried: int) -> None:
+        """Returns when there is one: at once if another endpoint serves the model, else when one is
+        back.
+
+        Args:
+            tried: how often the request was sent again already without getting further.
+
+        Raises:
+            ModelUnavailable: Triton stays away, or serves another build.
+        """
+        self._avoid(self._endpoint)
+        if isinstance(lost, ModelUnavailable):
+            self._avoid(lost.endpoint)
+        if self._has_another(self._avoids):
+            return
+        with Stage(StageName.WAIT, self._record):
+            if tried:
+                await asyncio.sleep(min(PAUSE_S * 2 ** (tried - 1), LONGEST_PAUSE_S))
+            await self._wait(lost, watch)
+            if not self._has_another(self._avoids):
+                self._avoids = frozenset()
+
+    async def _wait(self, lost: ServiceError, watch: TimeWatch) -> None:
+        """Until the model is ready."""
+        loop, means, card = asyncio.get_running_loop(), self._means, self._request.model
+        has_begun = self._has_deltas
+        whole_s = watch.began + means.limits.whole_s - loop.time()
+        most_s = min(whole_s, means.continuing.within_s) if has_begun else whole_s
+        ends, limit_s = loop.time() + most_s, means.limits.whole_s
+        within = f"the request's {limit_s:g}" if most_s == whole_s else f"{most_s:g}"
+        place = "in the middle of this answer" if has_begun else BEFORE_FIRST
+        while True:
+            if not await means.recovery_queue.wait(max(ends - loop.time(), 0.0)):
+                raise ModelUnavailable(
+                    f"The model server was lost {place}, and was not ready again within {within} "
+                    "seconds. Try again later.",
+                    detail=f"{lost.detail}; since then: {means.registry.why_not_ready}",
+                ) from lost
+            if not means.registry.has_build(card):
+                raise ModelUnavailable(
+                    f"The model server was lost {place}, and came back with another build of the "
+                    "model. Send the request again."
+                ) from lost
+            if means.registry.is_available(card):
+                return
 
     def _check(self, error: Loss, cause: Cause) -> None:
         """Raises: the stream cannot be continued, or was lost too often."""
@@ -317,11 +389,11 @@ class EngineStream:
             return
         if len(self._ids) - self._tokens_at_loss >= PROGRESS_TOKENS:
             self._losses_in_a_row = 0
-            self._attempt.avoids = frozenset()
+            self._avoids = frozenset()
         self._losses += 1
         self._losses_in_a_row += cause is not Cause.DRAINED
         self._tokens_at_loss = len(self._ids)
-        if self._losses > most or self._losses_in_a_row > max(self._means.resending.most, 1):
+        if self._losses > most or self._losses_in_a_row > max(self._means.max_resends, 1):
             raise _refused(error, f", which was continued {self._losses - 1} times already")
 
     def _continue(self, lost: Loss) -> None:
@@ -350,7 +422,7 @@ class EngineStream:
             request,
             id=f"{request.id}-{suffix}",
             timeout_s=max(left_s, 0.001),
-            avoids=self._attempt.avoids,
+            avoids=self._avoids,
             interrupt=Interrupt() if self._is_exact else None,
         )
 
@@ -377,13 +449,17 @@ class EngineStream:
     def _can_move(self) -> bool:
         """Whether another endpoint can continue now."""
         endpoint = self._endpoint
-        return endpoint is not None and self._means.resending.has_another(
-            self._request, self._attempt.avoids | {endpoint}
-        )
+        return endpoint is not None and self._has_another(self._avoids | {endpoint})
 
-    def _avoid(self) -> None:
-        if self._endpoint is not None:
-            self._attempt.avoids |= {self._endpoint}
+    def _has_another(self, avoids: frozenset[str]) -> bool:
+        return self._means.engine.has_another(replace(self._request, avoids=avoids))
+
+    def _avoid(self, endpoint: str | None) -> None:
+        if endpoint is not None:
+            self._avoids |= {endpoint}
+
+    async def _try_guide(self) -> None:
+        await self._means.guide_precheck.check(self._part, self._caller)
 
     async def _acquire(self) -> None:
         """QUEUED: waits for a row. A stream that yielded is the first of its tenant, and nothing
@@ -405,7 +481,7 @@ class EngineStream:
         if has_waited:
             self._waited_s += loop.time() - began
             record.queue_s = max(record.queue_s or 0.0, self._waited_s)
-        self._has_row = False
+        self._has_permit, self._has_row = True, False
         before = cost.tokens
         self._permit.meter(lambda: cost.tokens - before)
 
