@@ -40,8 +40,7 @@ from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
 from proxy.api.tokens import tokens_routes
-from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.endpoints import Decisions
+from proxy.domain.endpoints import AuditTrail, Decisions
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource

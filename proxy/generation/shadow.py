@@ -23,8 +23,8 @@ from proxy.domain.errors import ModelUnavailable, RateLimited
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.scheduling import FreeScheduler, Scheduler, Standing, Ticket
-from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.models.registry import Registry
+from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
 
 MAX_COPIES = 8  # running at once; one more is dropped
 LOWEST_PRIORITY = -(2**31) + 1

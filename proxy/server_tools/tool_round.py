@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import (
     AnyDelta,
@@ -17,7 +16,7 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Usage
+from proxy.domain.output import AnswerTimes, FinishReason, Usage
 from proxy.domain.tools import ToolCall
 
 

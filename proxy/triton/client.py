@@ -29,7 +29,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request_limits import smaller
 from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -40,7 +39,7 @@ from proxy.triton.errors import (
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.leases import LeaseTerms
 from proxy.triton.streams.link import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
-from proxy.triton.target import Target
+from proxy.triton.target import Target, channel
 
 logger = structlog.get_logger(__name__)
 

@@ -80,7 +80,7 @@ class ChangeLog:
         )
 
     async def note(self, action: str, object: str, *, actor: str, details: View) -> None:
-        """Records what changes nothing here: the generation stays. See domain.audit_trail."""
+        """Records what changes nothing here: the generation stays. See domain.endpoints."""
         await self._note([(actor, action, object, None, details)])
 
     async def _note(self, entries: Sequence[Entry]) -> None:

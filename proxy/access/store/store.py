@@ -19,7 +19,7 @@ from proxy.access.store.tables import META
 from proxy.access.store.tenant_administration import TenantAdministration
 from proxy.access.store.usage_reports import UsageReports
 from proxy.access.store.usage_writer import UsageWriter
-from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.endpoints import AuditTrail
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.key_records import KeyRecord, TenantRecord
 from proxy.processes.errors import LaunchError

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import ModelCard
-from proxy.domain.output import EngineTimes, TokenDelta, Usage
+from proxy.domain.output import AnswerTimes, EngineTimes, TokenDelta, Usage
 from proxy.domain.record import RequestRecord, Stage, StageName
 
 

@@ -18,13 +18,12 @@ from proxy.triton.http2.connection import Connection, Http2Limits
 from proxy.triton.http2.status import Status
 from proxy.triton.streams.leases import LeaseTerms
 from proxy.triton.streams.link import (
-    MAX_RESPONSE_BYTES,
     KeepaliveTimes,
     LeanStream,
     Link,
     Metadata,
 )
-from proxy.triton.target import Target
+from proxy.triton.target import MAX_RESPONSE_BYTES, Target
 
 HEAD = (
     (":path", "/inference.GRPCInferenceService/ModelStreamInfer"),

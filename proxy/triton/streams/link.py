@@ -25,8 +25,6 @@ from proxy.triton.http2.connection import (
 from proxy.triton.http2.status import Status
 from proxy.triton.streams.leases import PARAMETER, Cancel, Leases, LeaseTerms, log_refusal
 
-# A longer response ends its stream with RESOURCE_EXHAUSTED.
-MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # A released stream that has not ended by then is cancelled.
 RELEASE_TIMEOUT_S = 5.0
 

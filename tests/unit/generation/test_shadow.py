@@ -17,8 +17,8 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
-from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.unit.generation.scheduler import GivenScheduler

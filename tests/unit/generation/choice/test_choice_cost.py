@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import CAPABILITIES
-from proxy.domain.output import EngineTimes, TokenDelta
+from proxy.domain.output import AnswerTimes, EngineTimes, TokenDelta
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import Sampling
 from proxy.generation.choice.choice_cost import ChoiceCost
