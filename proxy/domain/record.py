@@ -6,8 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,7 +20,7 @@ from proxy.domain.errors import ErrorCode, ProxyError
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import NO_END, Lifecycle
-from proxy.domain.output import EngineTimes, FinishReason, Timing, TokenDelta, Usage
+from proxy.domain.output import EngineTimes, FinishReason, Timing, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import Standing
 
@@ -189,50 +188,6 @@ class Stage:
         return f"00-{trace.trace_id:032x}-{self.span_id:016x}-01"
 
 
-class StreamPace:
-    """The times of one engine stream's tokens.
-
-    counts_gaps: false for a stream that echoes its prompt: those deltas were not generated.
-    """
-
-    __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_record", "_tokens")
-
-    def __init__(self, record: RequestRecord, *, counts_gaps: bool) -> None:
-        self._record = record
-        self._counts_gaps = counts_gaps
-        self._first_at: float | None = None
-        self._last_at = 0.0
-        self._tokens = 0  # after the first response
-
-    def see(self, delta: TokenDelta) -> None:
-        """Called with every delta as it arrives. Costs less than a microsecond."""
-        if delta.queue_s is not None:
-            self._record.engine_queues_s.append(delta.queue_s)
-        if delta.times is not None:
-            self._record.engine_times.append(delta.times)
-        if not (delta.token_bytes and self._counts_gaps):
-            return
-        now = self._record.clock()
-        if self._first_at is None:
-            self._first_at = now
-        else:
-            self._record.gaps[bisect_left(DURATION_BUCKETS_S, now - self._last_at)] += 1
-            self._tokens += len(delta.token_bytes)
-        self._last_at = now
-
-    @property
-    def token_s(self) -> float | None:
-        """Mean time of a token after the first response; None if no token came after it."""
-        if self._first_at is None or not self._tokens:
-            return None
-        return (self._last_at - self._first_at) / self._tokens
-
-    @property
-    def gaps_s(self) -> float:
-        """The sum of the stream's gaps."""
-        return 0.0 if self._first_at is None else self._last_at - self._first_at
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class RequestRecord:
     """One request, of whatever protocol. A request generates at most once.
@@ -311,10 +266,11 @@ class RequestRecord:
     # Of each stream: its wait in the engine, and its times there, if the engine reports them.
     engine_queues_s: list[float] = field(default_factory=list)
     engine_times: list[EngineTimes] = field(default_factory=list)
-    paces: list[StreamPace] = field(default_factory=list)
-    # The gaps between two responses in each of DURATION_BUCKETS_S, and above the last.
+    # The gaps between two responses in each of DURATION_BUCKETS_S, and above the last; their sum.
     gaps: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_S) + 1))
-    clock: Callable[[], float] = perf_counter
+    gaps_s: float = 0.0
+    # Of each stream with more than one response: the mean time of a token after the first.
+    token_times_s: list[float] = field(default_factory=list)
 
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
@@ -368,12 +324,6 @@ class RequestRecord:
         """The tokens that all engine streams have sent so far; None before the first one."""
         usage = sum((count.usage for count in self.counts), start=Usage())
         return usage if usage.total_tokens else None
-
-    def pace(self, *, counts_gaps: bool) -> StreamPace:
-        """For one of its engine streams, which shows it every delta."""
-        begun = StreamPace(self, counts_gaps=counts_gaps)
-        self.paces.append(begun)
-        return begun
 
     def add_endpoint(self, endpoint: str) -> None:
         """One that sent tokens."""

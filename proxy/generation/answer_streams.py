@@ -158,7 +158,7 @@ class AnswerStreams:
                     request = request.continued(text, cost.tokens, plan.format.guides.answer)
                     for event in events:
                         yield event
-                pace = self._record.pace(counts_gaps=not request.echoes_prompt)
+                cost.begin_stream(counts_gaps=not request.echoes_prompt)
                 stream = EngineStream(
                     part.request,
                     request,
@@ -169,7 +169,7 @@ class AnswerStreams:
                 )
                 async with aclosing(stream.deltas()) as deltas:
                     async for delta in deltas:
-                        pace.see(delta)
+                        cost.see(delta)
                         if delta.prompt_tokens is not None and self._reservation is not None:
                             self._reservation.see_first(
                                 part.engine_request.id, delta, counts_prompt=part.counts_prompt

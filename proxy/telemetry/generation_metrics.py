@@ -126,7 +126,7 @@ OF_MODELS = (
     Row(
         "proxy_time_per_output_token_seconds",
         "Mean time of a stream's tokens after its first response",
-        read=lambda record: [each for pace in record.paces if (each := pace.token_s) is not None],
+        read=lambda record: record.token_times_s,
         buckets=DURATION_BUCKETS_S,
     ),
 )
@@ -267,8 +267,7 @@ class GenerationMetrics:
     def _settle(self, model: str, record: RequestRecord) -> None:
         self._models.settle(model, record)
         self.requests.labels(model, record.outcome).inc()
-        gaps_s = sum(pace.gaps_s for pace in record.paces)
-        observe_counts(self._gaps.labels(model), record.gaps, gaps_s)
+        observe_counts(self._gaps.labels(model), record.gaps, record.gaps_s)
         if record.resends:
             self._resent.labels(model).inc(record.resends)
         for cause, pause_s in record.pauses:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
@@ -9,7 +11,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import ModelCard
 from proxy.domain.output import AnswerTimes, EngineTimes, TokenDelta, Usage
-from proxy.domain.record import RequestRecord, Stage, StageName
+from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Stage, StageName
 
 
 class ChoiceCost:
@@ -25,11 +27,16 @@ class ChoiceCost:
 
     __slots__ = (
         "_cached",
+        "_clock",
         "_counts_cached",
+        "_counts_gaps",
         "_counts_prompt",
         "_first_at",
         "_has_times",
+        "_last_at",
         "_log_prob_sum",
+        "_paced_from",
+        "_paced_tokens",
         "_prompt",
         "_queue_s",
         "_record",
@@ -46,8 +53,10 @@ class ChoiceCost:
         *,
         counts_prompt: bool = True,
         counts_cached: bool = True,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._record = record
+        self._clock = clock
         self._has_times = "engine_times" in card.capabilities
         self._counts_prompt = counts_prompt
         self._counts_cached = counts_cached
@@ -57,10 +66,15 @@ class ChoiceCost:
         self.tokens = 0
         self.reasoning = 0
         self.times = AnswerTimes()  # the sum over the streams that are over
-        # of the stream that runs
+        # of the endpoint's stream that runs
         self._stage: Stage | None = None
         self._first_at: float | None = None
         self._queue_s: float | None = None
+        # of all endpoints' streams that follow one another in one engine stream
+        self._counts_gaps = True
+        self._paced_from: float | None = None
+        self._last_at = 0.0
+        self._paced_tokens = 0  # after the first response
         record.counts.append(self)
 
     def count_prompt(self, delta: TokenDelta) -> None:
@@ -86,6 +100,31 @@ class ChoiceCost:
             reasoning_tokens=self.reasoning,
         )
 
+    def begin_stream(self, *, counts_gaps: bool) -> None:
+        """counts_gaps: false for a stream that echoes its prompt: that was not generated."""
+        self._counts_gaps, self._paced_from, self._paced_tokens = counts_gaps, None, 0
+
+    def see(self, delta: TokenDelta) -> None:
+        """Called with every delta as it arrives. Costs less than a microsecond."""
+        if not (delta.token_bytes and self._counts_gaps):
+            return
+        now = self._clock()
+        if self._paced_from is None:
+            self._paced_from = now
+        else:
+            gap_s = now - self._last_at
+            self._record.gaps[bisect_left(DURATION_BUCKETS_S, gap_s)] += 1
+            self._record.gaps_s += gap_s
+            self._paced_tokens += len(delta.token_bytes)
+        self._last_at = now
+
+    def end_stream(self, reported: EngineTimes | None) -> None:
+        """Once for each `begin_stream`, however it ended."""
+        self.end(reported)
+        if self._paced_tokens and self._paced_from is not None:
+            took_s = self._last_at - self._paced_from
+            self._record.token_times_s.append(took_s / self._paced_tokens)
+
     def begin(self, part: EngineRequest) -> EngineRequest:
         """A stream is sent. Returns its request with the stage that the endpoint's own stages are
         within.
@@ -98,6 +137,8 @@ class ChoiceCost:
         """The stream's first delta, with its wait for a row if the engine reports it."""
         if self._stage is not None:
             self._first_at, self._queue_s = perf_counter(), delta.queue_s
+            if delta.queue_s is not None:
+                self._record.engine_queues_s.append(delta.queue_s)
             self._stage.attributes["first_response_s"] = self._first_at - self._stage.began
 
     def end(
@@ -121,6 +162,7 @@ class ChoiceCost:
         if first_at is None:
             return
         if reported is not None:
+            self._record.engine_times.append(reported)
             _add_engine_stages(stage, now, reported, self._queue_s or 0.0)
         elif self._has_times:
             prefill_s = first_at - stage.began - (self._queue_s or 0.0)

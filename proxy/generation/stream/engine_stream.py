@@ -224,7 +224,7 @@ class EngineStream:
         finally:
             self._state = State.ENDED
             watch.end()
-            self._cost.end(delta.times)
+            self._cost.end_stream(delta.times)
             try:
                 if self._source is not None:
                     await self._source.aclose()

@@ -35,9 +35,8 @@ def answered(metrics: Metrics, *streams: list[TokenDelta], **found) -> None:
     record = RequestRecord(**{"first_event_s": 0.3, "finish": FinishReason.STOP, **found})
     with metrics.generations.counted(record, REQUEST, CARD):
         for deltas in streams:
-            pace = record.pace(counts_gaps=True)
-            for delta in deltas:
-                pace.see(delta)
+            record.engine_queues_s += [one.queue_s for one in deltas if one.queue_s is not None]
+            record.engine_times += [one.times for one in deltas if one.times is not None]
 
 
 def failed(metrics: Metrics, error: Exception, **found) -> None:

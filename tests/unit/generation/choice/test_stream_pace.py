@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
+from proxy.domain.request import Sampling
+from proxy.generation.choice.choice_cost import ChoiceCost
+from tests.doubles.engine import CARD
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))
+PART = EngineRequest(id="r", model=CARD, text="x", timeout_s=1, sampling=Sampling())
 
 
 class Clock:
@@ -22,20 +27,14 @@ class Clock:
 def seen(*responses: tuple[float, TokenDelta], counts_gaps: bool = True) -> RequestRecord:
     """Responses at these times, of one stream."""
     clock = Clock()
-    record = RequestRecord(clock=clock)
-    pace = record.pace(counts_gaps=counts_gaps)
+    record = RequestRecord()
+    cost = ChoiceCost(CARD, record, clock=clock)
+    cost.begin_stream(counts_gaps=counts_gaps)
     for at, delta in responses:
         clock.now = 100 + at
-        pace.see(delta)
+        cost.see(delta)
+    cost.end_stream(None)
     return record
-
-
-def gaps_s(record: RequestRecord) -> float:
-    return sum(pace.gaps_s for pace in record.paces)
-
-
-def token_s(record: RequestRecord) -> list[float]:
-    return [pace.token_s for pace in record.paces if pace.token_s is not None]
 
 
 def test_each_gap_is_counted_and_the_first_response_ends_none():
@@ -43,11 +42,11 @@ def test_each_gap_is_counted_and_the_first_response_ends_none():
     slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(record.gaps[:-1]) if count}
     assert slots == {0.025: 2}
     assert record.gaps[-1] == 1
-    assert gaps_s(record) == pytest.approx(700.04)
+    assert record.gaps_s == pytest.approx(700.04)
 
 
 def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
-    assert token_s(seen((1, TWO), (1.3, TWO), (1.6, TOKEN))) == [pytest.approx(0.2)]
+    assert seen((1, TWO), (1.3, TWO), (1.6, TOKEN)).token_times_s == [pytest.approx(0.2)]
 
 
 @pytest.mark.parametrize(
@@ -61,19 +60,22 @@ def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
 )
 def test_without_a_second_response_there_is_no_pace(responses, fields):
     record = seen(*responses, **fields)
-    assert (sum(record.gaps), gaps_s(record), token_s(record)) == (0, 0, [])
+    assert (sum(record.gaps), record.gaps_s, record.token_times_s) == (0, 0, [])
     assert record.row_wait_s is None
 
 
 def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_requests():
-    clock = Clock()
-    record = RequestRecord(clock=clock)
-    streams = [record.pace(counts_gaps=True) for _ in range(3)]
+    clock, record = Clock(), RequestRecord()
+    streams = [ChoiceCost(CARD, record, clock=clock) for _ in range(3)]
     for number, stream in enumerate(streams):
-        stream.see(TokenDelta((b"a",), queue_s=float(number)))
+        first = TokenDelta((b"a",), queue_s=float(number))
+        stream.begin(PART)
+        stream.see_first(first)
+        stream.see(first)
         clock.now += 1
     for stream in streams:
         clock.now += 1
         stream.see(TOKEN)
-    assert (sum(record.gaps), gaps_s(record)) == (3, 12)
+        stream.end_stream(None)
+    assert (sum(record.gaps), record.gaps_s) == (3, 12)
     assert (record.engine_queues_s, record.row_wait_s) == ([0, 1, 2], 2)
