@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 
-from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import ModelCard
 from proxy.domain.output import AnswerTimes, EngineTimes, TokenDelta, Usage
@@ -125,13 +123,11 @@ class ChoiceCost:
             took_s = self._last_at - self._paced_from
             self._record.token_times_s.append(took_s / self._paced_tokens)
 
-    def begin(self, part: EngineRequest) -> EngineRequest:
-        """A stream is sent. Returns its request with the stage that the endpoint's own stages are
-        within.
-        """
+    def begin(self, request_id: str) -> Stage:
+        """A stream is sent. Returns the stage that the endpoint's own stages are within."""
         self._stage = stage = Stage(StageName.TRITON, self._record)
-        stage.attributes["id"] = part.id
-        return replace(part, stage=stage)
+        stage.attributes["id"] = request_id
+        return stage
 
     def see_first(self, delta: TokenDelta) -> None:
         """The stream's first delta, with its wait for a row if the engine reports it."""

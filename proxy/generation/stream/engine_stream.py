@@ -145,11 +145,10 @@ class EngineStream:
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
         self._is_exact = can_continue and self._obstacle is None
-        if can_continue and means.continuing.allow(self._obstacle):
-            interrupt = Interrupt() if self._is_exact else None
-            request = replace(request, keeps_ids=True, interrupt=interrupt)
+        self._keeps_ids = can_continue and means.continuing.allow(self._obstacle)
         self._request = request
         self._part, self._parts = request, 0
+        self._interrupt = Interrupt() if self._is_exact else None  # of the part
         self._source: Deltas | None = None
 
         # its place among the streams that want the model's rows
@@ -242,14 +241,20 @@ class EngineStream:
             await self._try_guide()
         if self._must_yield:
             raise _preempted()
-        sent = self._cost.begin(_urgent(part) if self._permit.took_over else part)
+        sent = replace(
+            part,
+            keeps_ids=self._keeps_ids,
+            interrupt=self._interrupt,
+            priority=_urgent(part) if self._permit.took_over else part.priority,
+            stage=self._cost.begin(part.id),
+        )
         self._source = source = self._means.engine.generate(sent)
         if not self._has_deltas:  # shadows are compared with whole answers
             self._source = source = self._means.shadows.mirrored(sent, source)
-        watch.begin(part.interrupt)
+        watch.begin(self._interrupt)
         delta = await _next(source, watch)
         self._cost.see_first(delta)
-        if part.interrupt is not None:
+        if self._interrupt is not None:
             watch.see_first(self._can_move)
         prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
         # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
@@ -423,8 +428,8 @@ class EngineStream:
             id=f"{request.id}-{suffix}",
             timeout_s=max(left_s, 0.001),
             avoids=self._avoids,
-            interrupt=Interrupt() if self._is_exact else None,
         )
+        self._interrupt = Interrupt() if self._is_exact else None
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
@@ -444,7 +449,7 @@ class EngineStream:
     @property
     def _endpoint(self) -> str | None:
         """Where the part runs, if it can be moved from there."""
-        return None if self._part.interrupt is None else self._part.interrupt.endpoint
+        return None if self._interrupt is None else self._interrupt.endpoint
 
     def _can_move(self) -> bool:
         """Whether another endpoint can continue now."""
@@ -492,8 +497,8 @@ class EngineStream:
 
     def _preempt(self) -> None:
         self._must_yield = True
-        if self._part.interrupt is not None:
-            self._part.interrupt.fire(_preempted())
+        if self._interrupt is not None:
+            self._interrupt.fire(_preempted())
 
 
 def _ticket(
@@ -542,11 +547,11 @@ def _without(delta: TokenDelta, count: int) -> TokenDelta:
     )
 
 
-def _urgent(part: EngineRequest) -> EngineRequest:
+def _urgent(part: EngineRequest) -> int | None:
     """An engine that takes priorities runs it before all others of its class."""
     if "priority" not in part.model.capabilities:
-        return part
-    return replace(part, priority=min((part.priority or 0) + 1, HIGHEST_PRIORITY))
+        return part.priority
+    return min((part.priority or 0) + 1, HIGHEST_PRIORITY)
 
 
 def cause_of(error: Loss) -> Cause:

@@ -6,16 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.engine import EngineRequest
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import CAPABILITIES
 from proxy.domain.output import AnswerTimes, EngineTimes, TokenDelta
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import Sampling
 from proxy.generation.choice.choice_cost import ChoiceCost
 from tests.doubles.engine import CARD
 
-PART = EngineRequest(id="r", model=CARD, text="x", timeout_s=1, sampling=Sampling())
 TIMES = EngineTimes(prefill_s=0.02, decode_s=0.03)
 MUTE = replace(CARD, capabilities=CAPABILITIES - {"engine_times"})
 
@@ -31,9 +28,9 @@ class Costs(ChoiceCost):
         self, reported: EngineTimes | None, *, queue_s: float = 0.01, took_s: float = 1.0
     ) -> dict[str, float]:
         """Seconds by stage."""
-        sent = self.begin(PART)
-        assert sent.stage is self.record.stages[-1]
-        sent.stage.began -= took_s
+        stage = self.begin("r")
+        assert stage is self.record.stages[-1]
+        stage.began -= took_s
         self.see_first(TokenDelta((b"a",), queue_s=queue_s))
         self.end(reported)
         return self.record.seconds()
@@ -66,9 +63,9 @@ def test_an_engine_that_reports_no_times_has_no_stages_of_its_own():
 
 def test_each_part_of_a_stream_has_a_stage_of_its_own():
     cost = Costs()
-    cost.begin(PART)
+    cost.begin("r")
     cost.end(cause=Cause.LOST)
-    cost.begin(PART)
+    cost.begin("r")
     cost.end()
     assert [(one.name.value, one.error) for one in cost.record.stages] == [
         ("triton", "lost"),
@@ -96,7 +93,7 @@ def test_a_queue_that_took_longer_than_all_leaves_no_negative_time():
 def test_an_end_without_a_running_stream_adds_nothing():
     cost = Costs()
     cost.end()
-    cost.begin(PART)  # lost before its first delta
+    cost.begin("r")  # lost before its first delta
     cost.end()
     cost.stream(TIMES)
     cost.end()

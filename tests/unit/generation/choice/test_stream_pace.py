@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
-from proxy.domain.request import Sampling
 from proxy.generation.choice.choice_cost import ChoiceCost
 from tests.doubles.engine import CARD
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))
-PART = EngineRequest(id="r", model=CARD, text="x", timeout_s=1, sampling=Sampling())
 
 
 class Clock:
@@ -69,7 +66,7 @@ def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_r
     streams = [ChoiceCost(CARD, record, clock=clock) for _ in range(3)]
     for number, stream in enumerate(streams):
         first = TokenDelta((b"a",), queue_s=float(number))
-        stream.begin(PART)
+        stream.begin("r")
         stream.see_first(first)
         stream.see(first)
         clock.now += 1
