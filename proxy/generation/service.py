@@ -14,7 +14,7 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Events, Finished
 from proxy.domain.identity import current_caller
-from proxy.domain.model import ModelCard
+from proxy.domain.model import NO_END, ModelCard
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
 from proxy.domain.request import Delivery, GenerationRequest
 from proxy.generation.answer_streams import AnswerStreams, Means
@@ -67,7 +67,8 @@ class Service:
         record = running_record()
         record.unenforced = checks.unenforced_keywords(request.constraint, card)
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
-        self._deprecations.note(card, current_caller.get().tenant)
+        if card.lifecycle is not NO_END:
+            self._deprecations.note(card, current_caller.get().tenant)
         return Generation(events=self._events(request, card, delivery, record), record=record)
 
     async def engine_requests(

@@ -23,8 +23,7 @@ from proxy.domain.record import Stage, StageName
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.pools.candidate import OUTPUT_TOKENS, SLOW_STREAMS, Candidates, Measure
 from proxy.pools.choice import Choice, RoutedRequest
-from proxy.pools.endpoint import Endpoint, Served
-from proxy.pools.pool import Pool
+from proxy.pools.pool import Endpoint, Pool, Served
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.prefix_index import prompt_blocks
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome, Place
