@@ -270,7 +270,7 @@ class WebSocketConnection(Connection):
                 self._arriving = None
             return
         if self._arriving is None:
-            self._arriving = self.bounds.in_flight.arriving(self._no_room)
+            self._arriving = ArrivingBody(self.bounds.in_flight, self._no_room)
         try:
             self._arriving.add(held - self._arriving.bytes)
         except RateLimited:

@@ -19,7 +19,6 @@ logger = structlog.get_logger(__name__)
 
 Line = dict[str, Any]
 
-REQUEST_LOG = "request_log"
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
 ANSWERED = (Result.COMPLETED, Result.ABANDONED)
@@ -35,7 +34,7 @@ class RecordReader(Protocol):
 
 
 class RequestLog:
-    """Kept in the scope of each connection under REQUEST_LOG: a WebSocket has a record a message.
+    """A WebSocket has a record for each message.
 
     trace: the place in a trace of a request with these headers; None: nothing is traced.
     """

@@ -1,11 +1,11 @@
-"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `layers`."""
+"""Gives requests with the same Idempotency-Key one answer. Called by `application`."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,9 +18,8 @@ from proxy.access.limits.standing import Standings
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
-from proxy.api.http.rate_limit_headers import COUNTED
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import COUNTED, RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -58,7 +57,7 @@ EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerParts:
+class IdempotencyParts:
     """is_closed: whether requests with a key are refused while the records cannot be used; else
     they run as if they had no key, and their answers say so.
     """
@@ -71,28 +70,24 @@ class LayerParts:
 
 
 class Idempotency:
-    """Inside the authentication and the headers of limits, so that both hold for each request, and
-    outside of the routes.
+    """For POST requests with one of KEY_NAMES. Inside the checks of the caller and its limits,
+    which hold for each request, and outside of the routes.
     """
 
-    def __init__(self, app: ASGIApp, *, parts: LayerParts, scopes: RouteScopes) -> None:
+    def __init__(self, app: ASGIApp, parts: IdempotencyParts, scopes: RouteScopes) -> None:
         self._app = app
         self._parts = parts
         self._scopes = scopes
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        given = None
-        if scope["type"] == "http" and scope["method"] == "POST":
-            given = key_headers(scope["headers"])
-        if given is None:
-            return self._app(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = key_headers(scope["headers"])
         if scope["path"].startswith(RETURN_SECRETS):
-            raise _returns_secrets()
-        return self._answered(given, scope, receive, send)
-
-    async def _answered(
-        self, given: KeyHeaders, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+            raise InvalidRequest(
+                f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept "
+                "for a second request. Send the request without it.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param=KEY,
+            )
         async with self._parts.bodies.received(Request(scope, receive)) as body:
             request = await self._request(scope, given, body)
         generation = Generation(self._app, scope, body)
@@ -118,11 +113,11 @@ class Idempotency:
         address = caller_name(scope) if who.is_shared else ""
         route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
         large = len(body) > LARGE_BODY
-        made = await asyncio.to_thread(_sha256, body) if large else _sha256(body)
+        sha256 = await asyncio.to_thread(hashlib.sha256, body) if large else hashlib.sha256(body)
         return KeyedRequest(
             id=digest((who.tenant, address, *sorted(who.models.patterns), route, given.key)),
             tenant=digest((who.tenant, address)),
-            body=made,
+            body=sha256.digest(),
             after=given.after,
             is_private=who.is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
             is_shared=who.is_shared,
@@ -154,7 +149,9 @@ class Idempotency:
             raise self._refusal(refused) from None
         except (AnswerLost, RecordsUnavailable):
             if not response.has_started:
-                raise _lost() from None
+                raise ModelUnavailable(
+                    "The proxy that generated this answer has ended. Try again."
+                ) from None
             running_record().error = "answer_lost"  # the connection is closed before the end
 
     def _refusal(self, refused: JoinRefused) -> Exception:
@@ -171,7 +168,11 @@ class Idempotency:
     ) -> None:
         self._count("unavailable")
         if self._parts.is_closed:
-            raise _unavailable(detail)
+            raise IdempotencyUnavailable(
+                f"The records of {KEY} cannot be used at present. Try again later, or send the "
+                "request without a key.",
+                detail=detail,
+            )
 
         async def send_and_say(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -179,10 +180,6 @@ class Idempotency:
             await send(message)
 
         await generation.run(scope, receive, send_and_say)
-
-
-def _sha256(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +226,7 @@ def _body(data: bytes, *, has_more: bool) -> Message:
 KEY, LAST_EVENT_ID = "Idempotency-Key", "Last-Event-ID"
 LONGEST_KEY = 255
 LONGEST_EVENT_ID = 15
-_NAMES = frozenset({KEY.lower().encode(), LAST_EVENT_ID.lower().encode()})
+KEY_NAMES = frozenset({KEY.lower().encode(), LAST_EVENT_ID.lower().encode()})
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_KEY}}}")
 # A string of RFC 8941, as the IETF's draft wants it: \" and \\ stand for the second character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
@@ -244,14 +241,11 @@ class KeyHeaders:
     after: int
 
 
-def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders | None:
-    """None without a key. The scan costs less than a microsecond.
-
+def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders:
+    """
     Raises:
         InvalidRequest: one of them is malformed, given twice, or Last-Event-ID has no key.
     """
-    if _NAMES.isdisjoint([name for name, _ in headers]):
-        return None
     key, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
     if key is None:
         raise _invalid(
@@ -319,9 +313,13 @@ def _error_of(reason: Reason) -> ProxyError:
                 param=LAST_EVENT_ID,
             )
         case Reason.UNKNOWN_EVENT:
-            return _wrong_id(f"{LAST_EVENT_ID} names an event that this stream has not sent yet.")
+            return _invalid(
+                LAST_EVENT_ID, f"{LAST_EVENT_ID} names an event that this stream has not sent yet."
+            )
         case Reason.NOT_EVENTS:
-            return _wrong_id(f"{LAST_EVENT_ID} continues streams of events: this answer is none.")
+            return _invalid(
+                LAST_EVENT_ID, f"{LAST_EVENT_ID} continues streams of events: this answer is none."
+            )
         case Reason.TOO_MANY_READERS:
             return RateLimited(
                 f"Too many requests with this {KEY} read the answer at once.",
@@ -334,30 +332,5 @@ def _error_of(reason: Reason) -> ProxyError:
             )
 
 
-def _lost() -> ProxyError:
-    return ModelUnavailable("The proxy that generated this answer has ended. Try again.")
-
-
-def _returns_secrets() -> ProxyError:
-    return InvalidRequest(
-        f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept for a "
-        "second request. Send the request without it.",
-        code=ErrorCode.UNSUPPORTED_PARAMETER,
-        param=KEY,
-    )
-
-
-def _unavailable(detail: str) -> ProxyError:
-    return IdempotencyUnavailable(
-        f"The records of {KEY} cannot be used at present. Try again later, or send the request "
-        "without a key.",
-        detail=detail,
-    )
-
-
 def _conflict(message: str) -> ProxyError:
     return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
-
-
-def _wrong_id(message: str) -> ProxyError:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=LAST_EVENT_ID)

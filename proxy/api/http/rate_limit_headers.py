@@ -1,5 +1,4 @@
-"""Middleware that shows limited callers where they stand, on every response, and counts requests
-that generate nothing. Listed in `layers`.
+"""The headers that show limited callers where they stand, on every response.
 
 Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLimit-Limit`, … .
 """
@@ -7,24 +6,10 @@ Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLi
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable
-from contextlib import nullcontext
 
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from proxy.access.limits.caller_meters import has_limits
-from proxy.access.limits.request_limiter import CountedRequest, RequestLimiter
 from proxy.access.limits.standing import Standings
-from proxy.api import errors
-from proxy.api.http.route_scopes import RouteScopes
-from proxy.domain import identity
-from proxy.domain.identity import current_caller
-from proxy.domain.record import running_record
 
-COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS, identity.Scope.KSERVE})
-
-EXPOSED = (
+NAMES = (
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests",
@@ -38,53 +23,6 @@ EXPOSED = (
     "x-ratelimit-remaining-budget",
     "x-ratelimit-remaining-monthly-tokens",
 )
-
-
-class RateLimitHeaders:
-    """Inside the authentication, which sets the caller. Answers errors itself, so that these
-    responses have the headers, too. Generations are counted by the service, which knows what they
-    cost; here those requests whose route needs one of the scopes COUNTED.
-    """
-
-    def __init__(self, app: ASGIApp, *, limiter: RequestLimiter, scopes: RouteScopes) -> None:
-        self._app = app
-        self._limiter = limiter
-        self._scopes = scopes
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "http" or not has_limits(current_caller.get()):
-            return self._app(scope, receive, send)
-        running_record().standings = standings = Standings()
-        return self._answer(scope, receive, send, standings)
-
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, standings: Standings
-    ) -> None:
-        has_started = False
-        counted: CountedRequest | None = None
-        if self._scopes.of(scope["path"]) in COUNTED:
-            counted = self._limiter.counted(current_caller.get(), standings)
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal has_started
-            if message["type"] == "http.response.start":
-                has_started = True
-                if counted is not None and message["status"] >= 400:
-                    counted.give_back()
-                if not standings.are_known:
-                    await self._limiter.look(current_caller.get(), standings)
-                message["headers"] = [*message["headers"], *headers_of(standings)]
-            await send(message)
-
-        try:
-            async with counted or nullcontext():
-                await self._app(scope, receive, send_with_headers)
-        except ClientDisconnect:
-            raise
-        except Exception as error:
-            if has_started:
-                raise
-            await errors.response_of(error)(scope, receive, send_with_headers)
 
 
 def headers_of(standings: Standings) -> list[tuple[bytes, bytes]]:
