@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -50,6 +51,7 @@ class Exchange:
         self._connection = connection
         self._awaits_continue = awaits_continue
         self._event = asyncio.Event()
+        self._on_disconnect: Callable[[], None] | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._has_body = True  # the response
@@ -59,7 +61,7 @@ class Exchange:
     async def run(self, app: Any) -> None:
         code, fault = ErrorCode.INTERNAL_ERROR, "The server had an error."
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(self.scope, self, self.send)
         except asyncio.CancelledError:
             code, fault = ErrorCode.MODEL_UNAVAILABLE, "The server stops."
         except Exception:
@@ -86,8 +88,18 @@ class Exchange:
         if not self.is_complete:
             self.is_disconnected = True
             self._event.set()
+            if self._on_disconnect is not None:
+                self._on_disconnect()
 
-    async def receive(self) -> Message:
+    def on_disconnect(self, then: Callable[[], None] | None) -> bool:
+        """Has `then` called when the client disconnects. Returns whether it is still connected."""
+        self._on_disconnect = then
+        if then is not None:
+            self._connection.resume_reading()
+        return not (self.is_disconnected or self.is_complete)
+
+    async def __call__(self) -> Message:
+        """ASGI's `receive`."""
         if self._awaits_continue:
             self._awaits_continue = False
             self._connection.write(CONTINUE)

@@ -174,7 +174,7 @@ CATALOGUE = (
     ),
     Mutant(
         fault="a stream ends without [DONE]",
-        path="proxy/api/http/exchange.py",
+        path="proxy/api/http/answer.py",
         before=r'end=b"data: [DONE]\n\n"',
         after='end=b""',
         tests=API_TESTS,
@@ -182,8 +182,8 @@ CATALOGUE = (
     Mutant(
         fault="an error in a stream that has begun is not sent",
         path="proxy/api/http/answer.py",
-        before="self._framing.error(body) + self._framing.end",
-        after="self._framing.end",
+        before="self._format.error(body) + self._format.end",
+        after="self._format.end",
         tests=("tests/api/test_errors.py", *API_TESTS),
     ),
     Mutant(

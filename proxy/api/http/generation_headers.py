@@ -44,9 +44,10 @@ def with_patience(request: GenerationRequest) -> GenerationRequest:
     Raises:
         InvalidRequest: the header is no whole number from 0 to MOST_MS.
     """
-    given = [value for name, value in running_record().headers if name == _NAME]
-    if not given:
+    headers = running_record().headers
+    if _NAME not in dict(headers):
         return request
+    given = [value for name, value in headers if name == _NAME]
     value = given[0].strip()
     is_number = value.isdigit() and len(value) <= len(str(MOST_MS)) and int(value) <= MOST_MS
     if len(given) > 1 or not is_number:
@@ -65,7 +66,8 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
 
     now_s: the event loop's.
     """
-    headers = queue_headers(record, now_s)
+    has_waited = record.waits or record.queue_s is not None
+    headers = queue_headers(record, now_s) if has_waited else {}
     if record.attempts is not None:
         headers["x-attempts"] = str(record.attempts)
     if record.resends:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from proxy.api.http.exchange import Annotation, Part, Payload, Renderer
+from proxy.api.http.answer import Annotation, Part, Payload, Renderer
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.completion import Completion

@@ -15,10 +15,10 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy import background
 from proxy.api import errors
+from proxy.api.http.answer import Annotation, Part, Payload, protocol_names
 from proxy.api.http.application import new_request_id
 from proxy.api.http.authentication import ADMIT, caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import Annotation, Part, Payload, ProtocolNames
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.field_types import RequestBody
@@ -240,7 +240,7 @@ class ChatSocket:
             await self._websocket.scope[ADMIT](running_record())  # its key may be revoked since
             exchange = await self._builder.chat(body, self._caller)
             request, card, renderer = exchange.request, exchange.card, exchange.renderer
-            with ProtocolNames(renderer.field_names):
+            with protocol_names(renderer.field_names):
                 generation = self._service.generate(request, card, Delivery.LIVE)
                 async with aclosing(generation.events) as events:
                     async for event in events:

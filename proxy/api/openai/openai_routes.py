@@ -10,10 +10,9 @@ from fastapi import APIRouter, Path, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.http.answer import Answers
+from proxy.api.http.answer import SSE, Answers, Exchange, protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import SSE, Exchange, ProtocolNames
 from proxy.api.http.generation_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai import examples
@@ -127,7 +126,7 @@ def routes(
         """
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
-        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
+        with protocol_names(names), MappedConstraintErrors(generation.constraint):
             request, *_ = await service.engine_requests(generation, exchange.card)
             admitted = await tokenizer.admit(request)
         record = running_record()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer
+from proxy.api.http.answer import Exchange, Renderer, protocol_names
 from proxy.api.http.generation_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.answer_fields import system_fingerprint
@@ -104,7 +104,7 @@ class RequestBuilder:
         if not body.include_timings and body.nvext is None:
             return Exchange(request, served.card, renderer)
         names = () if body.nvext is None else body.nvext.annotations or ()
-        with ProtocolNames(renderer.field_names):
+        with protocol_names(renderer.field_names):
             before = await prompt_annotations(
                 self._service, self._tokenizer, request, served.card, names
             )
