@@ -22,8 +22,7 @@ from websockets.server import ServerProtocol
 
 from proxy.api.http.body_reader import ArrivingBody
 from proxy.domain.errors import ErrorCode, RateLimited
-from proxy.server.connection import Connection
-from proxy.server.exchange import Message, error_response
+from proxy.server.connection import Connection, Message, error_response
 
 WINDOW_S = 1.0
 FREE_FRAMES = 256  # in each window

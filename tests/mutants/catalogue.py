@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 ENGINE = "model_repository/engine/1"
 CHOICE = "proxy/generation/choice"
-CHAT = "proxy/api/openai/chat_renderer.py"
+CHAT = "proxy/api/openai/renderers.py"
 ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
 CHOICE_TESTS = ("tests/unit/generation/choice",)
 API_TESTS = (
@@ -190,7 +190,7 @@ CATALOGUE = (
         fault="a stream has no chunk with the role",
         path=CHAT,
         before="chunks = [] if self._has_begun else self._openings(event)",
-        after="chunks: list[dict[str, Any]] = []",
+        after="chunks: list[Json] = []",
         tests=("tests/unit/api/openai", *API_TESTS),
     ),
     Mutant(

@@ -34,41 +34,39 @@ class FieldLimits:
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
-        _check("stop", body.stops, self.stops)
-        if body.stops:
+        if body.stop is not None:
+            _check("stop", len(body.stops), self.stops)
             stop_bytes = sum(len(stop.encode()) for stop in body.stops)
-            _check_count("stop", stop_bytes, self.stop_bytes, of="bytes ")
-        _check("stop_token_ids", body.stop_token_ids, self.stops)
-        _check("bad_words", body.bad_words, self.logit_bias)
-        _check("logit_bias", body.logit_bias, self.logit_bias)
-        _check("allowed_token_ids", body.allowed_token_ids, self.allowed_token_ids)
+            _check("stop", stop_bytes, self.stop_bytes, of="bytes ")
+        for name, most in (
+            ("stop_token_ids", self.stops),
+            ("bad_words", self.logit_bias),
+            ("logit_bias", self.logit_bias),
+            ("allowed_token_ids", self.allowed_token_ids),
+        ):
+            if (given := getattr(body, name)) is not None:
+                _check(name, len(given), most)
         if isinstance(body, ChatCompletionBody):
             self.check_chat(body.messages, body.tools)
-            _check_count("n", body.n or 1, self.choices)
+            if body.n is not None:
+                _check("n", body.n, self.choices)
         else:
-            self._check_choices(body)
+            first = body.prompt[0] if body.prompt else ""
+            is_one = isinstance(body.prompt, str) or isinstance(first, int)
+            candidates = max(body.n or 1, body.best_of or 1)
+            _check("prompt", candidates * (1 if is_one else len(body.prompt)), self.choices)
 
     def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
         """Checks a chat's messages and tools; used for every protocol. Raises InvalidRequest."""
-        _check("messages", messages, self.messages)
-        _check("tools", tools, self.tools)
+        if messages is not None:
+            _check("messages", len(messages), self.messages)
         if tools:
+            _check("tools", len(tools), self.tools)
             tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools)
-            _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
-
-    def _check_choices(self, body: CompletionBody) -> None:
-        first = body.prompt[0] if body.prompt else ""
-        is_one = isinstance(body.prompt, str) or isinstance(first, int)
-        candidates = max(body.n or 1, body.best_of or 1)
-        _check_count("prompt", candidates * (1 if is_one else len(body.prompt)), self.choices)
+            _check("tools", tools_bytes, self.tools_bytes, of="bytes ")
 
 
-def _check(param: str, given: Sized | None, most: int) -> None:
-    if given is not None and len(given) > most:
-        _check_count(param, len(given), most)
-
-
-def _check_count(param: str, count: int, most: int, *, of: str = "") -> None:
+def _check(param: str, count: int, most: int, *, of: str = "") -> None:
     if count > most:
         is_messages = param == "messages"
         raise InvalidRequest(

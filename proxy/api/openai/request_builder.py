@@ -8,13 +8,11 @@ from typing import TypeVar
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
 from proxy.api.http.generation_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
-from proxy.api.openai.answer_fields import system_fingerprint
 from proxy.api.openai.chat_body import ChatCompletionBody
-from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.completion_renderer import CompletionRenderer
 from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.generation_body import GenerationBody, merged
+from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -49,22 +47,15 @@ class RequestBuilder:
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
-        card = served.card
-        body.check_choice(card.server_tools.tools)
-        request = await self._examined(body.to_domain(caller), body)
-        renderer = ChatRenderer(
-            body,
-            request,
-            fingerprint=system_fingerprint(card),
-            reasoning_fields=self._reasoning_fields,
-        )
+        body.check_choice(served.card.server_tools.tools)
+        request = body.to_domain(caller)
+        renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
         return await self._exchange(body, request, served, renderer)
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt")
-        card = served.card
-        request = await self._examined(body.to_domain(caller, card), body)
-        renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
+        request = body.to_domain(caller, served.card)
+        renderer = CompletionRenderer(body, request, served.card)
         return await self._exchange(body, request, served, renderer)
 
     def _resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
@@ -72,23 +63,12 @@ class RequestBuilder:
         fallback of the one it names.
         """
         self._limits.check(body)
-        body = merged(body, ids_field=ids_field)
+        if body.nvext is not None or body.metadata is not None:
+            body = merged(body, ids_field=ids_field)
         served = self._models.serving(body.model)
         if served.fallback_from is not None:
             body = body.model_copy(update={"model": served.name})
         return body, served
-
-    async def _examined(
-        self, request: GenerationRequest, body: GenerationBody
-    ) -> GenerationRequest:
-        """The request with its constraint and tools, after both were examined."""
-        if request.tools:
-            tools = await self._examiner.tools(request.tools, request.caller)
-            request = replace(request, tools=tools)
-        if (asked := body.asked_format) is not None:
-            constraint = await self._examiner.constraint(asked, request.caller)
-            request = replace(request, constraint=constraint)
-        return request
 
     async def _exchange(
         self,
@@ -97,7 +77,15 @@ class RequestBuilder:
         served: ServedModel,
         renderer: Renderer,
     ) -> Exchange:
-        """With what `include_timings` and `nvext` add to the answer."""
+        """With the request's constraint and tools, once both are examined, and with what
+        `include_timings` and `nvext` add to the answer.
+        """
+        if request.tools:
+            tools = await self._examiner.tools(request.tools, request.caller)
+            request = replace(request, tools=tools)
+        if (asked := body.asked_format) is not None:
+            constraint = await self._examiner.constraint(asked, request.caller)
+            request = replace(request, constraint=constraint)
         if served.fallback_from is not None:
             request = replace(request, fallback_from=served.fallback_from)
         request = with_patience(request)
