@@ -25,9 +25,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy import __version__
-from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import Standings
 from proxy.access.start_gate import StartGate
 from proxy.api import errors
 from proxy.api.http import generation_headers, idempotency, rate_limit_headers
@@ -202,20 +201,18 @@ class Application(FastAPI):
                 try:
                     self._hosts.check(fields.get(b"host"))
                     need = await self._admit(scope, record)
-                    if has_limits(current_caller.get()):
-                        record.standings = Standings()
+                    caller, standings = current_caller.get(), None
+                    if caller.has_limits:
+                        record.standings = standings = Standings()
                     app: ASGIApp = self._recording
                     if method == "POST" and not KEY_NAMES.isdisjoint(fields):
                         app = self._idempotency or app
-                    if record.standings is None or need not in COUNTED:
+                    if standings is None or need not in COUNTED:
                         await app(scope, receive, send_with_head)
                     else:
-                        async with self._limiter.counted(
-                            current_caller.get(), record.standings
-                        ) as counted:
+                        async with self._limiter.counted(caller, standings):
                             await app(scope, receive, send_with_head)
-                            if record.status is not None and record.status >= 400:
-                                counted.give_back()
+                            standings.is_refused = (record.status or 0) >= 400
                 except ClientDisconnect:
                     pass  # the client disconnected while its body was read
                 except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from proxy.access.limits.standing import Standings
+from proxy.access.limits.caller_meters import Standings
 
 NAMES = (
     "x-ratelimit-limit-requests",

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.domain.errors import ProxyError
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import running_record
-from proxy.journal.journal import Journal, Outcome, RecordedRequest
+from proxy.journal.journal import LARGEST, Journal, Outcome, Recorded
 from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
 from proxy.telemetry.traces.messages import TracedContent
 
@@ -178,24 +178,25 @@ async def _log(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 async def _record(
     app: ASGIApp, journal: Journal, caller: Caller, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    tap = Tap(journal.limits.record_bytes, journal.hold)
+    tap = Tap(LARGEST, journal.hold)
     try:
         await tap.run(app, scope, receive, send)
     finally:
         if tap.lost is not None:
             journal.settle(tap.held, tap.lost)
         else:
-            request = RecordedRequest(
+            first_s = tap.first_byte_s
+            recorded = Recorded(
                 at=tap.at,
                 tenant=caller.tenant,
                 key_id=caller.key_id,
                 request_id=running_record().request_id,
                 path=scope["path"],
-                body=tap.body,
+                body=tap.body.decode("utf-8", "replace"),
                 status=tap.status,
-                answer=tap.answer,
+                answer=tap.answer.decode("utf-8", "replace"),
                 is_complete=tap.is_complete,
-                first_byte_s=tap.first_byte_s,
-                duration_s=tap.duration_s,
+                ttft_ms=None if first_s is None else round(first_s * 1000, 1),
+                duration_ms=round(tap.duration_s * 1000, 1),
             )
-            journal.add(request, tap.held)
+            journal.add(recorded, tap.held)

@@ -102,7 +102,8 @@ class StructuralTagFormat(RequestBody):
 
 
 def _of_response_format(given: ResponseFormat) -> ConstraintRequest | None:
-    path, form, value, is_strict = "response_format", Form.GRAMMAR, None, False
+    path, form, is_strict = "response_format", Form.GRAMMAR, False
+    value: Any = None
     match given:
         case TextFormat():
             return None
