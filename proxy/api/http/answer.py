@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.api import errors
 from proxy.api.http.client_disconnect import CancelOnDisconnect
-from proxy.api.http.generation_headers import headers_of
+from proxy.api.http.own_headers import headers_of
 from proxy.domain.completion import Completion, Fold
 from proxy.domain.errors import ProxyError
 from proxy.domain.events import OutputEvent

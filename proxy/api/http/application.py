@@ -29,7 +29,7 @@ from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
 from proxy.api import errors
-from proxy.api.http import generation_headers, idempotency, rate_limit_headers
+from proxy.api.http import idempotency, own_headers
 from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
@@ -58,7 +58,7 @@ NO_ADMIN = (
     "administrate."
 )
 EXPOSED_HEADERS = (
-    *rate_limit_headers.NAMES,
+    *own_headers.LIMITS,
     "x-request-id",
     "retry-after",
     "retry-after-ms",
@@ -68,9 +68,9 @@ EXPOSED_HEADERS = (
     "x-continued",
     "x-unenforced-keywords",
     "x-fallback-from",
-    *generation_headers.QUEUE,
+    *own_headers.QUEUE,
     "x-priority-capped",
-    *generation_headers.LIFECYCLE,
+    *own_headers.LIFECYCLE,
     *idempotency.EXPOSED,
 )
 
@@ -278,7 +278,7 @@ class Application(FastAPI):
         if (standings := record.standings) is not None:
             if not standings.are_known:
                 await self._limiter.look(current_caller.get(), standings)
-            headers += rate_limit_headers.headers_of(standings)
+            headers += own_headers.limit_headers(standings)
         message["headers"] = [*headers, (b"x-request-id", record.request_id.encode())]
         route = getattr(scope.get("route"), "path", "unmatched")
         counter = self._counters.get((route, status))

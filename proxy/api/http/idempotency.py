@@ -245,23 +245,11 @@ def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders:
     Raises:
         InvalidRequest: one of them is malformed, given twice, or Last-Event-ID has no key.
     """
-    key, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
-    if key is None:
+    given, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
+    if given is None:
         raise _invalid(
             LAST_EVENT_ID, f"{LAST_EVENT_ID} needs the {KEY} of the request that it continues."
         )
-    return KeyHeaders(_key(key), 0 if event_id is None else _event_number(event_id))
-
-
-def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
-    wanted = name.lower().encode()
-    found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
-    if len(found) > 1:
-        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
-    return next(iter(found), None)
-
-
-def _key(given: str) -> str:
     key = given
     if given.startswith('"'):
         if not _QUOTED.fullmatch(given):
@@ -275,61 +263,50 @@ def _key(given: str) -> str:
             f"{KEY} must have 1 to {LONGEST_KEY} printable ASCII characters (given: "
             f"{echoed(given)}, {len(key)} characters).",
         )
-    return key
-
-
-def _event_number(given: str) -> int:
-    if not _EVENT_ID.fullmatch(given):
+    if event_id is not None and not _EVENT_ID.fullmatch(event_id):
         raise _invalid(
             LAST_EVENT_ID,
             f"{LAST_EVENT_ID} must be the `id` of an event, a number of at most "
-            f"{LONGEST_EVENT_ID} digits (given: {echoed(given)}).",
+            f"{LONGEST_EVENT_ID} digits (given: {echoed(event_id)}).",
         )
-    return int(given)
+    return KeyHeaders(key, int(event_id or 0))
+
+
+def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
+    wanted = name.lower().encode()
+    found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
+    if len(found) > 1:
+        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
+    return next(iter(found), None)
 
 
 def _invalid(name: str, message: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=name)
 
 
+REFUSALS = {
+    Reason.OTHER_BODY: f"This {KEY} was used for a request with another body: use a new key for "
+    "each request, and the same key only to send the same request again.",
+    Reason.TOO_LARGE: f"The request with this {KEY} is still running, and its answer is too large "
+    "to be sent from its beginning again. Wait until it has ended, or use another key.",
+    Reason.PRIVATE: f"Another server has the request with this {KEY}, and its answer is private: "
+    "it stays there. Use another key.",
+    Reason.NOT_KEPT: f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
+    f"request without {LAST_EVENT_ID}.",
+    Reason.UNKNOWN_EVENT: f"{LAST_EVENT_ID} names an event that this stream has not sent yet.",
+    Reason.NOT_EVENTS: f"{LAST_EVENT_ID} continues streams of events: this answer is none.",
+    Reason.TOO_MANY_READERS: f"Too many requests with this {KEY} read the answer at once.",
+}
+
+
 def _error_of(reason: Reason) -> ProxyError:
+    message = REFUSALS[reason]
     match reason:
-        case Reason.OTHER_BODY:
-            return _conflict(
-                f"This {KEY} was used for a request with another body: use a new key for each "
-                "request, and the same key only to send the same request again."
-            )
-        case Reason.TOO_LARGE:
-            return _conflict(
-                f"The request with this {KEY} is still running, and its answer is too large to be "
-                "sent from its beginning again. Wait until it has ended, or use another key."
-            )
+        case Reason.OTHER_BODY | Reason.TOO_LARGE | Reason.PRIVATE:
+            return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
         case Reason.NOT_KEPT:
-            return RequestError(
-                f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
-                f"request without {LAST_EVENT_ID}.",
-                code=ErrorCode.STREAM_NOT_KEPT,
-                param=LAST_EVENT_ID,
-            )
-        case Reason.UNKNOWN_EVENT:
-            return _invalid(
-                LAST_EVENT_ID, f"{LAST_EVENT_ID} names an event that this stream has not sent yet."
-            )
-        case Reason.NOT_EVENTS:
-            return _invalid(
-                LAST_EVENT_ID, f"{LAST_EVENT_ID} continues streams of events: this answer is none."
-            )
+            return RequestError(message, code=ErrorCode.STREAM_NOT_KEPT, param=LAST_EVENT_ID)
+        case Reason.UNKNOWN_EVENT | Reason.NOT_EVENTS:
+            return _invalid(LAST_EVENT_ID, message)
         case Reason.TOO_MANY_READERS:
-            return RateLimited(
-                f"Too many requests with this {KEY} read the answer at once.",
-                code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
-            )
-        case Reason.PRIVATE:
-            return _conflict(
-                f"Another server has the request with this {KEY}, and its answer is private: it "
-                "stays there. Use another key."
-            )
-
-
-def _conflict(message: str) -> ProxyError:
-    return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
+            return RateLimited(message, code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED)

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api.http.answer import SSE, Answers, Exchange, protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.generation_headers import TAKES_HEADER
+from proxy.api.http.own_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai import examples
 from proxy.api.openai.answer_bodies import (

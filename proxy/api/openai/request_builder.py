@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
-from proxy.api.http.generation_headers import with_patience
+from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody

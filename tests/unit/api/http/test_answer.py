@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from proxy.api.http.answer import SSE, StreamedAnswer
-from proxy.api.http.generation_headers import queue_headers
+from proxy.api.http.own_headers import queue_headers
 from proxy.domain.record import RequestRecord, Wait
 from proxy.domain.scheduling import Standing
 from proxy.generation.service import Generation
