@@ -151,12 +151,12 @@ class Answers:
         self._service = service
         self._keep_alive_s = keep_alive_s
 
-    def whole(self, exchange: Exchange) -> Response:
-        generation = self._service.generate(exchange.request, exchange.card, Delivery.HELD)
-        return WholeAnswer(generation, exchange.renderer)
-
-    def streamed(self, exchange: Exchange, framing: StreamFormat) -> Response:
-        generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
+    def answer(self, exchange: Exchange, framing: StreamFormat | None = None) -> Response:
+        """framing: of a stream; None for the whole answer in one piece."""
+        delivery = Delivery.HELD if framing is None else Delivery.LIVE
+        generation = self._service.generate(exchange.request, exchange.card, delivery)
+        if framing is None:
+            return WholeAnswer(generation, exchange.renderer)
         return StreamedAnswer(
             generation, exchange.renderer, framing, keep_alive_s=self._keep_alive_s
         )

@@ -49,6 +49,7 @@ from proxy.telemetry.request_log import RequestLog
 
 HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
 UNKNOWN = "unknown"
+CORS_DONE = "cors_done"  # in a scope
 USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
@@ -140,10 +141,10 @@ class Application(FastAPI):
         self._idempotency = (
             None if keyed is None else Idempotency(self._recording, keyed, self._scopes)
         )
-        self._entry: ASGIApp = self._pass
-        if origins:  # outermost, so that a browser may read errors, too
-            self._entry = CORSMiddleware(
-                self._pass,
+        self._cors: CORSMiddleware | None = None
+        if origins:
+            self._cors = CORSMiddleware(
+                self,
                 allow_origins=origins,
                 allow_methods=["GET", "POST"],
                 allow_headers=["*"],
@@ -157,16 +158,17 @@ class Application(FastAPI):
                 self._posts[route.path] = route
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Without ServerErrorMiddleware, which would answer errors before `_pass` sees them."""
+        """Without ServerErrorMiddleware, which would answer errors before `__call__` sees them."""
         outermost = super().build_middleware_stack()
         if not isinstance(outermost, ServerErrorMiddleware):
             raise TypeError(f"FastAPI's outermost middleware is {type(outermost).__name__}")
         return outermost.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._entry(scope, receive, send)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._cors is not None and CORS_DONE not in scope:
+            # outermost, so that a browser may read errors, too; it calls this application again
+            await self._cors({**scope, CORS_DONE: True}, receive, send)
+            return
         if scope["type"] == "lifespan":
             await super().__call__(scope, receive, send)
             return

@@ -22,7 +22,7 @@ from proxy.generation.service import Service
 
 
 class ExtrasRenderer:
-    """Implements exchange.Renderer: adds to the output of another one.
+    """Implements answer.Renderer: adds to the output of another one.
 
     prompt_annotations: precede the first chunk.
     """

@@ -81,6 +81,7 @@ class AnswerRenderer(ABC):
         self._body = body
         self._log_probs = log_probs
         self._returns_ids = bool(body.return_token_ids)
+        self._has_tokens = log_probs is not None or self._returns_ids
         self._choices = self._unfinished = request.choices * len(request.prompts)
         self._ends_with_usage = bool(body.stream_options and body.stream_options.include_usage)
         self._has_continuous_usage = request.reports_usage
@@ -126,12 +127,11 @@ class AnswerRenderer(ABC):
             chunk["usage"] = self._usage_so_far()
         return chunk
 
-    def _delta_chunk(self, choice: Json, event: AnyDelta) -> Json:
+    def _add_tokens(self, choice: Json, event: AnyDelta) -> None:
         if self._log_probs is not None and event.log_probs:
             choice["logprobs"] = self._log_probs.rendered(event.log_probs)
         if self._returns_ids:
             choice["token_ids"] = list(event.token_ids)
-        return self._chunk(choice, event.usage)
 
     def _last_chunks(self, choice: Json, event: Finished) -> list[Json]:
         """The chunk that ends a choice; after the last one the usage, if the request wants it."""
@@ -184,7 +184,9 @@ class ChatRenderer(AnswerRenderer):
             choice = _choice(event.choice, {}, event.reason.value)
             return chunks + self._last_chunks(choice, event)
         choice = _choice(event.choice, self._delta(event))
-        chunks.append(self._delta_chunk(choice, event))
+        if self._has_tokens:
+            self._add_tokens(choice, event)
+        chunks.append(self._chunk(choice, event.usage))
         return chunks
 
     def _whole(self, index: int, answer: Answer) -> Json:
@@ -286,7 +288,10 @@ class CompletionRenderer(AnswerRenderer):
     def chunks(self, event: OutputEvent) -> list[Json]:
         match event:
             case TextDelta():
-                return [self._delta_chunk(_text_choice(event.choice, event.text), event)]
+                choice = _text_choice(event.choice, event.text)
+                if self._has_tokens:
+                    self._add_tokens(choice, event)
+                return [self._chunk(choice, event.usage)]
             case Finished():
                 return self._last_chunks(_text_choice(event.choice, "", event.reason.value), event)
             case _:

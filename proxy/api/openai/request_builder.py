@@ -47,7 +47,8 @@ class RequestBuilder:
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
-        body.check_choice(served.card.server_tools.tools)
+        if body.tool_choice is not None:
+            body.check_choice(served.card.server_tools.tools)
         request = body.to_domain(caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
         return await self._exchange(body, request, served, renderer)

@@ -77,7 +77,7 @@ def routes(
     @router.post("/json", responses=_answers(PlainAnswer), openapi_extra=TAKES_HEADER)
     async def chat_json(http: Request, body: ChatRequest) -> Response:
         """The whole answer as one JSON body."""
-        return answerer.whole(exchange(http, body))
+        return answerer.answer(exchange(http, body))
 
     @router.post(
         "/stream",
@@ -87,7 +87,7 @@ def routes(
     )
     async def chat_stream(http: Request, body: ChatRequest) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        return answerer.streamed(exchange(http, body), JSON_LINES)
+        return answerer.answer(exchange(http, body), JSON_LINES)
 
     @router.post(
         "/sse",
@@ -97,6 +97,6 @@ def routes(
     )
     async def chat_sse(http: Request, body: ChatRequest) -> Response:
         """Server-sent events, then `[DONE]`."""
-        return answerer.streamed(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
+        return answerer.answer(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
 
     return router
