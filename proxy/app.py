@@ -33,8 +33,7 @@ from proxy.api.http.idempotency import IdempotencyParts
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
-from proxy.api.openai.field_limits import FieldLimits
-from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes

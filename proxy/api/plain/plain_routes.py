@@ -14,7 +14,7 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.field_limits import FieldLimits
+from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
