@@ -43,7 +43,6 @@ from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, current_caller
 from proxy.domain.record import RequestRecord, StageName
 from proxy.journal.journal import Journal
 from proxy.telemetry.kept_content import HeldBytes
-from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import RequestLog
 
@@ -190,7 +189,6 @@ class Application(FastAPI):
             if not USABLE_ID.fullmatch(request_id):
                 request_id = new_request_id()
             structlog.contextvars.bind_contextvars(request_id=request_id)
-            name_task(request_id, path)
             with self._log.recorded(
                 method, path, request_id=request_id, headers=scope["headers"]
             ) as record:

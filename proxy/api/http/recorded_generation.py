@@ -30,7 +30,7 @@ class Generation:
         self._body: bytes | None = body
 
     async def __call__(self, running: RunningAnswer) -> None:
-        recording, record = running.recording, running_record()
+        record = running_record()
         numbering: EventNumbering | None = None
 
         async def abandoned() -> Message:
@@ -42,8 +42,8 @@ class Generation:
             if message["type"] == "http.response.start":
                 head = _head(message, self._scope, record.request_id)
                 numbering = EventNumbering() if head.has_events else None
-                recording.is_private = recording.is_private or record.is_private
-                recording.begin(head)
+                running.is_private = running.is_private or record.is_private
+                running.begin(head)
                 return
             data, is_last = message.get("body", b""), not message.get("more_body", False)
             parts, comments = [bytes(data)] if data else [], list[bytes]()
@@ -52,19 +52,19 @@ class Generation:
             if numbering is not None and is_last:
                 parts += numbering.flush()
             for part in parts:
-                await recording.append(part)
+                await running.append(part)
             if comments:
-                recording.notice(b"".join(comments))
+                running.notice(b"".join(comments))
             if is_last:
                 running.has_failed = running.has_failed or record.has_failed
-                recording.complete()
+                running.complete()
 
         try:
             await self.run(self._scope, abandoned, keep)
         except ClientDisconnect:
             return
         except Exception as error:
-            if recording.head is not None:
+            if running.head is not None:
                 logger.exception(
                     "an answer with an Idempotency-Key ended early",
                     advice="this is a bug of the proxy: report it with this line",
