@@ -80,7 +80,8 @@ class Endpoint:
         clock: Clock,
     ) -> None:
         self.pool = pool
-        self.address = address
+        self.name = address.address
+        self._metrics_port = address.metrics_port or pool.metrics_port
         self.connection = connection
         self.bit = bit
         self.breaker = CircuitBreaker(clock=clock, may_eject=lambda: pool.may_eject(self))
@@ -103,11 +104,10 @@ class Endpoint:
 
     async def run(self) -> None:
         """Keeps the connection open until the endpoint is gone."""
-        port = self.address.metrics_port or self.pool.metrics_port
         async with self.connection:
             tasks = [asyncio.create_task(self._keep_checking())]
-            if port is not None:
-                tasks.append(asyncio.create_task(self._read_load(port)))
+            if self._metrics_port is not None:
+                tasks.append(asyncio.create_task(self._read_load(self._metrics_port)))
             try:
                 await self.gone.wait()
             finally:
@@ -263,10 +263,6 @@ class Endpoint:
         for one in self.served.values():
             one.load = reader.load_of(one.model.facts.engine_model)
             one.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
-
-    @property
-    def name(self) -> str:
-        return self.address.address
 
     @property
     def why_ejected(self) -> str:

@@ -18,10 +18,6 @@ async def test_it_has_every_model_of_every_endpoint_once():
     tritons = {"a:1": ScriptedTriton(DEMO, other), "b:1": ScriptedTriton(DEMO)}
     async with PoolStand(tritons) as stand:
         assert sorted(one.name for one in await stand.pools.load()) == ["demo", "other"]
-        assert stand.pools.has_news()
-        assert not stand.pools.has_news()
-        await checked(5)
-        assert not stand.pools.has_news()
 
 
 def away(stand: PoolStand) -> None:
