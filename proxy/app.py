@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.authenticator import authenticator
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
@@ -68,7 +68,7 @@ from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
@@ -123,7 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
         pools=pools,
         kserve=PooledKserve(pools),
         decisions=decisions,
-        audit=LoggedAudit() if store is None else store.audit_trail,
+        audit=LoggedAudit() if store is None else store.audit,
         log_levels=logs.ChosenLevel(LogLevel(settings.log_level), set_level),
     )
     return compose(
@@ -170,7 +170,7 @@ def compose(
     # who calls, and how much they may take
     if store is not None:
         keys, usage = keys or store.keys, usage or store.usage
-    callers = authenticator(settings, keys, metrics)
+    callers = Authenticator(settings, keys, metrics) if settings.is_authenticated else None
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)
     ledger = _ledger(settings, redis)
@@ -212,7 +212,7 @@ def compose(
                 operations.pools,
                 scheduler,
                 spare=settings.spare_streams,
-                share=partial(part, ledger),
+                share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
     access = Access(
@@ -289,12 +289,11 @@ def compose(
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
 
-        administration = store.administration
         routers += [
-            admin_routes.tenants_routes(administration.tenants, bodies),
-            admin_routes.keys_routes(administration.keys, bodies),
-            admin_routes.usage_routes(administration.usage, bodies),
-            admin_routes.audit_routes(administration.audit, bodies),
+            admin_routes.tenants_routes(store.tenants, bodies),
+            admin_routes.keys_routes(store.keys, bodies),
+            admin_routes.usage_routes(store.usage, bodies),
+            admin_routes.audit_routes(store.audit, bodies),
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":

@@ -18,7 +18,7 @@ from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.events import Events
 from proxy.domain.identity import current_caller
-from proxy.domain.model import ModelCard
+from proxy.domain.model import NO_END, ModelCard
 from proxy.domain.record import RequestRecord, StageName, running_record
 from proxy.domain.request import Delivery, GenerationRequest
 from proxy.domain.sandbox import Sandbox
@@ -148,7 +148,8 @@ class Service:
         record = running_record()
         record.unenforced = checks.unenforced_keywords(request.constraint, card)
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
-        self._deprecations.note(card, current_caller.get().tenant)
+        if card.lifecycle is not NO_END:
+            self._deprecations.note(card, current_caller.get().tenant)
         return Generation(events=self._events(request, card, delivery, record), record=record)
 
     async def engine_requests(
