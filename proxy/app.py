@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.authenticator import authenticator
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
@@ -170,7 +170,7 @@ def compose(
     # who calls, and how much they may take
     if store is not None:
         keys, usage = keys or store.keys, usage or store.usage
-    callers = authenticator(settings, keys, metrics)
+    callers = Authenticator(settings, keys, metrics) if settings.is_authenticated else None
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)
     ledger = _ledger(settings, redis)

@@ -26,47 +26,22 @@ from proxy.state.meters import (
 Charge = tuple[Meter, int, int]  # meter, mark, amount
 
 
-class MeterState:
-    """`wait_us` is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its
-    mark. `replace` changes a reserved amount to another, at its mark; at the end of the request, to
-    what was used. meter: as it was given last; its limit may change.
-    """
-
-    __slots__ = ("meter",)
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def wait_us(self, now: int, amount: int) -> int:
-        raise NotImplementedError
-
-    def add(self, now: int, amount: int) -> int:
-        raise NotImplementedError
-
-    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
-        raise NotImplementedError
-
-    def standing(self, now: int) -> Standing:
-        raise NotImplementedError
-
-    def is_idle(self, now: int) -> bool:
-        raise NotImplementedError
-
-    def charges(self) -> Iterable[Charge]:
-        """What was counted here and is kept: for a shared state that was lost."""
-        return ()
+# The state of one meter, by its kind. meter: as it was given last; its limit may change. `wait_us`
+# is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its mark. `replace`
+# changes a reserved amount to another, at its mark; at the end of the request, to what was used.
+# `charges`: what was counted here and is kept, for a shared state that was lost.
 
 
-class Rate(MeterState):
+class Rate:
     """GCRA: `_full_at` is when the burst is whole again (the theoretical arrival time), which is
     also the mark of the last request. Only the last can be given back: what was granted after it
     depends on it.
     """
 
-    __slots__ = ("_full_at",)
+    __slots__ = ("_full_at", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
+        self.meter = meter
         self._full_at = 0
 
     def wait_us(self, now: int, amount: int) -> int:
@@ -97,14 +72,17 @@ class Rate(MeterState):
     def is_idle(self, now: int) -> bool:
         return self._full_at <= now
 
+    def charges(self) -> Iterable[Charge]:
+        return ()
 
-class Window(MeterState):
+
+class Window:
     """Amounts by the 128th of the window in which they were taken, which is their mark."""
 
-    __slots__ = ("_amounts", "_part_us", "_total")
+    __slots__ = ("_amounts", "_part_us", "_total", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
+        self.meter = meter
         self._part_us = meter.span_us // BUCKETS
         self._amounts: dict[int, int] = {}  # the oldest first
         self._total = 0
@@ -158,13 +136,13 @@ class Window(MeterState):
             self._total -= self._amounts.pop(part)
 
 
-class Held(MeterState):
+class Held:
     """A GAUGE or a PERIOD. held: reserved by running requests. used: settled, of a PERIOD."""
 
-    __slots__ = ("_held", "_used")
+    __slots__ = ("_held", "_used", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
+        self.meter = meter
         self._held, self._used = 0, meter.opening
 
     def wait_us(self, now: int, amount: int) -> int:
@@ -198,7 +176,8 @@ class Held(MeterState):
             yield self.meter, 0, self._used - self.meter.opening
 
 
-STATES: dict[MeterKind, type[MeterState]] = {
+MeterState = Rate | Window | Held
+STATES: dict[MeterKind, Callable[[Meter], MeterState]] = {
     MeterKind.RATE: Rate,
     MeterKind.WINDOW: Window,
     MeterKind.GAUGE: Held,

@@ -14,6 +14,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote
 
+from cachetools import LRUCache
+
 from proxy.domain.identity import Caller, Limits
 from proxy.domain.model import NANOS
 from proxy.domain.usage import Spent, UsageStore
@@ -73,7 +75,7 @@ class MeteredCallers:
     def __init__(self, usage: UsageStore | None, clock: Callable[[], float] = time.time) -> None:
         self._usage = usage
         self._clock = clock
-        self._known: dict[tuple[str, str, str], CallerMeters] = {}
+        self._known: LRUCache[tuple[str, str, str], CallerMeters] = LRUCache(MOST)
 
     async def meters(self, caller: Caller, model: str) -> CallerMeters:
         """model: its public name; empty for the limits that hold for every model."""
@@ -81,10 +83,7 @@ class MeteredCallers:
         known = self._known.get(name)
         now_s = self._clock()
         if known is None or now_s >= known.ends_at_s or known.caller != caller:
-            known = await self._read(caller, model, now_s)
-            if len(self._known) >= MOST:
-                del self._known[next(iter(self._known))]
-            self._known[name] = known
+            known = self._known[name] = await self._read(caller, model, now_s)
         return known
 
     async def _read(self, caller: Caller, model: str, now_s: float) -> CallerMeters:

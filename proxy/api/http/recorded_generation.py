@@ -41,7 +41,7 @@ class Generation:
         except ClientDisconnect:
             return
         except Exception as error:
-            if running.recording.head is not None:
+            if running.head is not None:
                 logger.exception(
                     "an answer with an Idempotency-Key ended early",
                     advice="this is a bug of the proxy: report it with this line",
@@ -70,7 +70,6 @@ class Recorder:
 
     def __init__(self, running: RunningAnswer, scope: Scope, record: RequestRecord) -> None:
         self._running = running
-        self._recording = running.recording
         self._scope = scope
         self._record = record
         self._numbering: EventNumbering | None = None
@@ -94,27 +93,27 @@ class Recorder:
         )
         self._numbering = EventNumbering() if head.has_events else None
         if self._record.is_private:
-            self._recording.is_private = True
-        self._recording.begin(head)
+            self._running.is_private = True
+        self._running.begin(head)
 
     async def _add(self, data: bytes) -> None:
         if self._numbering is None:
             if data:
-                await self._recording.append(bytes(data))
+                await self._running.append(bytes(data))
             return
         parts, comments = self._numbering.push(data)
         for part in parts:
-            await self._recording.append(part)
+            await self._running.append(part)
         if comments:
-            self._recording.notice(b"".join(comments))
+            self._running.notice(b"".join(comments))
 
     async def _end(self) -> None:
         if self._numbering is not None:
             for part in self._numbering.flush():
-                await self._recording.append(part)
+                await self._running.append(part)
         running = self._running
         running.has_failed = running.has_failed or self._record.has_failed
-        self._recording.complete()
+        running.complete()
 
 
 def _recorded(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
-from proxy.access.authentication.authenticator import authenticator
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.start_gate import StartGate
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
@@ -52,7 +52,7 @@ class Front:
         )
         metrics = Metrics()
         self.router = router
-        callers = authenticator(Settings(key_pepper=PEPPER), self.keys, metrics)
+        callers = Authenticator(Settings(key_pepper=PEPPER), self.keys, metrics)
 
         @asynccontextmanager
         async def running(_):

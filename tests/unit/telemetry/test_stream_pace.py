@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
 
-TOKEN = TokenDelta((b"a",))
-TWO = TokenDelta((b"a", b"b"))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+TOKEN, TWO = TokenDelta((b"a",)), TokenDelta((b"a", b"b"))
+END = TokenDelta((), finish=FinishReason.STOP)
 
 
 def seen(*responses: tuple[float, TokenDelta], counts_gaps: bool = True) -> RequestRecord:
     """Responses at these times, of one stream."""
-    clock = Clock()
-    record = RequestRecord(clock=clock)
+    times = iter([at for at, _ in responses])
+    record = RequestRecord(clock=lambda: 100 + next(times))
     pace = record.pace(counts_gaps=counts_gaps)
-    for at, delta in responses:
-        clock.now = 100 + at
+    for _, delta in responses:
         pace.see(delta)
     return record
-
-
-def gaps_s(record: RequestRecord) -> float:
-    return sum(pace.gaps_s for pace in record.paces)
-
-
-def token_s(record: RequestRecord) -> list[float]:
-    return [pace.token_s for pace in record.paces if pace.token_s is not None]
 
 
 def test_each_gap_is_counted_and_the_first_response_ends_none():
@@ -43,11 +28,8 @@ def test_each_gap_is_counted_and_the_first_response_ends_none():
     slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(record.gaps[:-1]) if count}
     assert slots == {0.025: 2}
     assert record.gaps[-1] == 1
-    assert gaps_s(record) == pytest.approx(700.04)
-
-
-def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
-    assert token_s(seen((1, TWO), (1.3, TWO), (1.6, TOKEN))) == [pytest.approx(0.2)]
+    assert record.paces[0].gaps_s == pytest.approx(700.04)
+    assert record.paces[0].token_s == pytest.approx(700.04 / 4)
 
 
 @pytest.mark.parametrize(
@@ -55,25 +37,23 @@ def test_the_time_of_a_token_is_the_mean_behind_the_first_response():
     [
         ([], {}),
         ([(1, TOKEN)], {}),
-        ([(1, TOKEN), (2, TokenDelta((), finish=FinishReason.STOP))], {}),
+        ([(1, TOKEN), (2, END)], {}),
         ([(1, TOKEN), (2, TOKEN)], {"counts_gaps": False}),
     ],
 )
 def test_without_a_second_response_there_is_no_pace(responses, fields):
     record = seen(*responses, **fields)
-    assert (sum(record.gaps), gaps_s(record), token_s(record)) == (0, 0, [])
-    assert record.row_wait_s is None
+    (pace,) = record.paces
+    assert (sum(record.gaps), pace.gaps_s, pace.token_s, record.row_wait_s) == (0, 0, None, None)
 
 
 def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_requests():
-    clock = Clock()
-    record = RequestRecord(clock=clock)
+    seconds = count(100)
+    record = RequestRecord(clock=lambda: float(next(seconds)))
     streams = [record.pace(counts_gaps=True) for _ in range(3)]
     for number, stream in enumerate(streams):
         stream.see(TokenDelta((b"a",), queue_s=float(number)))
-        clock.now += 1
     for stream in streams:
-        clock.now += 1
         stream.see(TOKEN)
-    assert (sum(record.gaps), gaps_s(record)) == (3, 12)
-    assert (record.engine_queues_s, record.row_wait_s) == ([0, 1, 2], 2)
+    assert [pace.gaps_s for pace in record.paces] == [3, 3, 3]
+    assert (sum(record.gaps), record.engine_queues_s, record.row_wait_s) == (3, [0, 1, 2], 2)
