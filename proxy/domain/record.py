@@ -274,7 +274,7 @@ class RequestRecord:
 
     def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
         """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""
-        stage = self.stage(name, None, began)
+        stage = Stage(name, self, began=began)
         stage.ended = perf_counter()
         if isinstance(error, Exception):
             stage.error = type(error).__name__
