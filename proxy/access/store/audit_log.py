@@ -112,7 +112,7 @@ class Change:
 
 
 class AuditLog:
-    """Also implements domain.audit_trail.AuditTrail. earlier: peppers that only verify entries."""
+    """Also implements domain.endpoints.AuditTrail. earlier: peppers that only verify entries."""
 
     def __init__(self, database: Database, pepper: bytes, earlier: Sequence[bytes]) -> None:
         self._database = database
