@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.api.http.authentication import NO_ADMIN
+from proxy.api.http.application import NO_ADMIN
 from proxy.operate import store
 from proxy.operate.triton_server import probe
 from proxy.operate.triton_server.launch import EXIT_TIMEOUT_S, Launch
