@@ -293,10 +293,7 @@ def list_audit(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
 ) -> None:
     """List entries, the oldest first."""
-    from proxy.api.admin.admin_answers import audit_body
-
-    found = _done(lambda store, _: store.audit.list(after=after, limit=limit))
-    _show([audit_body(entry) for entry in found])
+    _show(_done(lambda store, _: store.audit.list(after=after, limit=limit)))
 
 
 @audit.command("verify")
