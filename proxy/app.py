@@ -60,8 +60,7 @@ from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.folder import JournalLimits
 from proxy.journal.journal import Journal
-from proxy.language.structured.constraint_request import GuideLimits
-from proxy.language.structured.examiner import Examiner
+from proxy.language.structured.constraint_request import Examiner, GuideLimits
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
 from proxy.models.callers_models import CallersModels

@@ -16,7 +16,7 @@ from proxy.access.limits.reservation import Reservation
 from proxy.access.log_prob_budget import LogProbShare
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
@@ -29,7 +29,7 @@ from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import name_callers_field
 from proxy.server_tools.tool_loop import run_tool_loop
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -153,7 +153,7 @@ class AnswerStreams:
             specials=plan.special_tokens,
         )
         self._record.counts.append(choice.usage_counter)
-        with MappedConstraintErrors(part.request.constraint):
+        try:
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(plan.format.closing)
@@ -177,6 +177,9 @@ class AnswerStreams:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
+        except InvalidRequest as error:
+            name_callers_field(error, part.request.constraint)
+            raise
 
     def _see_first(self, part: Part, delta: TokenDelta) -> None:
         if self._reservation is not None:

@@ -23,9 +23,10 @@ from proxy.domain.request import GenerationRequest, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
-from proxy.language.syntax import parsers
+from proxy.language.prompting.callers_text import RenderedPrompt
+from proxy.language.structured.constraint_errors import name_callers_field
 from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.parsers import CardSyntax, syntax_of
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.server_tools.tool_offer import offer_server_tools
 
@@ -42,6 +43,7 @@ class Plan:
 
     request: GenerationRequest
     card: ModelCard
+    syntax: CardSyntax
     format: AnswerFormat
     engine_requests: tuple[EngineRequest, ...]
     prompt_text: str
@@ -78,7 +80,7 @@ class Plan:
 
     def new_parser(self) -> OutputParser | None:
         """For one answer; None: all of it is text."""
-        return parsers.parser_of(self.request, self.card, self.prompt_text, self.format.tool_family)
+        return self.syntax.parser(self.request, self.prompt_text, self.format.tool_family)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +170,16 @@ class Preparation:
         """For a later attempt or round of tools, which takes the steps from 5 to 7 again: the
         caller's request passed the others, and stays with its build. Raises as `prepare` does.
         """
-        with MappedConstraintErrors(request.constraint):
+        try:
             return await self._plan(request, card)
+        except InvalidRequest as error:
+            name_callers_field(error, request.constraint)
+            raise
 
     async def _prepared(
         self, request: GenerationRequest, card: ModelCard, *, is_held: bool
     ) -> Plan:
-        with MappedConstraintErrors(request.constraint):
+        try:
             request = offer_server_tools(request, card)
             request = apply_model_limits(request, card)
             if is_held:
@@ -182,31 +187,53 @@ class Preparation:
             plan = await self._plan(request, card)
             self._sizes.check_copies(request, [one.text for one in plan.engine_requests])
             return plan
+        except InvalidRequest as error:
+            name_callers_field(error, request.constraint)
+            raise
 
     async def _plan(self, request: GenerationRequest, card: ModelCard) -> Plan:
         if request.generations == 1:
             request = request.part(0)  # a batch of one prompt is this prompt
-        parsers.check_thinking_budget(request, card)
-        answer_format = await self._formats.answer_format(request, card)
-        engine_requests = [await self._engine_request(request.part(0), card, answer_format)]
+        syntax = syntax_of(card)
+        if request.thinking_budget is not None and syntax.reasoning is None:
+            raise InvalidRequest(
+                f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="thinking_token_budget",
+            )
+        answer_format = await self._formats.answer_format(request, card, syntax)
+        specials = syntax.visible_special_tokens(request)
+        hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
+        wants_token_ids = bool(specials) or hides_stop_tokens
+        wants_token_ids |= request.returns_token_ids or request.logs_token_ids
+
+        async def engine_request(part: GenerationRequest) -> EngineRequest:
+            prompt = await self._prompts.written(part, card, syntax)
+            return self._engine_request(part, card, prompt, answer_format, wants_token_ids)
+
+        engine_requests = [await engine_request(request.part(0))]
         if len(request.prompts) > 1:
             for index in range(request.candidates, request.generations, request.candidates):
                 await self._gate.wait()
-                part = request.part(index)
-                engine_requests.append(await self._engine_request(part, card, answer_format))
+                engine_requests.append(await engine_request(request.part(index)))
         return Plan(
             request=request,
             card=card,
+            syntax=syntax,
             format=answer_format,
             engine_requests=tuple(engine_requests),
             prompt_text=_prompt_text(engine_requests[0], answer_format),
-            special_tokens=parsers.visible_special_tokens(request, card),
+            special_tokens=specials,
         )
 
-    async def _engine_request(
-        self, request: GenerationRequest, card: ModelCard, answer_format: AnswerFormat
+    def _engine_request(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        prompt: RenderedPrompt | None,
+        answer_format: AnswerFormat,
+        wants_token_ids: bool,
     ) -> EngineRequest:
-        prompt = await self._prompts.written(request, card)
         text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
         engine_request = EngineRequest(
             id=request.id,
@@ -221,7 +248,7 @@ class Preparation:
             constraint=answer_format.guide(text or "", spans),
             prompt_limit=request.prompt_limit,
             echoes_prompt=request.echoes_tokens,
-            wants_token_ids=_wants_token_ids(request, card),
+            wants_token_ids=wants_token_ids,
             wants_log_prob_ids=request.logs_token_ids,
             priority=self._engine_priority(request, card),
             cache_salt=self._cache_salt(request, card),
@@ -282,13 +309,3 @@ def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
                 code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )
-
-
-def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
-    hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
-    return (
-        request.returns_token_ids
-        or request.logs_token_ids
-        or hides_stop_tokens
-        or bool(parsers.visible_special_tokens(request, card))
-    )

@@ -17,6 +17,7 @@ from proxy.access.request_size import RequestSizeLimits, permits_needed
 from proxy.access.start_gate import StartGate
 from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
@@ -34,7 +35,7 @@ from proxy.generation.stream.resending import Resending
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.language.structured import checks
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import name_callers_field
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.recovery_queue import RecoveryQueue
@@ -200,8 +201,12 @@ class Service:
 
         since = asyncio.get_running_loop().time()
         checking = record.stage(StageName.GUIDE_CHECK)
-        with checking, MappedConstraintErrors(plan.request.constraint):
-            await self._means.streams.resending.retried(try_once, request, record, since=since)
+        try:
+            with checking:
+                await self._means.streams.resending.retried(try_once, request, record, since=since)
+        except InvalidRequest as error:
+            name_callers_field(error, plan.request.constraint)
+            raise
 
 
 NOT_HELD: AbstractContextManager[LogProbShare | None] = nullcontext()

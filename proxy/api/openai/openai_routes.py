@@ -39,13 +39,14 @@ from proxy.api.openapi.responses import (
     events,
 )
 from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
-from proxy.language.syntax import parsers
+from proxy.language.structured.constraint_errors import name_callers_field
+from proxy.language.syntax.parsers import syntax_of
 from proxy.models.callers_models import CallersModels
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -127,9 +128,13 @@ def routes(
         """
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
-        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
+        with ProtocolNames(names):
             request, *_ = await service.engine_requests(generation, exchange.card)
-            admitted = await tokenizer.admit(request)
+            try:
+                admitted = await tokenizer.admit(request)
+            except InvalidRequest as error:
+                name_callers_field(error, generation.constraint)
+                raise
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
@@ -164,7 +169,7 @@ def routes(
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the name in the request, which may be an alias."""
-    families = parsers.families_of(card)
+    syntax = syntax_of(card)
     return {
         "id": name,
         "object": "model",
@@ -177,8 +182,8 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
-        "tool_parser": families.tools,
-        "reasoning_parser": families.reasoning,
+        "tool_parser": syntax.tools,
+        "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         "deprecated": _day(card.lifecycle.deprecated),
         "sunset": _day(card.lifecycle.sunset),

@@ -18,7 +18,7 @@ from proxy.api.openai.generation_body import GenerationBody, merged
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.examiner import Examiner
+from proxy.language.structured.constraint_request import Examiner
 from proxy.models.callers_models import CallersModels, ServedModel
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)

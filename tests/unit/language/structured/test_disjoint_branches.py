@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.language.structured.disjoint_branches import PAIRS_AT_MOST, are_disjoint
+from proxy.language.structured.keywords import PAIRS_AT_MOST, are_disjoint
 
 VALUES = [0, 1, 1.0, True, False, None, "", "1", [1], [True], {"a": 1}, {"a": True}, {}]
 MANY = PAIRS_AT_MOST * 3

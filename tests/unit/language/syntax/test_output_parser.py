@@ -17,7 +17,7 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Samplin
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.choice.choice import Choice
-from proxy.language.syntax.parsers import families_of, parser_of, visible_special_tokens
+from proxy.language.syntax.parsers import syntax_of
 from tests.doubles.engine import CARD, FACTS, deltas
 from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
@@ -44,12 +44,13 @@ def chat(**fields) -> GenerationRequest:
 def answered(
     request: GenerationRequest, pieces: list[TokenDelta], of: ModelCard, prompt=""
 ) -> Answer:
-    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of))
+    syntax = syntax_of(of)
+    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of, syntax))
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt, answer_format.tool_family),
-        specials=visible_special_tokens(request, of),
+        parser=syntax.parser(request, prompt, answer_format.tool_family),
+        specials=syntax.visible_special_tokens(request),
     )
     events = []
     for piece in pieces:
@@ -91,7 +92,7 @@ def test_after_enough_calls_nothing_more_comes_out():
     request = chat(calls_in_parallel=False)
     text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|><|start'
     for pieces in ([text], [text[:-7], text[-7:]]):
-        parser = parser_of(request, card("harmony", "harmony"), "", "harmony")
+        parser = syntax_of(card("harmony", "harmony")).parser(request, "", "harmony")
         events = [event for piece in pieces for event in parser.push(piece)] + parser.flush()
         assert not [event for event in events if isinstance(event, TextDelta)]
 
@@ -194,7 +195,7 @@ def test_reasoning_that_a_message_which_is_continued_has_begun():
 
 def test_reasoning_tokens_are_counted():
     request, of = chat(tools=()), card()
-    choice = Choice(request, of, parser=parser_of(request, of, "", None))
+    choice = Choice(request, of, parser=syntax_of(of).parser(request, "", None))
     events = []
     for text in (b"<think>", b"a", b"b", b"</think>", b"yes"):
         events += choice.push(TokenDelta((text,)))
@@ -215,11 +216,11 @@ def test_log_probs_and_ids_of_held_text_come_with_the_next_event():
 
 def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
-    found = families_of(replace(CARD, facts=facts))
+    found = syntax_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert families_of(CARD).tools is None
+    assert syntax_of(CARD).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
-    found = families_of(replace(CARD, facts=with_two))
+    found = syntax_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    named = families_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
+    named = syntax_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")
