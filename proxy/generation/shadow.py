@@ -18,7 +18,7 @@ from hashlib import blake2b
 import structlog
 from typing_extensions import Self
 
-from build_engines.deployment_entries import ShadowEntry as Shadow
+from build_engines.deployments import ShadowEntry as Shadow
 from proxy import background
 from proxy.domain.engine import Engine, EngineRequest, TokenSource
 from proxy.domain.errors import ModelUnavailable, RateLimited

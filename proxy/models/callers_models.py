@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from build_engines.deployment_checks import MAX_FALLBACKS
+from build_engines.deployments import MAX_FALLBACKS
 from proxy.domain.errors import ModelNotAllowed, UnknownModel
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard

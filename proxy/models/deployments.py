@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import compress
 
-from build_engines.deployment_entries import DeploymentEntry, ShadowEntry
+from build_engines.deployments import DeploymentEntry, ShadowEntry
 from build_engines.models_file import ModelEntry
 
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from build_engines.deployment_entries import DeploymentEntry
+from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request import GenerationRequest, TextPrompt

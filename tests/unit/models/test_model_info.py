@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from build_engines.deployment_entries import DeploymentEntry
+from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry
 from proxy.domain.model import LoadedModel
 from proxy.models.model_info import ModelInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from build_engines.gpu import device_sharing
+from build_engines.gpu import refusals
 from build_engines.gpu.options import GpuOptions
 
 
@@ -13,7 +13,7 @@ def options(fraction: float = 0.9, **given: object) -> GpuOptions:
 
 
 def conflicts(**models: GpuOptions) -> list[tuple[str, str]]:
-    return list(device_sharing.conflicts(models))
+    return list(refusals.sharing_conflicts(models))
 
 
 @pytest.mark.parametrize(

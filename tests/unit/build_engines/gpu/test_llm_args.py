@@ -1,4 +1,4 @@
-"""llm_args and backend_parameters: upstream's names for what models.yaml says."""
+"""llm_args: upstream's names for what models.yaml says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from packaging.version import Version
 
 from build_engines import triton_models
-from build_engines.gpu import backend_parameters, llm_args
+from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions
 
 FOLDERS = {
@@ -182,7 +182,7 @@ def test_a_model_without_adapters_is_told_of_none():
 
 def backend(**given: object) -> dict[str, str]:
     options = GpuOptions.model_validate({"engine": "plan", **given})
-    return backend_parameters.of(options, Path("/e"), FOLDERS)
+    return llm_args.backend_parameters(options, Path("/e"), FOLDERS)
 
 
 def test_the_cpp_backend_is_told_by_its_own_keys():

@@ -6,7 +6,7 @@ import pytest
 
 from build_engines.errors import BuildError
 from build_engines.gpu.device import Device
-from build_engines.gpu.quantization import quantized_step
+from build_engines.gpu.steps import PROGRAM
 from tests.unit.build_engines.gpu.recipes import INT8_CACHE, make, shown
 
 CALIBRATED = "--calib_dataset <calibration> --calib_size 512"
@@ -29,7 +29,7 @@ def test_a_checkpoint_for_the_pytorch_runtime_is_quantized_once_for_all_gpus(tmp
     commands = shown(found)
     assert list(commands) == ["quantization_environment", "quantized"]
     program, *flags = commands["quantized"].split(" --")
-    assert program.endswith("bin/python -I " + str(quantized_step.PROGRAM))
+    assert program.endswith("bin/python -I " + str(PROGRAM))
     assert flags == [
         "weights <weights>",
         "calibration <calibration>/train.jsonl",

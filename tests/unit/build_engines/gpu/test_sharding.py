@@ -1,18 +1,18 @@
-"""sharding: over how many GPUs each published model can be split, and what is said otherwise."""
+"""Sharding: over how many GPUs each published model can be split, and what is said otherwise."""
 
 from __future__ import annotations
 
 import pytest
 
-from build_engines.gpu import sharding
 from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.recipe import sharding_problems
 from tests.fixtures.published import PARAMETERS, shape
 
 WAYS = range(1, 65)
 
 
 def found(name: str, **options: object) -> list[str]:
-    return list(sharding.problems(shape(name), GpuOptions.model_validate(options)))
+    return list(sharding_problems(shape(name), GpuOptions.model_validate(options)))
 
 
 def fitting(name: str, field: str, **options: object) -> list[int]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from build_engines.upstream.recorded import RecordedClasses
+from build_engines.upstream.signatures import RecordedClasses
 from tests.upstream import record
 
 

@@ -1,4 +1,7 @@
-"""Finds unknown keys of models.yaml and suggests the key that was meant. For models_file."""
+"""Errors of models.yaml, for people: the line of each value, and the key that a misspelt one meant.
+
+Called by `models_file`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,69 @@ from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import yaml
 from pydantic_core import ErrorDetails
 
 from build_engines.section import Section
+
+
+class DuplicateKey(yaml.YAMLError):
+    """A mapping has a key twice; plain YAML would silently drop the first."""
+
+
+class MarkedYaml:
+    """One document: `data` as plain Python, and the lines of its values.
+
+    Raises:
+        yaml.YAMLError: the text is not YAML, or a mapping has a key twice.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.data: Any = yaml.safe_load(text)
+        self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if self._root is not None:
+            _refuse_duplicates(self._root)
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line of a path, counted from 1.
+
+        Skips parts that the document does not have: a missing key has its parent's line, and
+        pydantic's paths contain the tags of unions.
+        """
+        line, node = 1, self._root
+        for part in path:
+            found = _child(node, part)
+            if found is not None:
+                line, node = found
+        return line
+
+
+def _child(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
+    """The line of a key or list item, and its value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(part):
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        item = node.value[part]
+        return item.start_mark.line + 1, item
+    return None
+
+
+def _refuse_duplicates(node: yaml.Node) -> None:
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_duplicates(item)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            raise DuplicateKey(f"{key.value!r} stands in lines {lines[key.value]} and {line}")
+        lines[key.value] = line
+        _refuse_duplicates(value)
+
 
 UNKNOWN = "extra_forbidden"  # the type of pydantic's error
 Place = Sequence[str | int]
@@ -30,7 +93,7 @@ def unknown_first(errors: Sequence[ErrorDetails], root: type[Section]) -> list[E
     return sorted(errors, key=order)
 
 
-def message(place: Place, root: type[Section]) -> str:
+def unknown_key(place: Place, root: type[Section]) -> str:
     """The message for an unknown key. place: pydantic's location, with the tags of unions."""
     if near := _near(place, root):
         return f"unknown key: did you mean {near!r}?"
