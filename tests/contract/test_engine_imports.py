@@ -22,17 +22,16 @@ RANKS = {
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
-        {"row_clock"},
         {"runtimes", "stream", "request_tensors"},
         {"leases"},
-        {"response_writer", "metric_reporter"},
+        {"response_writer"},
         {"metrics"},
         {"model"},
     ],
     "tokenizer": [
         {"grammars", "refusal"},
         {"admission", "bad_words_list", "executor_inputs", "guide_check", "plain_spans"},
-        {"prompt_truncation", "request"},
+        {"request"},
         {"prompt_encoder"},
         {"model"},
     ],
@@ -48,7 +47,7 @@ ONLY_IN = {
         "triton_python_backend_utils": {"model", "stream", "leases", "request_tensors"},
     },
     "tokenizer": {
-        "tokenizers": {"model", "plain_spans", "prompt_encoder", "prompt_truncation"},
+        "tokenizers": {"model", "plain_spans", "prompt_encoder"},
         "xgrammar": {"grammars", "guide_check"},
         "triton_python_backend_utils": {"model", "request"},
     },

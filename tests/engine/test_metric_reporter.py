@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from metric_reporter import MetricReporter
-from metrics import add_nvidias
+from metrics import MetricReporter, add_nvidias
 from stats import Stats
 from tests.fixtures.stack import eventually
 
@@ -55,19 +54,6 @@ def test_metrics_are_destroyed_at_the_close_before_their_families():
     reporter.close()
     assert set(triton.gone[:2]) == {"metric of a", "metric of b"}
     assert set(triton.gone[2:]) == {"a", "b"}
-
-
-def test_metrics_of_one_family_differ_in_their_labels_and_gauges_are_exact():
-    triton = Metrics()
-    reporter = MetricReporter(triton, "demo_engine")
-    shares = {"a": iter([0.1, 0.3]), "b": iter([0.7, 0.3])}
-    for kind in shares:
-        reporter.add("GAUGE", "shares", "", lambda k=kind: next(shares[k], 0.2), {"kind": kind})
-    reporter.start()
-    eventually(lambda: set(triton.values.values()) == {0.2}, 10, "both are reported")
-    reporter.close()
-    assert {dict(labels)["kind"] for _, labels in triton.values} == {"a", "b"}
-    assert triton.gone == ["metric of shares", "metric of shares", "shares"]
 
 
 def reported(stats: Stats) -> dict[tuple[str, str], float]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.trtllm_runtime import PARAMETERS
-from trtllm import process_environment
+from trtllm.library import process_environment
 
 ENGINE = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
 IMPORTED = """
@@ -57,5 +57,5 @@ def test_without_names_cuda_sees_all(tmp_path):
 
 @pytest.mark.parametrize(("chosen", "value"), [("true", "1"), ("false", None)])
 def test_the_single_process_worker_is_chosen_by_its_variable(chosen, value):
-    found = process_environment.variables({**PARAMETERS, "single_process": chosen})
+    found = process_environment({**PARAMETERS, "single_process": chosen})
     assert found.get("TLLM_WORKER_USE_SINGLE_PROCESS") == value

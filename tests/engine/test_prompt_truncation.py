@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from prompt_truncation import PromptTruncation
+from prompt_encoder import PromptTruncation
 
 DEMO = Path(__file__).parents[2] / "demo_model" / "shipped" / "tokenizer.json"
 

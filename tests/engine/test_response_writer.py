@@ -1,4 +1,4 @@
-"""The response writer: what it sends at once, what it joins, and what never waits."""
+"""The response writer: what it sends at once, what it joins, what never waits, and what is late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as 
 from leases import Leases
 from port import Token, TokenLogProbs
 from response_writer import FEW_STREAMS, ResponseWriter
-from row_clock import INT32_MOST, microseconds
+from stream import INT32_MOST, microseconds
 from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -240,3 +240,24 @@ def test_cached_tokens_of_an_answer_are_none_of_the_prompts(writer):
     assert sender.is_over.wait(HANG_S)
     first = sender.sent[0][1]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 3)
+
+
+def test_a_lease_is_refused_without_a_name_twice_and_beyond_the_most():
+    held = Leases(most=2)
+    assert "request id" in held.hold("", Sender())
+    assert held.hold("a", Sender()) is None
+    assert "is open" in held.hold("a", Sender())
+    assert held.hold("b", Sender()) is None
+    assert "2 leases are open" in held.hold("c", Sender())
+
+
+def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
+    sender, other = Sender(), Sender()
+    late, in_time = writer.open(sender, 1), writer.open(other, 1)
+    late.end_after(0.01)
+    in_time.end_after(600)
+    eventually(late.is_abandoned, 10, "it is late")
+    assert not in_time.is_abandoned()
+    late.cancelled()  # as a runtime does with what is abandoned
+    assert sender.is_over.wait(HANG_S)
+    assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"

@@ -15,8 +15,8 @@ from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import HANG_S, eventually
 from tests.fixtures.trtllm_runtime import PROMPT, executor, generate, sent
-from trtllm.iteration_stats import COLLECT_EVERY_S
 from trtllm.library import Library, StartFailed
+from trtllm.progress import COLLECT_EVERY_S
 
 
 def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
@@ -116,7 +116,7 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
 
 def watched(started, clock, die):
     """A runtime on the same engine, whose time is `clock`."""
-    from trtllm.hang_watch import HangWatch
+    from trtllm.progress import HangWatch
     from trtllm.runtime import TrtllmRuntime
 
     return TrtllmRuntime(LLM.latest, started._generator.translator, HangWatch(300, clock), die)

@@ -28,8 +28,8 @@ class ToolParser(PushParser[ToolEvent]):
     """`push` text, `flush` at the end; the events are the same however the text was cut.
 
     A call starts (ToolCallStarted) when its name and the begin of its arguments are certain. If it
-    breaks before, it is text. If it breaks later, its arguments are closed to valid JSON,
-    `has_broken` becomes true, and the rest is text. White space between calls belongs to the
+    breaks before, it is text. If it breaks later, its arguments are closed to valid JSON, and the
+    rest is text. White space between calls belongs to the
     syntax, and so does an answer's first white space if a call follows it. `calls` counts the
     calls that have started.
 
@@ -60,7 +60,6 @@ class ToolParser(PushParser[ToolEvent]):
         self._has_ended = False
         self.calls = 0
         self.is_cut = False
-        self.has_broken = False
         self._reset_call()
 
     def _reset_call(self) -> None:
@@ -131,7 +130,6 @@ class ToolParser(PushParser[ToolEvent]):
         try:
             return (yield from call)
         except Broken as error:
-            self.has_broken = self.has_broken or self._is_open
             if self._is_open and self._argument_count:
                 self._emit_arguments("}")
             self._is_open = False

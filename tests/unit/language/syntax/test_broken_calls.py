@@ -241,16 +241,6 @@ def test_a_call_that_breaks_the_syntax(family, text, expected):
     assert said(family, text) == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "has_broken"),
-    [('{"a": 1}', False), ('{"a": ["x" y]}', True), ('{"a": 1', False)],
-)
-def test_has_broken_says_whether_a_call_was_closed_early(arguments, has_broken):
-    parser = parser_of("hermes", TOOLS)
-    answered(parser, [f'<tool_call>{{"name": "f", "arguments": {arguments}'])
-    assert parser.has_broken == has_broken
-
-
 @pytest.mark.parametrize("end", range(1, len("<|call|>")))
 def test_the_begin_of_an_end_mark_behind_a_call_without_arguments_is_not_text(end):
     text = "<|channel|>commentary to=functions.f<|message|>" + "<|call|>"[:end]
