@@ -47,7 +47,7 @@ from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import name_callers_field
 from proxy.language.syntax.parsers import syntax_of
-from proxy.models.callers_models import CallersModels
+from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
@@ -77,7 +77,7 @@ class ModelNames(Answer):
 
 def routes(
     answerer: Answers,
-    models: CallersModels,
+    models: Registry,
     builder: RequestBuilder,
     service: Service,
     tokenizer: Tokenizer,

@@ -44,7 +44,7 @@ def _token(token: int, log_probs: int | None, own: float) -> Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """See build_engines.scripted_options. The last part answers every prompt."""
+    """See ScriptedOptions of build_engines.models_file. The last part answers every prompt."""
 
     parts: tuple[Part, ...]
     repeats: bool
