@@ -55,14 +55,6 @@ def test_a_cancel_right_after_the_submit_counts(runtime):
     assert sink.end == "cancelled"
 
 
-def test_a_caller_that_is_gone_ends_it(runtime):
-    running = runtime({"step_s": 10})
-    sink = generate(running, max_tokens=10_000, wait=False)
-    sink.is_gone = True
-    assert sink.is_over.wait(HANG_S), "also while it waits for its first token"
-    assert sink.end == "cancelled"
-
-
 def test_a_request_that_fails_leaves_the_others_alone(runtime):
     running = runtime({"error_at": 3})
     failed, short = generate(running, max_tokens=5), generate(running, max_tokens=2)
@@ -198,15 +190,6 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
     eventually(lambda: not any(map(running.cancel, ids)), 10, "all are forgotten")
     assert not executor().running
     assert {sink.end for sink in sinks} == {"length", "cancelled"}
-
-
-def test_its_statistics_go_on_in_a_long_answer(runtime):
-    """Upstream's run out at a time-out, until a further request comes."""
-    running = runtime({"step_s": 0.01}, llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    generate(running, max_tokens=10_000, wait=False)
-    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
-    before = running.stats.decode_steps
-    eventually(lambda: running.stats.decode_steps > before, 5, "and go on being counted")
 
 
 def test_no_statistics_are_asked_for_before_the_first_request(runtime):

@@ -17,12 +17,6 @@ def run(folder, program: str, **options) -> list[str]:
     return said
 
 
-def test_its_last_line_is_told_now_and_then(tmp_path):
-    program = "import time; print('layer 7', flush=True); time.sleep(0.6)"
-    said = run(tmp_path, program, progress_s=0.25)
-    assert said[-1] == "0.0 min: layer 7"
-
-
 def test_a_bad_end_has_its_last_words_and_where_the_others_are(tmp_path):
     program = "print('one'); print('out of memory'); raise SystemExit(3)"
     with pytest.raises(BuildError, match=r"exit status 3: one \| out of memory .*log\)"):

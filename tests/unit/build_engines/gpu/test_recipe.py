@@ -189,14 +189,6 @@ def test_the_version_decides_what_is_possible(tmp_path, version, gpu, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("version", "gpu"),
-    [("0.21.0", {"engine": "plan"}), ("1.0.0", {}), ("1.2.1", {"engine": "plan"}), ("1.3.0", {})],
-)
-def test_what_a_version_can_do_is_not_refused(tmp_path, version, gpu):
-    assert make(tmp_path, "llama-3.1-8b", gpu, version=version).steps
-
-
 def test_all_reasons_are_told_at_once(tmp_path):
     with pytest.raises(BuildError) as error:
         make(tmp_path, "qwen2.5-7b", {"engine": "plan", "tensor_parallel": 5}, version="1.3.0")

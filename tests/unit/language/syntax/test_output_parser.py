@@ -13,7 +13,7 @@ from proxy.domain.completion import Answer, fold
 from proxy.domain.events import TextDelta
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.choice.choice import Choice
@@ -145,15 +145,6 @@ def test_a_tool_that_is_not_allowed_is_not_called():
     assert (answer.calls, answer.text, answer.reason) == ((), call("f", 1), FinishReason.STOP)
 
 
-def test_without_tools_a_call_is_text():
-    for request in (
-        chat(tools=()),
-        chat(tool_choice=ToolChoice(mode=ToolMode.NONE)),
-    ):
-        answer = answered(request, deltas(call("f", 1)), card())
-        assert (answer.calls, answer.text) == ((), call("f", 1))
-
-
 def test_a_call_that_a_stop_string_cuts_off_does_not_count_as_complete():
     answer = answered(chat(stop=('"x"',)), deltas(call("f", 1)), card())
     assert answer.reason is FinishReason.STOP
@@ -202,16 +193,6 @@ def test_reasoning_tokens_are_counted():
     events += choice.push(TokenDelta((b"",), finish=FinishReason.STOP))
     usage = events[-1].usage
     assert (usage.reasoning_tokens, usage.completion_tokens) == (4, 6)
-
-
-def test_log_probs_and_ids_of_held_text_come_with_the_next_event():
-    request = chat(returns_token_ids=True, sampling=Sampling(), tools=TOOLS)
-    pieces = [
-        TokenDelta((b"<tool_call>",), token_ids=(5,)),
-        TokenDelta((b'{"name": "f", "arguments": {}}</tool_call>',), token_ids=(6,)),
-        TokenDelta((b"",), token_ids=(7,), finish=FinishReason.STOP),
-    ]
-    assert answered(request, pieces, card()).token_ids == (5, 6, 7)
 
 
 def test_families_are_found_from_the_template():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,19 +155,6 @@ def test_a_harmony_call_without_a_tool_parser_is_text_without_its_marks(data):
     head = "<|channel|>commentary to=functions.f <|constrain|>json"
     text = f"{head}<|message|>{{}}<|call|><|start|>assistant{head}"
     assert split("harmony", data.draw(cuts(text))) == ("", "{}")
-
-
-@every_family
-def test_cost_per_character_is_flat(family):
-    def cost(size: int) -> float:
-        text = SYNTAXES[family].format(thought="a < b\n " * (size // 14), answer="yes " * size)
-        pieces = [text[at : at + 16] for at in range(0, len(text), 16)]
-        start = time.process_time()
-        split(family, pieces)
-        return (time.process_time() - start) / len(text)
-
-    small = min(cost(1_000) for _ in range(5))
-    assert min(cost(50_000) for _ in range(3)) < 3 * small
 
 
 # reasoning, then calls: these are read outside reasoning only

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -50,10 +49,6 @@ def pieces_of(text: str, seed: int) -> list[str]:
         pieces.append(text[at : at + size])
         at += size
     return pieces
-
-
-def test_every_family_has_its_syntax():
-    assert FAMILIES.keys() == SYNTAXES.keys()
 
 
 @pytest.mark.hypothesis
@@ -145,27 +140,6 @@ def test_nonsense_never_raises_and_finished_calls_are_json(family, data):
     assert all(isinstance(json.loads(arguments), dict) for arguments in finished)
     assert answered(parser_of(family, tools), data.draw(cuts(text))) == whole
     assert answered(parser_of(family, tools), list(text)) == whole
-
-
-@every_family
-def test_cost_per_character_is_flat(family):
-    def cost(size: int) -> float:
-        tools = {"f": {"properties": {"a": {"type": "string"}, "l": {"type": "array"}}}}
-        value = "Grüße, <b> \n"
-        arguments = {"a": value * (size // 24), "l": [1, {"k": "v"}] * (size // 48)}
-        text = SYNTAXES[family]([{"name": "f", "arguments": arguments}])
-        pieces = [text[at : at + 16] for at in range(0, len(text), 16)]
-        start = time.process_time()
-        parser = parser_of(family, tools)
-        for piece in pieces:
-            parser.push(piece)
-        parser.flush()
-        spent = time.process_time() - start
-        assert parser.calls == 1
-        return spent / len(text)
-
-    small = min(cost(2_000) for _ in range(3))
-    assert min(cost(100_000) for _ in range(2)) < 3 * small
 
 
 def test_kimi_keeps_the_model_s_own_id():
