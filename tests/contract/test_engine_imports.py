@@ -30,7 +30,7 @@ RANKS = {
     ],
     "tokenizer": [
         {"grammars", "refusal"},
-        {"admission", "bad_words_list", "executor_inputs", "guide_check", "plain_spans"},
+        {"admission", "executor_inputs", "guide_check", "plain_spans"},
         {"request"},
         {"prompt_encoder"},
         {"model"},
