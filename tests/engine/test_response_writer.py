@@ -1,4 +1,4 @@
-"""The response writer and the metrics: what is sent at once, joined or late, and what is reported."""
+"""The response writer and the metrics: what is sent at once, joined, late, and what is reported."""
 
 from __future__ import annotations
 
