@@ -7,8 +7,7 @@ it or may still come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from secrets import token_hex
 from typing import Any, Protocol
 
@@ -17,40 +16,21 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.state.answer import (
-    Head,
+    AnswerLimits,
     JoinRefused,
     KeyedRequest,
-    Notice,
     OpenAnswer,
     Outcome,
     Reason,
     RecordsUnavailable,
-    check_resumption,
 )
 from proxy.state.recording import MemoryBudget, Recording
 from proxy.telemetry.metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 
-ANSWER_BYTES = 8_000_000  # a larger answer is not kept, nor joined from its beginning
 UPKEEP_S = 30.0
 LEAST_ERROR_STATUS = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayLimits:
-    """grace_s: how long a generation goes on after its last reader has left; resume_grace_s: the
-    same for streams of events, and how long a finished answer that is not kept can be resumed.
-    answer_bytes: of one answer. memory_bytes: of all in this process. readers: of one answer, in
-    this process. keeps: whether finished answers are kept.
-    """
-
-    grace_s: float
-    resume_grace_s: float
-    answer_bytes: int = ANSWER_BYTES
-    memory_bytes: int
-    readers: int = 32
-    keeps: bool
 
 
 class Records(Protocol):
@@ -67,11 +47,11 @@ class Records(Protocol):
         """
         ...
 
-    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    def published(self, running: RunningAnswer) -> None:
         """Called when the generation of a claim begins."""
         ...
 
-    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    async def keep(self, running: RunningAnswer) -> None:
         """Keeps the finished answer, in place of the claim. The oldest may have to make room."""
         ...
 
@@ -88,7 +68,7 @@ class Records(Protocol):
         ...
 
 
-class RunningAnswer:
+class RunningAnswer(Recording):
     """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
     stream ended with an error.
 
@@ -99,29 +79,27 @@ class RunningAnswer:
         self,
         request: KeyedRequest,
         token: str,
-        limits: RelayLimits,
+        limits: AnswerLimits,
         budget: MemoryBudget,
         forget: Callable[[RunningAnswer], None],
     ) -> None:
+        super().__init__(budget, limits.answer_bytes)
         self.request = request
         self.token = token
-        self.recording = Recording(budget, limits.answer_bytes, self._readers_changed)
         self.abandoned = asyncio.Event()
         self.has_failed = False
-        self.recording.is_private = request.is_private
-        self.task: asyncio.Task[None] | None = None
+        self.is_private = request.is_private
         self._limits = limits
         self._forget = forget
         self._is_over = self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._readers_changed(0)
+        self.readers_changed()
 
     @property
     def is_good(self) -> bool:
         """Whether another request with the same key may get it. An error is not: it may be over."""
-        head = self.recording.head
-        is_answer = head is not None and head.status < LEAST_ERROR_STATUS
-        return self.recording.is_complete and is_answer and not self.has_failed
+        is_answer = self.head is not None and self.head.status < LEAST_ERROR_STATUS
+        return self.is_complete and is_answer and not self.has_failed
 
     @property
     def can_be_joined(self) -> bool:
@@ -129,7 +107,7 @@ class RunningAnswer:
 
     @property
     def may_be_kept(self) -> bool:
-        return self._limits.keeps and not self.recording.is_private and self.recording.is_whole
+        return self.is_good and self._limits.keep_s > 0 and not self.is_private and self.is_whole
 
     def linger(self) -> None:
         """The generation has ended. A good answer stays in memory for those who come back."""
@@ -137,67 +115,37 @@ class RunningAnswer:
         if not self.is_good or self.request.is_shared:
             self.close()
         else:
-            self._readers_changed(self.recording.readers)
+            self.readers_changed()
 
     def close(self) -> None:
-        """Nobody may join. Those who read it read on; after the last of them, it is gone."""
+        """Nobody may join. Current readers continue; after the last of them, it is gone."""
         self._is_over = self._is_closed = True
         self._forget(self)
-        self._readers_changed(self.recording.readers)
+        self.readers_changed()
 
-    def _readers_changed(self, count: int) -> None:
+    def readers_changed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if count:
+        if self.readers:
             return
         if self._is_closed:
-            self.recording.clear()
+            self.clear()
             self._forget(self)
             return
+        is_resumable = self._is_over or (self.head is not None and self.head.has_events)
+        grace_s = self._limits.resume_grace_s if is_resumable else self._limits.grace_s
         end = self.close if self._is_over else self.abandoned.set
-        self._timer = asyncio.get_running_loop().call_later(self._grace_s, end)
-
-    @property
-    def _grace_s(self) -> float:
-        head = self.recording.head
-        is_resumable = self._is_over or (head is not None and head.has_events)
-        return self._limits.resume_grace_s if is_resumable else self._limits.grace_s
-
-
-class LocalAnswer(OpenAnswer):
-    """An answer of this process."""
-
-    def __init__(self, running: RunningAnswer, outcome: Outcome, after: int) -> None:
-        """Raises JoinRefused."""
-        self.outcome = outcome
-        self._running = running
-        self._after = after
-        self._reader = running.recording.enter(after)
-
-    async def head(self) -> Head:
-        head = await self._running.recording.began()
-        check_resumption(self._after, head, self._running.recording.count)
-        return head
-
-    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
-        return self._running.recording.parts(self._reader)
-
-    def shut_down(self) -> bool:
-        task = self._running.task
-        return task is not None and (task.done() or task.cancel())
-
-    async def aclose(self) -> None:
-        self._running.recording.leave(self._reader)
+        self._timer = asyncio.get_running_loop().call_later(grace_s, end)
 
 
 Generate = Callable[[RunningAnswer], Awaitable[None]]
 
 
 class Relay:
-    def __init__(self, records: Records, limits: RelayLimits, metrics: IdempotencyMetrics) -> None:
-        self.limits = limits
-        self.budget = MemoryBudget(limits.memory_bytes)
+    def __init__(self, records: Records, limits: AnswerLimits, metrics: IdempotencyMetrics) -> None:
+        self._limits = limits
+        self.budget = MemoryBudget(limits.held_bytes)
         self._records = records
         self._metrics = metrics
         self._running: dict[bytes, RunningAnswer] = {}
@@ -229,15 +177,16 @@ class Relay:
                 return await self._claim(request, generate)
             if running.can_be_joined:
                 return self._joined(running, request)
-            assert running.task is not None  # it began at once
-            await asyncio.wait((running.task,))  # then it has gone, or can be joined
+            task = running.task
+            assert task is not None  # it began at once
+            await asyncio.wait((task,))  # then it has gone, or can be joined
 
     def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
         if running.request.body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
-        if running.recording.readers >= self.limits.readers:
+        if running.readers >= self._limits.readers:
             raise JoinRefused(Reason.TOO_MANY_READERS)
-        return LocalAnswer(running, Outcome.JOINED, request.after)
+        return running.enter(request.after)
 
     async def _claim(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
         """This request's own answer, or one of the records. Other requests with the same key wait
@@ -253,7 +202,7 @@ class Relay:
                 await self._records.release(request, token)
                 raise JoinRefused(Reason.NOT_KEPT)
             running = self._begin(request, token, generate)
-            return LocalAnswer(running, Outcome.GENERATED, 0)
+            return running.enter(0, Outcome.GENERATED)
         except asyncio.CancelledError:
             self._release(request, token)
             raise
@@ -262,9 +211,9 @@ class Relay:
             claiming.set_result(None)
 
     def _begin(self, request: KeyedRequest, token: str, generate: Generate) -> RunningAnswer:
-        running = RunningAnswer(request, token, self.limits, self.budget, self._forget)
+        running = RunningAnswer(request, token, self._limits, self.budget, self._forget)
         self._running[request.id] = running
-        self._records.published(request, token, running.recording)
+        self._records.published(running)
         running.task = _spawn(self._generate(running, generate), self._tasks)
         return running
 
@@ -272,17 +221,17 @@ class Relay:
         try:
             await generate(running)
         finally:
-            if not running.recording.is_complete:
-                running.recording.lose()
-            if not running.is_good or not (running.may_be_kept and await self._kept(running)):
-                running.linger()
-            else:
+            if not running.is_complete:
+                running.lose()
+            if running.may_be_kept and await self._kept(running):
                 self._running.pop(running.request.id, None)
                 running.close()
+            else:
+                running.linger()
 
     async def _kept(self, running: RunningAnswer) -> bool:
         try:
-            await self._records.keep(running.request, running.token, running.recording)
+            await self._records.keep(running)
         except RecordsUnavailable:
             self._metrics.count("not_kept")
             return False

@@ -11,21 +11,21 @@ TOOLS_FIELD = "tools"
 _INTERNAL_NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guide_type"})
 
 
-def name_callers_field(error: InvalidRequest, constraint: Constraint | None) -> None:
-    """Gives an error that names the constraint internally the caller's field instead.
+def map_constraint_error(error: InvalidRequest, constraint: Constraint | None) -> None:
+    """Has an error that names the constraint internally name the caller's field instead.
 
     Args:
         constraint: the request's; where it has none, the tools caused the guide.
 
     Raises:
-        InvalidSchema: instead of an error that reports a mistake in a schema.
+        InvalidSchema: instead of an InvalidRequest that reports a mistake in a schema.
     """
     if error.param not in _INTERNAL_NAMES:
         return
-    error.param = TOOLS_FIELD if constraint is None else constraint.field
+    error.param = field = TOOLS_FIELD if constraint is None else constraint.field
     is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
     if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
-        raise InvalidSchema(error.message, param=error.param) from error
+        raise InvalidSchema(error.message, param=field) from error
 
 
 def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:

@@ -33,7 +33,7 @@ def operations(store: Store) -> Operations:
         pools=pools,
         kserve=EchoModels("add"),
         decisions=store.decisions,
-        audit=store.audit_trail,
+        audit=store.audit,
         log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
     )
 
@@ -81,7 +81,7 @@ class Proxy:
     async def _first_key(self) -> str:
         store = self.new_store()
         await store.prepare()
-        made = await store.create_first_key()
+        made = await store.keys.create_first()
         await store.close()
         assert made is not None
         return made.key

@@ -7,13 +7,11 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.state.answer import JoinRefused, Outcome, Reason
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import RedisConnection
-from proxy.state.relay import Relay, RunningAnswer
-from proxy.telemetry.metrics import IdempotencyMetrics
+from proxy.state.relay import RunningAnswer
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
     HEAD,
@@ -26,7 +24,7 @@ from tests.unit.state.answering import (
     until,
     whole,
 )
-from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
+from tests.unit.state.conftest import LIMITS, Pair, relay_of
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +146,7 @@ async def test_a_reader_of_the_other_process_keeps_the_generation_running(pair: 
         first = await one.open(asked(), generation)
         generation.step(1)
         second = asyncio.create_task(ask(other, generation))
-        await until(lambda: one._running[asked().id].recording.readers == 2)
+        await until(lambda: one._running[asked().id].readers == 2)
         await first.aclose()
         await asyncio.sleep(1.5)
         assert not generation.was_abandoned
@@ -175,10 +173,10 @@ async def test_without_readers_it_ends_after_the_grace_and_is_generated_anew(pai
 
 async def test_an_answer_that_was_finished_while_it_was_abandoned_is_joined(pair: Pair):
     async def finished_late(running: RunningAnswer) -> None:
-        running.recording.begin(HEAD)
+        running.begin(HEAD)
         running.abandoned.set()
-        await running.recording.append(event(1))
-        running.recording.complete()
+        await running.append(event(1))
+        running.complete()
 
     async with pair() as (one, _):
         request = asked(is_private=True)  # it stays in memory for those who come back
@@ -196,14 +194,7 @@ async def test_nothing_of_a_private_answer_is_published(redis: RedisServer):
 
     generation, request = Generation(), asked(is_private=True)
     connections = [RedisConnection(redis.url, timeout_s=5) for _ in range(2)]
-    relays = [
-        Relay(
-            RedisRecords(each, QUOTAS, answer_bytes=1_000_000),
-            LIMITS,
-            IdempotencyMetrics(CollectorRegistry()),
-        )
-        for each in connections
-    ]
+    relays = [relay_of(RedisRecords(each, LIMITS)) for each in connections]
     async with (
         connections[0],
         connections[1],
