@@ -60,8 +60,7 @@ from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_request import GuideLimits
-from proxy.language.structured.examiner import Examiner
+from proxy.language.structured.constraint_request import Examiner, GuideLimits
 from proxy.models import policy, readiness
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.policy_watch import PolicyWatch
