@@ -25,16 +25,15 @@ from proxy.access.store import open_store
 from proxy.api import log_level_routes, monitoring, recent_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
-from proxy.api.http.authentication import no_audit
+from proxy.api.http.application import Application
+from proxy.api.http.authentication import Authentication, no_audit
 from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
-from proxy.api.http.idempotency import LayerParts
-from proxy.api.http.layers import Application, layers
+from proxy.api.http.idempotency import IdempotencyParts
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
-from proxy.api.openai.field_limits import FieldLimits
-from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
@@ -281,6 +280,12 @@ def compose(
         called_tokenizer,
         reasoning_fields=settings.reasoning_fields,
     )
+    recent = RecentRequests()
+    tracing = _tracing(settings, environment(), metrics)
+    if tracing is None:
+        log = RequestLog(recent)
+    else:
+        log = RequestLog(tracing, recent, trace=tracing.trace)
     socket = chat_socket.routes(
         service,
         builder,
@@ -288,8 +293,8 @@ def compose(
         origins=settings.cors_origins,
         hosts=hosts,
         bodies=bodies,
+        log=log,
     )
-    recent = RecentRequests()
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
@@ -329,15 +334,10 @@ def compose(
         )
         routers += [log_level_routes.routes(operations.log_levels, operations.audit, bodies=bodies)]
 
-    # what surrounds the routes, outermost first
+    # what surrounds the routes
     journal = _journal(settings, metrics)
-    tracing = _tracing(settings, environment(), metrics)
-    if tracing is None:
-        log = RequestLog(recent)
-    else:
-        log = RequestLog(tracing, recent, trace=tracing.trace)
     relay = _relay(settings, redis, metrics)
-    keyed = LayerParts(
+    keyed = IdempotencyParts(
         relay=relay,
         bodies=bodies,
         limiter=limiter,
@@ -374,20 +374,20 @@ def compose(
             await background.end(tasks)
 
     app = Application(
-        layers(
-            settings,
-            metrics=metrics,
-            gate=gate,
-            limiter=limiter,
-            routers=tuple(routers),
-            callers=callers,
-            denied=denied,
-            idempotency=keyed,
-            log=log,
-            journal=journal,
-            content=None if tracing is None else tracing.content,
-        ),
         running,
+        metrics=metrics,
+        log=log,
+        limiter=limiter,
+        gate=gate,
+        scopes=scopes,
+        hosts=hosts,
+        authentication=None if callers is None else Authentication(callers, metrics, denied),
+        opens_administration=settings.opens_administration,
+        keyed=keyed,
+        journal=journal,
+        logs_content=settings.log_content,
+        content=None if tracing is None else tracing.content,
+        origins=settings.cors_origins,
     )
 
     # pages that describe all other routes, and health

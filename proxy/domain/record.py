@@ -272,6 +272,13 @@ class RequestRecord:
     # Of each stream with more than one response: the mean time of a token after the first.
     token_times_s: list[float] = field(default_factory=list)
 
+    def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
+        """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""
+        stage = Stage(name, self, began=began)
+        stage.ended = perf_counter()
+        if isinstance(error, Exception):
+            stage.error = type(error).__name__
+
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
         self.ended = perf_counter()

@@ -38,6 +38,7 @@ MOST_SHARE = 0.5
 FIRST_CHECKS_S = 6.0
 AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
 TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
+MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 CHECK_EVERY_S = 0.5
 CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach another build
 LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
@@ -329,10 +330,7 @@ class PoolOptions:
 
 
 class Pool:
-    """interned: equal models -> the one object that stands for all of them.
-
-    changed: called when what the pool serves may differ.
-    """
+    """changed: called when what the pool serves may differ."""
 
     def __init__(
         self,
@@ -340,7 +338,6 @@ class Pool:
         decisions: Decisions,
         counter: EndpointMetrics,
         *,
-        interned: Callable[[LoadedModel], LoadedModel],
         clock: Clock,
         random: Random,
         changed: Callable[[], None],
@@ -353,7 +350,7 @@ class Pool:
         self._options = options
         self._decisions = decisions
         self._counter = counter
-        self._interned = interned
+        self._interned: dict[LoadedModel, LoadedModel] = {}
         self._clock = clock
         self._changed = changed
         self._variants: dict[int, Candidates[Served]] | None = None
@@ -475,7 +472,12 @@ class Pool:
         task.add_done_callback(self._running.discard)
 
     def own(self, model: LoadedModel) -> LoadedModel:
-        return self._interned(replace(model, pool=self.name))
+        """The one object that stands for all models of this pool that equal this one."""
+        if len(self._interned) >= MOST_MODELS_REMEMBERED:
+            used = {id(one) for one in self.models()}
+            self._interned = {one: one for one in self._interned if id(one) in used}
+        own = replace(model, pool=self.name)
+        return self._interned.setdefault(own, own)
 
     def begin_slowly(self, endpoint: Endpoint) -> None:
         """It was not ready before, so its engines have nothing cached."""

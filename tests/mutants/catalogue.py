@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 ENGINE = "model_repository/engine/1"
 CHOICE = "proxy/generation/choice"
-CHAT = "proxy/api/openai/chat_renderer.py"
+CHAT = "proxy/api/openai/renderers.py"
 ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
 CHOICE_TESTS = ("tests/unit/generation/choice",)
 API_TESTS = (
@@ -174,7 +174,7 @@ CATALOGUE = (
     ),
     Mutant(
         fault="a stream ends without [DONE]",
-        path="proxy/api/http/exchange.py",
+        path="proxy/api/http/answer.py",
         before=r'end=b"data: [DONE]\n\n"',
         after='end=b""',
         tests=API_TESTS,
@@ -182,15 +182,15 @@ CATALOGUE = (
     Mutant(
         fault="an error in a stream that has begun is not sent",
         path="proxy/api/http/answer.py",
-        before="self._framing.error(body) + self._framing.end",
-        after="self._framing.end",
+        before="self._format.error(body) + self._format.end",
+        after="self._format.end",
         tests=("tests/api/test_errors.py", *API_TESTS),
     ),
     Mutant(
         fault="a stream has no chunk with the role",
         path=CHAT,
         before="chunks = [] if self._has_begun else self._openings(event)",
-        after="chunks: list[dict[str, Any]] = []",
+        after="chunks: list[Json] = []",
         tests=("tests/unit/api/openai", *API_TESTS),
     ),
     Mutant(

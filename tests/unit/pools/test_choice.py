@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from itertools import pairwise
 
@@ -218,23 +217,6 @@ def test_conversations_stay_where_they_began_and_the_load_stays_even():
             send(running.pop(0), -1_256, streams=-1)
     assert matched / 800 > 0.7, "at random it would be about a quarter at first"
     assert max(sent.values()) < 1.5 * min(sent.values())
-
-
-def test_a_choice_among_100_endpoints_costs_little():
-    """Measured at 7 to 17 microseconds (tests/bench/pool_choice.py); ten times that is a bug."""
-    pool = Pool(100)
-    system = prompt(1_000)
-    for number, member in enumerate(pool.members):
-        if number % 2:
-            pool.chooser.sent(member, system)
-        send(member, number + 256)
-    best_s = float("inf")
-    for _ in range(50):
-        began = time.process_time()
-        for _ in range(20):
-            pool.chooser.choose(pool.candidates, system)
-        best_s = min(best_s, (time.process_time() - began) / 20)
-    assert best_s < 0.0002
 
 
 def test_the_share_grows_from_little_to_all_and_is_nearly_there_after_five_seconds():
