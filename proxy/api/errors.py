@@ -1,7 +1,7 @@
 """Errors -> HTTP. One body, always: `{"error": {"message", "type", "param", "code"}}`.
 
-Called where errors are caught: once for HTTP responses (`middleware`), once for streams that have
-started (`answers.answer`), once for WebSocket messages (`openai.chat_socket`).
+Called where errors are caught: once for HTTP responses (`http.application`), once for streams that
+have started (`http.answer`), once for WebSocket messages (`openai.chat_socket`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _with_id(message: str) -> str:
 
 
 def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see RequestContext."""
+    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see Application."""
     headers = dict(headers or {})
     allowed = headers.get("Allow", "").split(", ")
     if "GET" in allowed and "HEAD" not in allowed:
