@@ -39,8 +39,7 @@ from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
 from proxy.api.tokens import tokens_routes
-from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.endpoints import Decisions
+from proxy.domain.endpoints import AuditTrail, Decisions
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
@@ -51,15 +50,20 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
-from proxy.generation.service import Access, Service
-from proxy.generation.shadow import ShadowDeployments
+from proxy.generation.answer_streams import Means
+from proxy.generation.prepare import Preparation
+from proxy.generation.service import Service
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.journal import Journal, JournalLimits
+from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
+from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.policy_watch import PolicyWatch
 from proxy.models.registry import ModelInfo, Registry
 from proxy.pools import named_pools
@@ -213,45 +217,51 @@ def compose(
                 spare=settings.spare_streams,
                 share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
-    shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
-    access = Access(
-        limiter=limiter,
-        concurrency=ModelConcurrency(
-            settings.concurrent_requests,
-            per_row=settings.generations_per_row,
-            rows=registry.rows,
-            are_queued=settings.scheduling == "fair",
-        ),
-        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
-        log_prob_budget=LogProbBudget(),
-        isolates_caches=settings.isolate_prefix_caches,
-        hides_cached_tokens=not settings.report_cached_tokens,
-        queues_by_priority=settings.scheduling == "fair",
+    shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
+    limits = TimeLimits(
+        silence_s=settings.stall_timeout_s,
+        whole_s=settings.request_timeout_s,
+        short_silence_s=settings.continue_after_silence_s,
     )
-    service = Service(
-        registry,
-        engine,
-        metrics.generations,
-        access,
-        tools,
-        sandbox,
-        gate,
-        recovery,
-        limits=TimeLimits(
-            silence_s=settings.stall_timeout_s,
-            whole_s=settings.request_timeout_s,
-            short_silence_s=settings.continue_after_silence_s,
-        ),
+    streams = StreamMeans(
+        registry=registry,
+        recovery_queue=recovery,
+        engine=engine,
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        shadows=shadows,
+        limits=limits,
         max_resends=settings.max_resends,
-        scheduler=scheduler,
         continuing=ContinuationLimits(
             most=settings.max_continuations,
             allows_inexact=settings.inexact_continuation == "continue",
             within_s=settings.continue_within_s,
         ),
-        decisions=None if operations is None else operations.decisions,
-        shadows=shadows,
+        scheduler=scheduler,
     )
+    preparation = Preparation(
+        sandbox,
+        gate,
+        limiter,
+        DeploymentChooser(registry, None if operations is None else operations.decisions),
+        timeout_s=limits.whole_s,
+        isolates_caches=settings.isolate_prefix_caches,
+        queues_by_priority=settings.scheduling == "fair",
+    )
+    concurrency = ModelConcurrency(
+        settings.concurrent_requests,
+        per_row=settings.generations_per_row,
+        rows=registry.rows,
+        are_queued=settings.scheduling == "fair",
+    )
+    means = Means(
+        preparation=preparation,
+        tools=tools,
+        checker=Checker(sandbox),
+        gate=gate,
+        streams=streams,
+        counts_cached=settings.report_cached_tokens,
+    )
+    service = Service(registry, metrics.generations, concurrency, limiter, LogProbBudget(), means)
 
     # routes
     stopping = asyncio.Event()

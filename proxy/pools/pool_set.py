@@ -23,7 +23,6 @@ from proxy.triton.connection import TritonConnection
 
 COUNT_EVERY_S = 1.0
 NOTHING_SERVED = "no endpoint serves a model of this project"
-MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 
 
 class PoolSet:
@@ -44,7 +43,6 @@ class PoolSet:
     ) -> None:
         self._counter = counter
         self.clock = clock
-        self._interned: dict[LoadedModel, LoadedModel] = {}
         self._running = AsyncExitStack()
         self.changed = asyncio.Event()
         self.pools = {
@@ -52,7 +50,6 @@ class PoolSet:
                 one,
                 decisions,
                 counter,
-                interned=self._the_one,
                 clock=clock,
                 random=random or Random(),
                 changed=self.changed.set,
@@ -147,12 +144,6 @@ class PoolSet:
             for endpoint in pool.endpoints.values()
         ]
         return tuple(await asyncio.gather(*(_changed(endpoint, change) for endpoint in chosen)))
-
-    def _the_one(self, model: LoadedModel) -> LoadedModel:
-        if len(self._interned) >= MOST_MODELS_REMEMBERED:
-            used = {id(one) for one in self.models()}
-            self._interned = {one: one for one in self._interned if id(one) in used}
-        return self._interned.setdefault(model, model)
 
 
 async def _changed(

@@ -109,15 +109,15 @@ CATALOGUE = (
     Mutant(
         fault="a stop string ends an answer before min_tokens",
         path=f"{CHOICE}/answer_text.py",
-        before="is_checked = self._counter.tokens > self._min_tokens",
+        before="is_checked = self._cost.tokens > self._min_tokens",
         after="is_checked = True",
         tests=(*CHOICE_TESTS, "tests/api/test_parameters.py"),
     ),
     Mutant(
         fault="usage counts a delta of several tokens as one",
         path=f"{CHOICE}/choice.py",
-        before="self.usage_counter.tokens += len(delta.token_bytes)",
-        after="self.usage_counter.tokens += 1",
+        before="self._cost.tokens += len(delta.token_bytes)",
+        after="self._cost.tokens += 1",
         tests=(*CHOICE_TESTS, *API_TESTS),
     ),
     Mutant(
@@ -168,9 +168,9 @@ CATALOGUE = (
     Mutant(
         fault="a stream that is preempted keeps its row",
         path="proxy/generation/stream/engine_stream.py",
-        before="                self._row.release()\n                return State.QUEUED",
+        before="                self._permit.release()\n                return State.QUEUED",
         after="                return State.QUEUED",
-        tests=("tests/unit/generation/test_row_permit.py",),
+        tests=("tests/unit/generation/test_rows.py",),
     ),
     Mutant(
         fault="a stream ends without [DONE]",

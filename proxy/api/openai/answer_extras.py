@@ -11,11 +11,10 @@ from typing import Any
 
 from proxy.api.http.answer import Annotation, Part, Payload, Renderer
 from proxy.api.openai.generation_body import GenerationBody
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Timing, Usage
+from proxy.domain.output import AnswerTimes, Timing, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service

@@ -40,12 +40,13 @@ from proxy.api.openapi.responses import (
     stream,
 )
 from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.language.syntax import parsers
 from proxy.models.registry import Registry
 
@@ -129,9 +130,13 @@ def routes(
         """
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
-        with protocol_names(names), MappedConstraintErrors(generation.constraint):
-            request, *_ = await service.engine_requests(generation, exchange.card)
-            admitted = await tokenizer.admit(request)
+        with protocol_names(names):
+            try:
+                request, *_ = await service.engine_requests(generation, exchange.card)
+                admitted = await tokenizer.admit(request)
+            except InvalidRequest as error:
+                map_constraint_error(error, generation.constraint)
+                raise
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)

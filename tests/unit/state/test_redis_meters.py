@@ -68,19 +68,6 @@ async def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServe
         await dead.redis.close()
 
 
-async def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: RedisServer):
-    """A beat sends what is held whenever no call is under way."""
-    meter = gauge(f"{unique('t')}.g", 1)
-
-    async with ledger(redis_server) as one:
-        assert isinstance(await one.reserve([meter], [1]), Grant)
-        refused = asyncio.ensure_future(one.reserve([meter], [1]))
-        while not refused.done():
-            assert one.calls or one._own.holdings() == [(meter, 0, 0, 1)]
-            await asyncio.sleep(0)
-        assert isinstance(refused.result(), Refusal)
-
-
 async def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
     meters = [gauge(f"{unique('t')}.g", 3)]
 
