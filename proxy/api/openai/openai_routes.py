@@ -47,7 +47,7 @@ from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import map_constraint_error
-from proxy.language.syntax import parsers
+from proxy.language.syntax.parsers import syntax_of
 from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -171,7 +171,7 @@ def routes(
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the name in the request, which may be an alias."""
-    families = parsers.families_of(card)
+    syntax = syntax_of(card)
     return {
         "id": name,
         "object": "model",
@@ -184,8 +184,8 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
-        "tool_parser": families.tools,
-        "reasoning_parser": families.reasoning,
+        "tool_parser": syntax.tools,
+        "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         "deprecated": _day(card.lifecycle.deprecated),
         "sunset": _day(card.lifecycle.sunset),

@@ -10,8 +10,8 @@ import uvicorn
 import uvloop
 
 from proxy.operate.triton_server.ports import bind
-from proxy.processes.signals import Stop
 from proxy.server import http_connection
+from proxy.server.stop import Stop
 from proxy.server.uvicorn_server import DrainingServer, relay, serve
 from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S

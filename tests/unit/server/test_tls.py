@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from proxy.server.tls import ReloadingTls
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
