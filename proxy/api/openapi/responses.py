@@ -6,7 +6,7 @@ Answers are not validated against these models at run time. `document` adds what
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -62,6 +62,14 @@ class Answer(BaseModel):
     """The base of models that describe answers, which have no other fields."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class ListAnswer(Answer):
+    object: Literal["list"]
+
+
+class PageAnswer(ListAnswer):
+    has_more: bool = Field(description="Whether more follow: ask again with `after`.")
 
 
 class ErrorDetail(Answer):
