@@ -25,10 +25,9 @@ from proxy.domain.errors import EndpointDrains
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.pools.breaker import CircuitBreaker, Clock
-from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.candidate import OUTPUT_TOKENS, Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy
 from proxy.pools.engine_load import EVERY_S, UNKNOWN, LoadReader
-from proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Place
 from proxy.triton.connection import TritonConnection
 
@@ -209,7 +208,7 @@ class Endpoint:
         if kept != self.served:
             gone = [one for name, one in kept.items() if self.served.get(name) is not one]
             earlier = (*self._earlier, *gone)
-            self._earlier = [one for one in earlier if one.outstanding.streams]
+            self._earlier = [one for one in earlier if one.streams]
             self._log("endpoint serves", models=sorted(found))
             self.pool.note_change()
 
@@ -297,8 +296,8 @@ class Endpoint:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
         return str(self.why_not_ready)
 
-    def _works(self) -> list[Outstanding]:
-        return [one.outstanding for one in (*self.served.values(), *self._earlier)]
+    def _works(self) -> list[Served]:
+        return [*self.served.values(), *self._earlier]
 
     def _log(self, event: str, **more: object) -> None:
         logger.info(event, pool=self.pool.name, endpoint=self.name, **more)

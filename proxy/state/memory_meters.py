@@ -139,37 +139,37 @@ class Window:
 class Held:
     """A GAUGE or a PERIOD. held: reserved by running requests. used: settled, of a PERIOD."""
 
-    __slots__ = ("_held", "_used", "meter")
+    __slots__ = ("_used", "held", "meter")
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self._held, self._used = 0, meter.opening
+        self.held, self._used = 0, meter.opening
 
     def wait_us(self, now: int, amount: int) -> int:
         meter = self.meter
-        if not amount or self._used + self._held + amount <= meter.limit:
+        if not amount or self._used + self.held + amount <= meter.limit:
             return 0
         if amount > meter.limit:
             return NEVER_US
         return GAUGE_WAIT_US if meter.kind is MeterKind.GAUGE else max(meter.span_us - now, 1)
 
     def add(self, now: int, amount: int) -> int:
-        self._held += amount
+        self.held += amount
         return 0
 
     def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
-        self._held -= reserved
+        self.held -= reserved
         if not is_end:
-            self._held += amount
+            self.held += amount
         elif self.meter.kind is MeterKind.PERIOD:
             self._used += amount
 
     def standing(self, now: int) -> Standing:
-        left = self.meter.limit - self._used - self._held
+        left = self.meter.limit - self._used - self.held
         return max(left, 0), max(self.meter.span_us - now, 0)  # a gauge's span is 0
 
     def is_idle(self, now: int) -> bool:
-        return not self._held and now >= self.meter.span_us
+        return not self.held and now >= self.meter.span_us
 
     def charges(self) -> Iterable[Charge]:
         if self.meter.kind is MeterKind.PERIOD:
@@ -220,9 +220,6 @@ class InProcessLedger:
     async def __aexit__(self, *exc_info: object) -> None:
         pass
 
-    def __len__(self) -> int:
-        return len(self._states)
-
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         return self.take(meters, amounts)
 
@@ -270,6 +267,11 @@ class InProcessLedger:
             changes = amount != reserved or (is_end and meter.kind >= MeterKind.GAUGE)
             if changes and (state := self._states.get(meter.key)) is not None:
                 state.replace(mark, reserved, amount, is_end=is_end)
+
+    def held(self, meter: Meter) -> int:
+        """What running requests hold of a gauge or period."""
+        state = self._states.get(meter.key)
+        return state.held if isinstance(state, Held) else 0
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""

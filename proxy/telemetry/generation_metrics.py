@@ -127,7 +127,7 @@ OF_MODELS = (
     Row(
         "proxy_time_per_output_token_seconds",
         "Mean time of a stream's tokens after its first response",
-        read=lambda record: [each for pace in record.paces if (each := pace.token_s) is not None],
+        read=lambda record: record.token_times_s,
         buckets=DURATION_BUCKETS_S,
     ),
 )
@@ -272,7 +272,7 @@ class GenerationMetrics:
         finally:
             record.end_generation(request, card.name, error)
             active.dec()
-            observe_counts(gaps, record.gaps, sum(pace.gaps_s for pace in record.paces))
+            observe_counts(gaps, record.gaps, record.gaps_s)
             self._models.settle(card.name, record)
             self.requests.labels(card.name, record.outcome).inc()
             self._settle_losses(card.name, record)

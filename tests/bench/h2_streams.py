@@ -18,7 +18,7 @@ from h2.settings import SettingCodes
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.http2.connection import Http2Limits
 from proxy.triton.streams.lean_http2 import HEAD
 from proxy.triton.streams.link import pause_reading
 from proxy.triton.target import Target

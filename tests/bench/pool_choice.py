@@ -27,7 +27,8 @@ def pool(policy: Policy) -> tuple[Chooser, Candidates]:
     for number in range(ENDPOINTS):
         member = Candidate(f"10.0.0.{number}:8001", bit=index.add_endpoint(), rows=8)
         for _ in range(numbers.randrange(6)):
-            member.outstanding.add(prompt_tokens=numbers.randrange(2_000), output_tokens=256)
+            member.streams += 1
+            member.tokens += numbers.randrange(2_000) + 256
         members.append(member)
     chooser = Chooser(policy, clock=time.monotonic, random=numbers, prefixes=index)
     return chooser, Candidates(members)

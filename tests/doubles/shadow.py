@@ -1,22 +1,11 @@
-"""Shadow deployments for services whose models have none."""
+"""Shadow traffic for services whose models have no shadows."""
 
 from __future__ import annotations
 
 from proxy.domain.engine import Engine
-from proxy.domain.shadow import ShadowResult
-from proxy.generation.shadow import ShadowDeployments
+from proxy.generation.shadow import ShadowTraffic
 from proxy.models.registry import Registry
 
 
-class Kept:
-    """A counter that keeps what it counts."""
-
-    def __init__(self) -> None:
-        self.results: list[ShadowResult] = []
-
-    def count(self, result: ShadowResult) -> None:
-        self.results.append(result)
-
-
-def without_shadows(registry: Registry, engine: Engine) -> ShadowDeployments:
-    return ShadowDeployments(registry, engine, Kept())
+def without_shadows(registry: Registry, engine: Engine) -> ShadowTraffic:
+    return ShadowTraffic(registry, engine, lambda result: None)

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from proxy.access.start_gate import StartGate
+from proxy.api.http.application import Application
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.http.layers import Application
-from proxy.api.http.middleware import RequestContext
 from proxy.api.kserve import kserve_routes
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import RequestLog
@@ -23,6 +20,7 @@ from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
 from proxy.triton.target import Target
 from tests.doubles.sandbox import InProcess
+from tests.fixtures.limits import unlimited
 from tests.fixtures.stack import SECRET, Stack, eventually, free_ports, stopped_at_the_end
 
 TYPES = {
@@ -99,9 +97,7 @@ def client(triton: Stack) -> Iterator[TestClient]:
         async with engine:
             yield
 
-    app = Application(
-        [Middleware(RequestContext, gate=StartGate(), metrics=Metrics(), log=RequestLog())], running
-    )
+    app = Application(running, metrics=Metrics(), log=RequestLog(), limiter=unlimited())
     app.include_router(router)
     with TestClient(app) as client:
 

@@ -32,6 +32,9 @@ logger = structlog.get_logger(__name__)
 Record = TypeVar("Record")
 
 
+NOT_FOUND = (-1, None)
+
+
 class RecordCache(Generic[Record]):
     """Remembers what a slow lookup by name finds, and for a short time what it does not.
 
@@ -47,13 +50,11 @@ class RecordCache(Generic[Record]):
         *,
         is_trusted: Callable[[], bool],
         clock: Callable[[], float],
-        most: int = MOST_RECORDS,
     ) -> None:
         self._lookup = lookup
         self._is_trusted = is_trusted
-        self._found: LRUCache[str, Record] = LRUCache(most)
-        self._absent: TTLCache[str, bool] = TTLCache(most, ABSENT_S, timer=clock)
-        self._former: set[str] = set()
+        self._found: LRUCache[str, tuple[int, Record]] = LRUCache(MOST_RECORDS)  # with the epoch
+        self._absent: TTLCache[str, bool] = TTLCache(MOST_RECORDS, ABSENT_S, timer=clock)
         self._in_flight: dict[str, asyncio.Task[Record | None]] = {}
         self._epoch = 0
         self._slots = CapacityLimiter(LOOKUPS_AT_ONCE)
@@ -66,8 +67,8 @@ class RecordCache(Generic[Record]):
             KeysUnavailable: the lookup failed or took too long, or too many are waiting.
         """
         if self._is_trusted():
-            record = self._found.get(name)
-            if record is not None:
+            epoch, record = self._found.get(name, NOT_FOUND)
+            if epoch == self._epoch:
                 return record
             if name in self._absent:
                 return None
@@ -79,11 +80,8 @@ class RecordCache(Generic[Record]):
         return await asyncio.shield(task)
 
     def drop(self) -> None:
-        """Forgets everything; lookups in progress are not remembered when they end."""
+        """What was found must be read again; lookups in progress are not remembered."""
         self._epoch += 1
-        kept = self._former if len(self._former) < self._found.maxsize else ()
-        self._former = {*self._found, *kept}
-        self._found.clear()
         self._absent.clear()
         self._in_flight.clear()
 
@@ -97,11 +95,11 @@ class RecordCache(Generic[Record]):
         if record is None:
             self._absent[name] = True
         else:
-            self._found[name] = record
+            self._found[name] = (epoch, record)
         return record
 
     async def _in_a_slot(self, name: str) -> Record | None:
-        slots = self._slots_of_former if name in self._former else self._slots
+        slots = self._slots_of_former if name in self._found else self._slots
         if slots.statistics().tasks_waiting >= LOOKUPS_WAITING:
             raise KeysUnavailable("too many unknown keys are being looked up")
         async with slots:

@@ -14,6 +14,7 @@ import structlog
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
 
 from proxy.domain.key_records import KeysUnavailable
+from proxy.settings.callers import SAFE_URL
 
 MOST_BYTES = 1_000_000
 DISCOVERY = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
@@ -25,7 +26,6 @@ FETCH_TIMEOUT_S = 5.0
 KEEP_S = 3600.0  # how long keys stay in use while the issuer cannot be reached
 MOST_KEYS = 100
 SMALLEST_RSA_BITS = 2048
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 async def fetch_key_set(issuer: str, url: str | None) -> dict[str, Any]:
@@ -44,14 +44,8 @@ async def fetch_key_set(issuer: str, url: str | None) -> dict[str, Any]:
         return await _json(client, url)
 
 
-def is_safe(url: str) -> bool:
-    """Whether nobody between us and the server can replace its keys: TLS, or this machine."""
-    parsed = httpx.URL(url)
-    return parsed.scheme == "https" or (parsed.scheme == "http" and parsed.host in LOOPBACK)
-
-
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    if not is_safe(url):
+    if not SAFE_URL.match(url):
         raise ValueError(f"{url} is not https")
     content = bytearray()
     async with client.stream("GET", url) as response:

@@ -6,17 +6,15 @@ from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Body, Path, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.http.answer import Answers
+from proxy.api.http.answer import SSE, Answers, protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import SSE, Exchange, ProtocolNames
-from proxy.api.http.generation_headers import TAKES_HEADER
+from proxy.api.http.own_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai import examples
 from proxy.api.openai.answer_bodies import (
     ChatCompletion,
     ChatCompletionChunk,
@@ -26,8 +24,9 @@ from proxy.api.openai.answer_bodies import (
     TextCompletion,
     TextCompletionChunk,
 )
-from proxy.api.openai.examples import ChatRequest, CompletionRequest
-from proxy.api.openai.generation_body import FIELD_NAMES, GenerationBody
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.responses import (
     BODY,
@@ -37,15 +36,18 @@ from proxy.api.openapi.responses import (
     Answer,
     answers,
     events,
+    requests,
+    stream,
 )
 from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
-from proxy.language.syntax import parsers
+from proxy.language.structured.constraint_errors import map_constraint_error
+from proxy.language.syntax.parsers import syntax_of
 from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -56,14 +58,16 @@ CHAT = answers(
     ChatCompletion,
     *GENERATION,
     headers=HEADERS,
-    content={EVENTS: events(ChatCompletionChunk, examples.CHAT_STREAM)},
+    content={EVENTS: events(ChatCompletionChunk, stream("chat"))},
 )
 COMPLETION = answers(
     TextCompletion,
     *GENERATION,
     headers=HEADERS,
-    content={EVENTS: events(TextCompletionChunk, examples.COMPLETION_STREAM)},
+    content={EVENTS: events(TextCompletionChunk, stream("completion"))},
 )
+ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
+CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
@@ -85,14 +89,12 @@ def routes(
 ) -> APIRouter:
     router = typed_router(bodies)
 
-    def answer(exchange: Exchange, body: GenerationBody) -> Response:
-        return answerer.streamed(exchange, SSE) if body.stream else answerer.whole(exchange)
-
     @router.post("/v1/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
         running_record().is_private = body.store is False
-        return answer(await builder.chat(body, caller_name(http.scope)), body)
+        exchange = await builder.chat(body, caller_name(http.scope))
+        return answerer.answer(exchange, SSE if body.stream else None)
 
     @router.post(
         "/v1/completions", tags=["completions"], responses=COMPLETION, openapi_extra=TAKES_HEADER
@@ -100,7 +102,8 @@ def routes(
     async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
         running_record().is_private = body.store is False
-        return answer(await builder.completion(body, caller_name(http.scope)), body)
+        exchange = await builder.completion(body, caller_name(http.scope))
+        return answerer.answer(exchange, SSE if body.stream else None)
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
@@ -127,9 +130,13 @@ def routes(
         """
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
-        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
-            request, *_ = await service.engine_requests(generation, exchange.card)
-            admitted = await tokenizer.admit(request)
+        with protocol_names(names):
+            try:
+                request, *_ = await service.engine_requests(generation, exchange.card)
+                admitted = await tokenizer.admit(request)
+            except InvalidRequest as error:
+                map_constraint_error(error, generation.constraint)
+                raise
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
@@ -164,7 +171,7 @@ def routes(
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the name in the request, which may be an alias."""
-    families = parsers.families_of(card)
+    syntax = syntax_of(card)
     return {
         "id": name,
         "object": "model",
@@ -177,8 +184,8 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
-        "tool_parser": families.tools,
-        "reasoning_parser": families.reasoning,
+        "tool_parser": syntax.tools,
+        "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         "deprecated": _day(card.lifecycle.deprecated),
         "sunset": _day(card.lifecycle.sunset),

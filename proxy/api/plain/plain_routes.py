@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
-from fastapi.openapi.models import Example
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from proxy.api.http.answer import Answers
+from proxy.api.http.answer import JSON_LINES, SSE_NAMED_ERRORS, Answers, Exchange
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import JSON_LINES, SSE_NAMED_ERRORS, Exchange
-from proxy.api.http.generation_headers import TAKES_HEADER, with_patience
+from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.field_limits import FieldLimits
+from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
@@ -26,6 +25,8 @@ from proxy.api.openapi.responses import (
     answers,
     events,
     reference,
+    requests,
+    stream,
 )
 from proxy.api.plain import plain_chat
 from proxy.api.plain.plain_chat import (
@@ -36,28 +37,13 @@ from proxy.api.plain.plain_chat import (
 )
 from proxy.models.registry import Registry
 
-USER = {"role": "user", "content": "Who are you?"}
-EXAMPLES: dict[str, Example] = {
-    "plain": {"value": {"messages": [USER]}},
-    "all fields": {
-        "value": {
-            "model": "demo",
-            "messages": [{"role": "system", "content": "Answer briefly."}, USER],
-            "temperature": 0.2,
-        }
-    },
-}
-ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=EXAMPLES)]
-CHUNKS = (
-    '{"message": {"role": "assistant", "content": "I am"}, "done": false, "index": 0}',
-    '{"message": {"role": "assistant", "content": " a small model."}, "done": false, "index": 1}',
-)
-LAST = '{"message": {"role": "assistant", "content": ""}, "done": true, "index": 2}'
+ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=requests("plain"))]
+CHUNKS = stream("plain")
 LINES = {
     "x-line-schema": reference(PlainChunk),  # OpenAPI 3.1 cannot describe lines of JSON
-    "example": "".join(f"{chunk}\n" for chunk in (*CHUNKS, LAST)),
+    "example": "".join(f"{json.dumps(chunk)}\n" for chunk in CHUNKS),
 }
-SERVER_SENT = events(PlainChunk, "".join(f"data: {chunk}\n\n" for chunk in (*CHUNKS, "[DONE]")))
+SERVER_SENT = events(PlainChunk, CHUNKS[:-1])  # it ends with `[DONE]`
 
 
 def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Responses:
@@ -78,7 +64,7 @@ def routes(
     @router.post("/json", responses=_answers(PlainAnswer), openapi_extra=TAKES_HEADER)
     async def chat_json(http: Request, body: ChatRequest) -> Response:
         """The whole answer as one JSON body."""
-        return answerer.whole(exchange(http, body))
+        return answerer.answer(exchange(http, body))
 
     @router.post(
         "/stream",
@@ -88,7 +74,7 @@ def routes(
     )
     async def chat_stream(http: Request, body: ChatRequest) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        return answerer.streamed(exchange(http, body), JSON_LINES)
+        return answerer.answer(exchange(http, body), JSON_LINES)
 
     @router.post(
         "/sse",
@@ -98,6 +84,6 @@ def routes(
     )
     async def chat_sse(http: Request, body: ChatRequest) -> Response:
         """Server-sent events, then `[DONE]`."""
-        return answerer.streamed(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
+        return answerer.answer(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
 
     return router

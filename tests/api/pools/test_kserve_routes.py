@@ -9,18 +9,14 @@ from collections.abc import Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.access.start_gate import StartGate
+from proxy.api.http.application import Application
 from proxy.api.http.authentication import Authentication
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.http.layers import Application
-from proxy.api.http.middleware import RequestContext
-from proxy.api.http.rate_limit_headers import RateLimitHeaders
-from proxy.api.http.route_scopes import RouteScopes, check
+from proxy.api.http.route_scopes import check
 from proxy.api.kserve import kserve_routes
 from proxy.domain.identity import Limits, Scope
 from proxy.settings import Settings
@@ -59,13 +55,12 @@ class Front:
             async with callers.running():
                 yield
 
-        options = {"authenticator": callers, "metrics": metrics, "scopes": RouteScopes()}
         self.app = Application(
-            [
-                Middleware(RequestContext, gate=StartGate(), metrics=metrics, log=RequestLog()),
-                Middleware(Authentication, **options),
-            ],
             running,
+            metrics=metrics,
+            log=RequestLog(),
+            limiter=unlimited(),
+            authentication=Authentication(callers, metrics),
         )
         self.app.include_router(router)
         check(self.app.routes)
@@ -233,6 +228,12 @@ def test_who_may_use_which_model(client, front):
     assert client.get("/v2/models/echo/versions/x").status_code == 400
 
 
+def without_keys(front: Front) -> ASGIApp:
+    app = Application(None, metrics=Metrics(), log=RequestLog(), limiter=unlimited())
+    app.include_router(front.router)
+    return app
+
+
 async def infer(app: ASGIApp, *, hangs_up: bool = False) -> int:
     """The status of an inference; 0 without an answer. hangs_up: right after the request."""
     body = json.dumps({"inputs": [tensor()]}).encode()
@@ -258,8 +259,7 @@ async def infer(app: ASGIApp, *, hangs_up: bool = False) -> int:
 async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_triton_has_answered(
     front,
 ):
-    app = Application([], None)
-    app.include_router(front.router)
+    app = without_keys(front)
     noisy, quiet = AsCaller(app, caller("noisy")), AsCaller(app, caller("quiet"))
     front.models.may_answer.clear()
     gone = [infer(noisy, hangs_up=True) for _ in range(260)]
@@ -276,9 +276,7 @@ async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_tri
 
 
 def test_inferences_and_metadata_count_in_limits_on_requests(front):
-    headers = Middleware(RateLimitHeaders, limiter=unlimited(), scopes=RouteScopes())
-    app = Application([headers], None)
-    app.include_router(front.router)
+    app = without_keys(front)
     who = caller(key=Limits(requests_per_minute=2))
     with TestClient(AsCaller(app, who)) as client:
         assert client.get("/v2/health/live").status_code == 200  # for load balancers: free

@@ -50,6 +50,9 @@ def test_models_have_limits_of_their_own_by_their_rows_as_they_are_now():
     rows = {"small": 1, "large": 4}
     admission = ModelConcurrency(per_row=2, rows=lambda card: rows[card.triton_model])
     small, large = (replace(CARD, triton_model=name) for name in rows)
+    made_before_others_ran = admission.permits(large, choices(1))
+    with admission.permits(large, choices(7)), made_before_others_ran:
+        pass
     with admission.permits(small, choices(2)), admission.permits(large, choices(8)):
         assert admission.running == 10
         for card in (small, large):

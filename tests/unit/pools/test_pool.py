@@ -123,7 +123,7 @@ async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(m
         with pytest.raises(ModelUnavailable):
             await anext(stream)
         for _ in range(FAULTS):
-            kept.breaker.admit().failed()
+            kept.breaker.failed(kept.breaker.admit())
         stand.pool.note_breaker(kept)
         assert not stand.pool.ejected
 

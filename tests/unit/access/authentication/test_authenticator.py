@@ -1,4 +1,4 @@
-"""Authenticator: weight and ceiling of callers with a key, a token or a certificate."""
+"""Authenticator: what tenants give to callers with a key, a token or a certificate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from proxy.access.authentication.authenticator import Authenticator
+from proxy.domain.errors import ErrorCode, Forbidden
 from proxy.domain.identity import Caller
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
@@ -58,14 +59,25 @@ def test_the_lower_of_the_callers_ceiling_and_its_tenants_holds(own, tenant, cei
         assert (caller.tenant, caller.max_priority, caller.weight) == ("acme", ceiling, 2.5)
 
 
-def test_a_certificate_has_its_tenants_weight_and_ceiling():
+def test_a_certificate_has_its_tenants_weight_and_ceiling_and_a_token_those_of_its_claims():
     store = KeysInMemory()
     store.add_tenant("acme", max_priority=-2, weight=0.5)
     caller = known(store, b"x-client-name", "acme")
     assert (caller.key_id, caller.max_priority, caller.weight) == ("mtls:acme", -2, 0.5)
-
-
-def test_without_a_store_a_token_has_its_claims_ceiling_and_the_usual_weight():
     assert bearer(None, token(top=4)).max_priority == 4
     caller = bearer(None, token())
     assert (caller.max_priority, caller.weight) == (None, 1.0)
+
+
+def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential():
+    store = KeysInMemory()
+    store.add_tenant("acme", is_active=False)
+    for name, value in (
+        (b"authorization", f"Bearer {store.add('k1ey')}"),
+        (b"authorization", f"Bearer {token()}"),
+        (b"authorization", f"Bearer {token(tenant='unknown')}"),
+        (b"x-client-name", "acme"),
+    ):
+        with pytest.raises(Forbidden) as refused:
+            known(store, name, value)
+        assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
