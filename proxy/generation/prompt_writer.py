@@ -13,7 +13,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
-    Message,
     PromptBatch,
     TextPrompt,
     TokenPrompt,
@@ -74,7 +73,7 @@ class PromptWriter:
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
         }
-        if _is_small(prompt) and _are_small(tools):
+        if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
@@ -132,7 +131,12 @@ def _is_small(prompt: ChatPrompt) -> bool:
     values = (*prompt.callers_values.values(), *prompt.template_values.values())
     if len(values) > FEW_VALUES or not all(map(_is_plain, values)):
         return False
-    return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+    characters = 0
+    for message in prompt.messages:
+        characters += len(message.content or "") + len(message.reasoning or "")
+        for call in message.tool_calls:
+            characters += len(call.arguments)
+    return characters <= FEW_CHARACTERS
 
 
 def _is_plain(value: object) -> bool:
@@ -154,8 +158,3 @@ def _are_small(tools: Sequence[Tool]) -> bool:
     if len(tools) > FEW_TOOLS:
         return False
     return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
-
-
-def _characters(message: Message) -> int:
-    arguments = sum(len(call.arguments) for call in message.tool_calls)
-    return len(message.content or "") + len(message.reasoning or "") + arguments

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from starlette.testclient import TestClient
 
 from proxy.app import compose
+from proxy.cli import explain
 from proxy.domain.identity import Limits
-from proxy.processes.errors import explain
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess

@@ -14,7 +14,6 @@ ORDER = [
     "proxy.domain",
     "proxy.background",
     "proxy.settings",
-    "proxy.processes",
     "proxy.telemetry",
     "proxy.language.structured",
     "proxy.state",
@@ -53,7 +52,6 @@ ONLY_IN = {
         "proxy.server_tools",
         "proxy.operate.administration.remote",
         "proxy.operate.replay.sender",
-        "proxy.operate.triton_server.probe",
     ),
     "lark": ("proxy.language.structured",),
     "opentelemetry": ("proxy.telemetry.traces", "proxy.app"),
@@ -63,7 +61,6 @@ ONLY_IN = {
     "os": (
         "build_engines",
         "proxy.settings",
-        "proxy.processes",
         "proxy.server",
         "proxy.operate",
         "proxy.cli",

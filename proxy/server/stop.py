@@ -10,8 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -87,23 +86,3 @@ def _has_terminal() -> bool:
     except (OSError, ValueError, AttributeError):  # no terminal; closed; no stdin at all
         return False
     return True
-
-
-@contextlib.contextmanager
-def children_die_on_signals() -> Iterator[None]:
-    """During a build: a signal kills its child processes, so that nothing waits for them."""
-    before = {number: signal.signal(number, _kill_children) for number in STOPPING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _kill_children(number: int, frame: FrameType | None) -> NoReturn:
-    import psutil
-
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    raise SystemExit(128 + number)

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from proxy.processes.signals import Stop, on_hangup, stop_on_signals
+from proxy.server.stop import Stop, on_hangup, stop_on_signals
 
 IN_A_TERMINAL = """
 import asyncio
-from proxy.processes.signals import Stop, on_hangup
+from proxy.server.stop import Stop, on_hangup
 
 async def main():
     stop = Stop()
