@@ -13,15 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
-from prometheus_client import CollectorRegistry, Histogram
 
-from dashboards.grafana import SOURCE
-from proxy.domain.record import Trace
 from proxy.pools.discovery.dns import DnsName
 from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
-from proxy.telemetry.generation_metrics import observe
 from tests.deploy.places import DOCKER, documents, find, is_known
 
 SINGLE = ("compose.yaml", "compose.cpu.yaml")
@@ -171,18 +166,6 @@ def test_the_source_of_a_proxy_has_the_addresses_of_every_triton(proxy):
     assert all(found[each]["environment"]["TRITON_HOST"] == "0.0.0.0" for each in TRITONS)
 
 
-def test_nginx_divides_requests_among_the_proxies_which_share_live_state():
-    found = services(POOLS)
-    assert "server proxy:9000" in (DOCKER / "nginx" / "nginx.conf").read_text()
-    assert aliases("clients", "proxy") == set(PROXIES)
-    assert found["front"]["networks"] == ["clients"]
-    assert set(found["front"]["depends_on"]) == set(PROXIES)
-    assert members(POOLS, "clients") == {*PROXIES, "front"}
-    assert members(POOLS, "state") == {*PROXIES, "state"}
-    for each in PROXIES:
-        assert urlsplit(found[each]["environment"]["LEDGER_URL"]).hostname == "state"
-
-
 @each_file
 def test_all_have_time_to_drain(name):
     for each, own in {**of_role(name, "triton"), **of_role(name, "proxy")}.items():
@@ -260,29 +243,6 @@ def test_images_of_others_are_pinned(name):
     assert [each for each in others if not re.search(r":v?\d+\.\d+\.\d+$", each)] == []
 
 
-def sources() -> dict[str, dict[str, Any]]:
-    folder = DOCKER / "grafana/provisioning/datasources"
-    read = [yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")]
-    return {source["uid"]: source for each in read for source in each["datasources"]}
-
-
-def test_grafana_finds_its_dashboards_and_sources():
-    [dashboards] = documents(DOCKER / "grafana/provisioning/dashboards/files.yaml")
-    folder = dashboards["providers"][0]["options"]["path"]
-    grafana = services("compose.yaml")["grafana"]
-    assert f"./grafana/dashboards:{folder}:ro" in grafana["volumes"]
-    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert (DOCKER / "grafana/dashboards" / Path(home).relative_to(folder)).exists()
-    found = sources()
-    assert found["prometheus"]["url"] == "http://prometheus:9090"
-    assert found[SOURCE["uid"]]["isDefault"]
-    [scraping] = documents(DOCKER / "prometheus/prometheus.yml")
-    interval = scraping["global"]["scrape_interval"]
-    assert found["prometheus"]["jsonData"]["timeInterval"] == interval
-    link = urlsplit(found["tempo"]["url"])
-    assert (link.hostname, link.port) == ("tempo", config("tempo")["server"]["http_listen_port"])
-
-
 @each_file
 def test_the_proxy_and_triton_send_spans_to_the_collector_and_proxies_decide_what_is_traced(name):
     received = config("collector")["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
@@ -299,44 +259,3 @@ def test_the_proxy_and_triton_send_spans_to_the_collector_and_proxies_decide_wha
         )
         assert environment.get("OTEL_TRACES_SAMPLER") == sampler
         assert environment.get("OTEL_TRACES_SAMPLER_ARG") == ratio
-
-
-@each_file
-def test_the_collector_gives_spans_to_tempo_which_no_sender_reaches(name):
-    found = services(name)
-    for service, (source, target) in CONFIGS.items():
-        assert f"{source}:{target}:ro" in found[service]["volumes"]
-    assert found["tempo"]["command"] == [f"-config.file={CONFIGS['tempo'][1]}"]
-    collector, tempo = config("collector"), config("tempo")
-    [pipeline] = collector["service"]["pipelines"].values()
-    for kind in ("receivers", "processors", "exporters"):
-        assert set(pipeline[kind]) == set(collector[kind])
-    assert pipeline["processors"][0] == "memory_limiter"
-    limit_mib = collector["processors"]["memory_limiter"]["limit_mib"]
-    assert found["collector"]["mem_limit"].endswith("mb")
-    memory_mb = int(found["collector"]["mem_limit"][:-2])
-    assert limit_mib < 0.9 * memory_mb, "it refuses spans before its container is full"
-    grpc = tempo["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]
-    assert collector["exporters"]["otlp"]["endpoint"] == f"tempo:{port(grpc['endpoint'])}"
-    [place] = [
-        each.partition(":")[2] for each in found["tempo"]["volumes"] if each.startswith("tempo:")
-    ]
-    storage = tempo["storage"]["trace"]
-    assert storage["backend"] == "local"
-    assert all(storage[each]["path"].startswith(f"{place}/") for each in ("wal", "local"))
-    reaching = {e for one in found["tempo"]["networks"] for e in members(name, one)}
-    assert reaching == {"tempo", "collector", "grafana"}
-    assert networks(name)["trace-store"] == networks(name)["traces"] == {"internal": True}
-
-
-@each_file
-def test_an_exemplar_is_kept_and_leads_to_its_trace(name):
-    assert "--enable-feature=exemplar-storage" in services(name)["prometheus"]["command"]
-    found = sources()
-    [target] = found["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
-    assert found[target["datasourceUid"]]["type"] == "tempo"
-    measured = Histogram("seconds", "of one request", registry=CollectorRegistry())
-    observe(measured, 0.3, Trace(trace_id=1, span_id=2, parent_id=None, is_sampled=True))
-    [family] = measured.collect()
-    [exemplar] = [each.exemplar for each in family.samples if each.exemplar]
-    assert target["name"] in exemplar.labels

@@ -43,14 +43,3 @@ def test_the_runbook_names_panels_and_dashboards_that_exist():
     assert named
     assert named <= titles
     assert set(re.findall(r'dashboard "([^"]+)"', text)) <= {each.title for each in ALL}
-
-
-def test_exemplars_are_asked_for_where_the_proxy_has_them():
-    asked = {
-        re.search(r"(\w+)_bucket", target["expr"])[1]
-        for dashboard in DASHBOARDS
-        for panel in dashboard["panels"]
-        for target in panel.get("targets", ())
-        if target.get("exemplar")
-    }
-    assert asked == {"proxy_time_to_first_token_seconds", "proxy_request_duration_seconds"}

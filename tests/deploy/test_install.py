@@ -179,25 +179,6 @@ def test_our_packages_are_in_a_venv_that_sees_the_images_and_replaces_none(tmp_p
     assert image.versions(image.venv, "pydantic") == ["2.12.0"], "the image's own stays"
 
 
-def test_a_package_of_the_image_in_the_venv_is_found(tmp_path):
-    packages = tmp_path / "lib" / "python3.12" / "site-packages"
-    for name in ("Pydantic", "newone"):
-        (packages / f"{name}-9.9.dist-info").mkdir(parents=True)
-        (packages / f"{name}-9.9.dist-info" / "METADATA").write_text(
-            f"Name: {name}\nVersion: 9.9\n"
-        )
-    assert install.shadowed(tmp_path) == {"pydantic"}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["fresh"], "unknown mode 'fresh'"), (["lock", "prox"], "no section 'prox'")],
-)
-def test_an_unknown_mode_or_section_is_named(words, said):
-    with pytest.raises(ValueError, match=said):
-        install.arguments(*words)
-
-
 def has_common_version(one: SpecifierSet, other: SpecifierSet) -> bool:
     """Whether some version satisfies both: then a bound of one does, or the patch after it."""
     bounds = [Version(spec.version) for spec in (*one, *other)] or [Version("1")]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from build_engines import models_file
-from build_engines.models_file import GpuEntry
 from proxy.operate.triton_server.ranks import World
 from tests.deploy.places import DOCKER, ROOT
 
@@ -45,11 +44,6 @@ def test_the_one_of_several_nodes_is_spread_by_mpirun(tmp_path):
     )
     other = World.of(models_file.load(tmp_path / "models.yaml"))
     assert (other.size, other.launcher) == (16, ())
-
-
-@pytest.mark.parametrize("path", DEPLOYED, ids=named)
-def test_those_of_the_manifests_are_for_gpus(path):
-    assert all(isinstance(one, GpuEntry) for one in models_file.load(path).models.values())
 
 
 @pytest.mark.parametrize(("path", "block"), SHOWN, ids=named)

@@ -96,13 +96,6 @@ def test_writing_hashes_anew_changes_nothing_but_hashes(lock):
     assert "\n".join(made) + "\n" == text
 
 
-def test_each_pin_of_a_lock_gets_its_hashes():
-    found = {"x": links("x-1.0-py3-none-any.whl"), "y": links("a", "y-2.0.tar.gz")}
-    hashed = lock_hashes.hashed("# both\nx==1.0 \\\n    --hash=sha256:old\n\ny==2.0\n", found.get)
-    x, y = (f" \\\n    --hash=sha256:{digest}\n" for digest in DIGESTS[:2])
-    assert hashed == f"# both\nx==1.0{x}\ny==2.0{y}"
-
-
 def test_no_package_is_pinned_in_two_locks():
     names = [
         canonicalize_name(name)

@@ -58,20 +58,6 @@ def tag(found: AnswerFormat, prompt: str = "") -> dict:
     return json.loads(guide.text)["format"]
 
 
-def test_tools_that_may_be_called_leave_the_model_free():
-    found = format_of(asked(), card())
-    assert (found.guide(""), found.check, found.tool_family) == (None, None, "hermes")
-
-
-def test_calls_that_must_be_are_guided_in_the_models_syntax():
-    found = format_of(asked(tool_choice=REQUIRED), card())
-    assert (found.tool_family, found.check) == ("hermes", None)
-    written = json.dumps(tag(found))
-    assert "<tool_call>" in written
-    assert '\\"f\\"' in written
-    assert '\\"g\\"' in written
-
-
 def test_a_named_function_is_the_only_one_in_the_guide():
     choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("g",), is_named=True)
     found = json.dumps(tag(format_of(asked(tool_choice=choice), card())))
@@ -87,11 +73,6 @@ def test_a_model_without_a_known_syntax_is_held_to_a_list():
 def test_a_model_without_a_known_syntax_is_not_left_free():
     with pytest.raises(InvalidRequest, match="no tool parser"):
         format_of(asked(), card("none"))
-
-
-def test_strict_tools_are_guided_where_they_are_called():
-    found = tag(format_of(asked(tools=STRICT), card()))
-    assert found["type"] == "triggered_tags"
 
 
 def test_a_format_beside_tools_is_the_text_or_calls():
@@ -185,13 +166,6 @@ def test_harmonys_answer_has_a_header_and_its_calls_another():
 def untagged(**fields) -> ModelCard:
     """On an engine that honours no structural tags."""
     return card(facts=replace(CARD.facts, guide_kinds=tuple(GuideKind)[:-1]), **fields)
-
-
-def test_without_structural_tags_calls_are_checked_instead():
-    found = format_of(asked(tool_choice=REQUIRED), untagged())
-    assert found.guide("") is None
-    assert found.check.violation(answer(("f", '{"x": "no"}'))) is not None
-    assert found.check.violation(answer(("f", '{"x": 1}'))) is None
 
 
 def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead():

@@ -6,11 +6,10 @@ import asyncio
 from functools import partial
 
 from proxy.access.start_gate import StartGate
-from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events, Finished, TextDelta
 from proxy.domain.output import FinishReason, Usage
-from proxy.generation.candidates import best, interleaved
+from proxy.generation.candidates import interleaved
 
 
 class Source:
@@ -67,19 +66,3 @@ def test_a_slow_reader_holds_the_streams_back():
 
     asyncio.run(run())
     assert len(taken) < 10
-
-
-def test_the_best_of_each_prompt_in_their_order():
-    means = [-3.0, -1.0, -2.0, -1.0, -9.0, -0.5]
-
-    async def source():
-        for choice, mean in enumerate(means):
-            yield TextDelta(str(choice), choice=choice)
-            yield end(choice, mean)
-
-    async def run():
-        return fold([event async for event in best(source(), candidates=3, choices=2)])
-
-    completion = asyncio.run(run())
-    assert [answer.text for answer in completion.choices] == ["1", "2", "5", "3"]
-    assert completion.usage == Usage(prompt_tokens=12, completion_tokens=6)

@@ -106,11 +106,6 @@ def test_the_limit_is_the_one_that_the_whole_answer_had(max_tokens, default, cap
     assert continuation.continued(request, IDS, 10).max_tokens == left
 
 
-def test_without_a_token_it_is_the_same_request():
-    request = asked(echoes_prompt=True)
-    assert continuation.continued(request, [], 4) is request
-
-
 @pytest.mark.parametrize(
     ("fields", "end"),
     [

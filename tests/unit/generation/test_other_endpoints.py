@@ -8,12 +8,11 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from proxy.domain.completion import fold
-from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable
+from proxy.domain.errors import ModelUnavailable
 from proxy.domain.events import OutputEvent
-from proxy.domain.request import Sampling
 from proxy.models import readiness
 from tests.doubles import clock
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
 from tests.fixtures.lost_triton import Stand
 
@@ -118,38 +117,3 @@ def test_no_request_goes_to_another_build_than_it_was_prepared_for():
     with_pool(tritons, body)
     for triton, created in ((tritons["a:1"], DEMO.facts.created), (tritons["b:1"], 1)):
         assert {one.model.facts.created for one in triton.engine.requests} == {created}
-
-
-class TwoBuilds(FixedCatalog):
-    """The newer one cannot take `top_k`."""
-
-    async def load(self):
-        return (build(2, capabilities=DEMO.capabilities - {"top_k"}), build(1))
-
-
-def test_a_request_goes_to_the_build_that_takes_its_parameters():
-    async def run() -> None:
-        engine = ScriptedEngine(deltas("ab"))
-        stand = Stand(engine, catalog=TwoBuilds())
-        await stand.look()
-        for number in range(30):
-            await stand.begin(id=f"r{number}", sampling=Sampling(top_k=5))
-            await stand.begin(id=f"p{number}")
-        used = {"r": set(), "p": set()}
-        for one in engine.requests:
-            used[one.id[0]].add(one.model.facts.created)
-        assert used == {"r": {1}, "p": {1, 2}}
-        engine.requests.clear()
-        stand.catalog = OneBuild()
-        await readiness.refresh(stand.catalog, stand.registry)
-        with pytest.raises(InvalidRequest) as refused:
-            await stand.begin(sampling=Sampling(top_k=5))
-        assert refused.value.code is ErrorCode.UNSUPPORTED_PARAMETER
-        assert not engine.requests
-
-    asyncio.run(run())
-
-
-class OneBuild(FixedCatalog):
-    async def load(self):
-        return (build(2, capabilities=DEMO.capabilities - {"top_k"}),)

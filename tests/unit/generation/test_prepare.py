@@ -167,25 +167,6 @@ def chat(**fields) -> GenerationRequest:
     return GenerationRequest(**{"id": "r", "model": "demo", "prompt": prompt, **fields})
 
 
-def test_the_choices_of_a_chat_share_one_rendering_and_one_guide():
-    card, sandbox = replace(CARD, tool_parser="hermes"), InProcess()
-    needs_tools = replace(
-        card, facts=replace(card.facts, chat_template=card.facts.chat_template + "{{ tools }}")
-    )
-    required = ToolChoice(mode=ToolMode.REQUIRED)
-    plan = planned(
-        chat(choices=5, tools=TOOLS, tool_choice=required, sampling=Sampling(seed=3)),
-        needs_tools,
-        sandbox,
-    )
-    assert sorted(sandbox.functions) == ["guides_of", "rendered"]
-    parts = [plan.part(index) for index in range(5)]
-    assert [part.engine_request.id for part in parts] == [f"r-{index}" for index in range(5)]
-    assert [part.engine_request.sampling.seed for part in parts] == [3, 4, 5, 6, 7]
-    assert {id(part.engine_request.text) for part in parts} == {id(plan.engine_requests[0].text)}
-    assert [part.counts_prompt for part in parts] == [True, False, False, False, False]
-
-
 @pytest.mark.parametrize(
     ("queues", "takes", "assigned", "sent"),
     [
@@ -216,10 +197,3 @@ def test_a_model_that_does_not_say_its_rows_has_no_queue_that_could_honor_a_prio
     card = replace(CARD, capabilities=CAPABILITIES - {"priority"})
     with pytest.raises(InvalidRequest):
         planned(chat(priority=-2), card, InProcess(), queues=True)
-
-
-def test_a_batch_of_one_prompt_is_this_prompt():
-    prompt = TextPrompt(text="a")
-    plan = planned(chat(prompt=PromptBatch(prompts=(prompt,))), CARD, InProcess())
-    part = plan.only_part(0)
-    assert (part.request.prompt, part.engine_request.id) == (prompt, "r")

@@ -119,16 +119,6 @@ def test_an_endpoint_that_was_no_good_twice_gets_a_pause(monkeypatch):
     asyncio.run(run())
 
 
-def test_it_fails_at_once_where_nothing_is_sent_again():
-    async def run() -> None:
-        stand = Stand(ScriptedEngine(lost=1), most=0)
-        await stand.look()
-        with pytest.raises(ModelUnavailable, match="away"):
-            await stand.begin()
-
-    asyncio.run(run())
-
-
 def test_the_requests_time_bounds_the_wait_and_the_error_says_what_happened():
     async def run() -> None:
         stand = Stand(ScriptedEngine(lost=1), whole_s=0.05)

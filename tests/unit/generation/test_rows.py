@@ -282,15 +282,3 @@ def test_what_took_over_a_row_goes_before_its_class_until_it_yields(asked, sent)
         assert [one.priority for one in engine.requests] == [sent, asked]
 
     asyncio.run(run())
-
-
-def test_an_engine_that_takes_no_priority_gets_none():
-    async def run() -> None:
-        engine = DyingEngine(TEXT)
-        catalog = FixedCatalog(capabilities=CAPABILITIES - {"priority"})
-        stand, scheduler = await served(engine, catalog=catalog)
-        scheduler.takes_over = True
-        await stand.begin()
-        assert [one.priority for one in engine.requests] == [None]
-
-    asyncio.run(run())

@@ -12,14 +12,12 @@ import pytest
 
 from build_engines.deployments import ShadowEntry as Shadow
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ModelUnavailable, RateLimited
+from proxy.domain.errors import RateLimited
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
 from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
 from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
-from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.unit.generation.scheduler import GivenScheduler
 
@@ -135,13 +133,6 @@ def test_a_copy_has_its_own_id_and_the_lowest_priority_and_returns_nothing_but_t
     assert not copy.wants_log_prob_ids
 
 
-async def test_an_error_of_the_copy_is_counted_and_not_the_callers():
-    traffic = Traffic(ScriptedEngine(deltas("sa"), error=ModelUnavailable("gone")))
-    async with traffic.shadows:
-        assert await text(traffic.mirrored(deltas("same"))) == b"same"
-        assert (await traffic.result()).outcome is ShadowOutcome.FAILED
-
-
 async def test_the_callers_stream_does_not_wait_for_its_copy():
     traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
     async with traffic.shadows:
@@ -150,16 +141,6 @@ async def test_the_callers_stream_does_not_wait_for_its_copy():
         await asyncio.wait_for(traffic.copies.given.wait(), 30)
     assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED, "the end of the proxy"
     assert traffic.copies.closed_early == 1
-
-
-async def test_a_copy_that_never_began_is_counted():
-    traffic = Traffic(ScriptedEngine(deltas("same")))
-    async with traffic.shadows:
-        stream = traffic.mirrored(deltas("same"))
-        await anext(stream)
-        await stream.aclose()
-    assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED
-    assert traffic.copies.requests == []
 
 
 async def test_a_caller_that_disconnects_ends_the_copy():
@@ -193,20 +174,6 @@ async def test_a_request_that_is_not_copied_keeps_its_own_stream(number, card, s
         assert traffic.shadows.mirrored(request, own) is own
         assert await text(own) == b"same"
     assert traffic.copies.requests == []
-
-
-async def test_a_copy_adds_nothing_to_the_callers_log_line():
-    class Logging(ScriptedEngine):
-        def generate(self, request):
-            running_record().id = "copied"
-            return super().generate(request)
-
-    traffic = Traffic(Logging(deltas("same")))
-    async with traffic.shadows:
-        with RequestLog().recorded("POST", "/") as record:
-            await text(traffic.mirrored(deltas("same")))
-            await traffic.result()
-    assert record.id is None
 
 
 async def test_a_copy_has_the_lowest_class_a_tenant_of_its_own_and_no_patience():

@@ -18,7 +18,7 @@ from proxy.domain.request import Delivery, GenerationRequest, TextPrompt
 from proxy.generation.service import Service
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Grant
-from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.engine import ScriptedEngine
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import caller
@@ -135,38 +135,3 @@ def test_1000_mixed_requests_use_what_the_engines_counted():
     assert used["concurrent_requests"] == used["concurrent_streams"] == 0
     failed_first = sum(row.errors and not row.output_tokens for row in rows)
     assert used["requests_per_day"] == len(rows) - failed_first
-
-
-def test_a_request_without_limits_has_its_usage_too():
-    sink = KeptUsage()
-    limiter = RequestLimiter(InProcessLedger(), ByteTokenizer(), usage=sink)
-
-    async def main() -> None:
-        service = await serving(ScriptedEngine(deltas("abc")), limiter)
-        await consume(service, 1, random.Random(1))
-
-    asyncio.run(main())
-    (row,) = sink.rows
-    assert (row.tenant, row.key_id, row.model, row.requests) == ("default", "anonymous", "demo", 1)
-    assert row.output_tokens > 0
-
-
-def test_the_engines_count_of_the_prompt_frees_what_bytes_had_reserved():
-    """80 bytes are reserved as 84 tokens, and counted as 7."""
-    ledger = InProcessLedger()
-    limiter = RequestLimiter(ledger, ByteTokenizer())
-    who = caller(key=Limits(input_tokens_per_minute=100))
-
-    async def main() -> None:
-        current_caller.set(who)
-        service = await serving(ScriptedEngine(deltas("abcdef", None), hangs=True), limiter)
-        request = GenerationRequest(
-            id="r", model="demo", prompt=TextPrompt(text="x" * 80), max_tokens=9
-        )
-        meters = (await limiter.callers.meters(who, "demo")).meters
-        async with aclosing(service.generate(request, service.card).events) as events:
-            await anext(events)
-            look = (await ledger.reserve(meters, [0])).look
-            assert look(0)[0] == 93
-
-    asyncio.run(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import re
 import socket
@@ -14,9 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from proxy import __version__
 from proxy.app import compose
-from proxy.cli import app, explain, misspelt
+from proxy.cli import app, misspelt
 from proxy.operate import run as running
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
@@ -25,7 +23,6 @@ from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.demo_folder import FOLDER, TRAINED
 from tests.fixtures.published import config
 from tests.fixtures.running_app import RunningApp
-from tests.fixtures.stack import ROOT
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 
@@ -48,14 +45,6 @@ def loading_failure(err: str) -> str:
     error = json.loads(err)["error"]
     assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")
     return error["message"]
-
-
-def test_the_version_is_that_of_the_package(run):
-    status, out, _ = run("--version")
-    project = (ROOT / "pyproject.toml").read_text()
-    assert (status, out) == (0, f"triton-openai {__version__}\n")
-    assert f'name = "triton-openai"\nversion = "{__version__}"\n' in project
-    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
 
 
 @pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])
@@ -84,11 +73,6 @@ def test_a_taken_port_is_said_before_anything_else(fails, folder, taken, command
     assert "set PORT to a free port" in err
 
 
-def test_a_taken_triton_port_is_named(fails, folder, taken):
-    err = fails("triton", "--triton-grpc-port", taken, "--artifacts-dir", folder)
-    assert f"TRITON_GRPC_PORT={taken}" in err
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -111,13 +95,6 @@ def test_a_misspelt_variable_is_named_at_the_start(run, monkeypatch):
     assert "a-secret" not in err
     assert error.startswith("error: PORT=0")
     assert status == 1
-
-
-def test_a_wrong_models_file_is_named(fails, folder):
-    (folder / "models.yaml").write_text("models: {a: {wights: x}}")
-    err = fails("models", "--models-file", folder / "models.yaml")
-    assert "models.a" in err
-    assert "models.yaml" in err
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
@@ -154,46 +131,9 @@ def test_a_build_without_its_tools_says_what_to_run(fails, tmp_path, monkeypatch
     assert "needs torch: run pip install 'triton-openai[build]', or in a clone make" in err
 
 
-def test_a_folder_that_holds_no_model_is_told_as_json(run, folder, monkeypatch):
-    monkeypatch.setenv("MODEL_PATH", str(folder / "nowhere"))
-    status, _, err = run("build", "--artifacts-dir", folder / "a")
-    assert status == 1
-    assert loading_failure(err) == (
-        f"Failed to load model from {folder / 'nowhere'}: the folder does not exist"
-    )
-
-
-def test_a_port_option_wins_over_both_names_of_the_variable(fails, taken, monkeypatch):
-    monkeypatch.setenv("SERVER_PORT", "1234")
-    assert f"PORT={taken}" in fails("proxy", "--port", taken)
-
-
 def test_a_default_that_a_remote_triton_cannot_take_is_refused(fails, monkeypatch):
     monkeypatch.setenv("DEFAULT_MAX_TOKENS", "5")
     assert "DEFAULT_MAX_TOKENS" in fails("proxy", "--triton", "grpc://far:8001")
-
-
-def test_doctor_shows_every_check_and_fails_with_one(run, folder, taken):
-    status, out, _ = run(
-        "doctor", "--port", taken, "--models-file", folder / "models.yaml"
-    )  # fmt: skip
-    assert status == 1
-    assert f"PORT={taken}" in out
-    assert "-> set PORT to a free port" in out
-    assert "weights of small" in out
-
-
-def test_doctor_looks_at_tensorrt_llm_alone_when_asked(run):
-    status, out, _ = run("doctor", "--gpu")
-    assert status == 1
-    assert "FAIL  TensorRT-LLM: tensorrt_llm is not installed" in out
-
-
-def test_a_disk_that_refuses_is_explained_and_a_bug_is_not():
-    full = OSError(errno.ENOSPC, "No space left on device", "/a/b")
-    assert "the disk is full at /a/b" in (explain(full) or "")
-    assert "cannot write /a/b" in (explain(OSError(errno.EACCES, "no", "/a/b")) or "")
-    assert explain(OSError(errno.EBADF, "Bad file descriptor")) is None
 
 
 @pytest.mark.parametrize(

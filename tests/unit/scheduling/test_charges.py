@@ -83,22 +83,3 @@ def test_a_cached_prompt_costs_what_the_engine_says():
         assert own[1].runs
 
     run(test)
-
-
-def test_tokens_that_nobody_else_wanted_are_free():
-    async def test(scheduler: Scheduler) -> None:
-        early = [Caller(scheduler, ticket("early")) for _ in range(2)]
-        await settled()
-        early[0].tokens = 1_000_000
-        await asyncio.sleep(0.3)  # it is read four times a second
-        late = [Caller(scheduler, ticket("late", prompt_tokens=10)) for _ in range(3)]
-        again = Caller(scheduler, ticket("early", prompt_tokens=10))
-        await settled()
-        early[0].release()
-        await settled()
-        assert late[0].runs
-        early[1].release()
-        await settled()
-        assert again.runs
-
-    run(test, capacity=2)

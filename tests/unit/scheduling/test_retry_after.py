@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.domain.errors import RateLimited
 from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.places import GRACE_S, KEPT, Places
-from proxy.scheduling.service_rate import START_S, ServiceRate
 from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import ticket
@@ -109,19 +106,6 @@ def test_a_promise_lapses_and_half_of_the_places_are_never_kept():
     for time in range(1_000):
         nine.promise("a", 200.0 + time)
     assert nine.promised("a", now=140.0 + GRACE_S) <= KEPT * 10
-
-
-def test_the_time_of_a_stream_is_measured_with_those_that_still_run():
-    rate = ServiceRate(0.0)
-    assert rate.stream_s(0.0) == START_S
-    rate.running(4, 0.0)
-    for _ in range(50):
-        rate.end(tokens=10)
-    assert rate.stream_s(25.0) == pytest.approx(2.0, rel=0.1)  # 100 s of rows, 50 streams
-    assert rate.stream_tokens() == 10
-    assert rate.wait_s(8, rows=4, now=25.0) == pytest.approx(4.0, rel=0.1)
-    assert rate.surely_s(8, rows=4, now=25.0) > 6
-    assert rate.stream_s(1_000.0) > 70  # nothing ends any more
 
 
 def test_without_rows_the_time_is_finite():

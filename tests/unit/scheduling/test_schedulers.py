@@ -227,15 +227,6 @@ def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(turns: i
     run(test)
 
 
-@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
-def test_a_weight_that_is_no_weight_is_refused(weight: float):
-    async def test(scheduler: Scheduler) -> None:
-        with pytest.raises(ValueError, match="the weight of tenant 'a'"):
-            await Caller(scheduler, ticket(weight=weight)).task
-
-    run(test)
-
-
 def test_a_stream_that_yields_does_not_keep_its_row_from_others():
     async def test(scheduler: Scheduler) -> None:
         low = Caller(scheduler, ticket(may_yield=True))

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.domain.errors import RateLimited
-from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
+from proxy.domain.scheduling import Permit, Scheduler, TenantState, Ticket
 from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.settings.streams import Scheduling
@@ -38,22 +38,6 @@ async def waiting(scheduler: Scheduler, tenant: str, **fields: object) -> asynci
 
 def numbers(scheduler: Scheduler) -> list[tuple[str, int, int]]:
     return [(one.queue, one.running, one.waiting) for one in scheduler.states()]
-
-
-def test_queues_with_a_capacity_or_streams_are_listed_by_name():
-    async def run() -> None:
-        async with InProcessScheduler(SETTINGS, QueueMetrics(CollectorRegistry())) as scheduler:
-            assert scheduler.states() == ()
-            scheduler.set_capacity(OTHER, 3)
-            permit = await acquire(scheduler, "acme")
-            assert scheduler.states() == (
-                QueueState(queue=QUEUE, capacity=None, running=1, waiting=0),
-                QueueState(queue=OTHER, capacity=3, running=0, waiting=0),
-            )
-            permit.release()
-            assert numbers(scheduler) == [(OTHER, 0, 0)]
-
-    asyncio.run(run())
 
 
 def test_a_tenants_streams_of_all_classes_are_counted_together():

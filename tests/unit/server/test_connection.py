@@ -7,7 +7,7 @@ import math
 
 from uvicorn.server import ServerState
 
-from proxy.server.connection import MOST_JOINED_BYTES, Connection
+from proxy.server.connection import Connection
 from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S
 
@@ -73,32 +73,9 @@ def test_the_writes_of_a_turn_become_one():
     assert calls(written(b"alone")) == [b"alone"]
 
 
-def test_each_turn_has_its_own():
-    async def act(connection, wire):
-        for part in (b"a", b"b"):
-            connection.write(part)
-            await asyncio.sleep(0)
-
-    assert calls(act) == [b"a", b"b"]
-
-
 def test_what_ends_in_order_is_sent_first():
     assert calls(written(b"a", b"b", then="close")) == [b"ab", "close"]
     assert calls(written(b"a", b"b", then="eof_received")) == [b"ab"]
-
-
-def test_much_does_not_wait():
-    half = bytes(MOST_JOINED_BYTES // 2)
-
-    async def act(connection, wire):
-        connection.write(half)
-        connection.write(half)
-        assert not wire.calls
-        connection.write(b"x")
-        assert wire.calls == [half + half + b"x"]
-        connection.write(b"y")
-
-    assert calls(act)[1:] == [b"y"]
 
 
 def test_a_closed_connection_whose_client_does_not_read_its_end_is_aborted():

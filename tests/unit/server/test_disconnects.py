@@ -85,13 +85,6 @@ def test_the_work_for_a_client_that_leaves_is_cancelled_once():
 OLD = GET.replace(b"1.1", b"1.0")
 
 
-def test_an_older_client_that_only_stops_sending_is_answered_without_interim_responses():
-    raw = uvloop.run(asked(OLD, App()))
-    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert raw.endswith(b"\r\n\r\nanswer")
-    assert raw.count(b"HTTP/1.1") == 1
-
-
 @pytest.mark.parametrize("pause_s", [0, 0.01, 0.06, 0.25])
 def test_however_much_of_its_beginning_was_sent_an_answer_is_whole(pause_s):
     async def app(scope, receive, send) -> None:

@@ -43,24 +43,6 @@ def test_the_first_asks_and_the_second_hurries():
     assert asyncio.run(signalled()).hurried.is_set()
 
 
-def test_work_that_ends_by_itself_is_done():
-    async def work() -> bool:
-        return await Stop().unless_requested(asyncio.sleep(0))
-
-    assert asyncio.run(work())
-
-
-def test_work_that_fails_raises():
-    async def fail() -> None:
-        raise OSError("full")
-
-    async def work() -> bool:
-        return await Stop().unless_requested(fail())
-
-    with pytest.raises(OSError, match="full"):
-        asyncio.run(work())
-
-
 @pytest.mark.anyio
 async def test_a_hangup_reads_again_and_does_not_stop():
     stop, received = Stop(), asyncio.Event()

@@ -9,7 +9,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.client import connect
 
 from proxy.domain.errors import LaunchError
 from proxy.server.tls import ReloadingTls
@@ -18,12 +17,6 @@ from tests.fixtures.own_server import served
 from tests.unit.server.talks import GET
 
 pytestmark = needs_openssl
-ENDLESS = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -69,58 +62,6 @@ async def streaming(scope, receive, send) -> None:
         await send({"type": "http.response.body", "body": part, "more_body": True})
         await asyncio.sleep(0.01)
     await send({"type": "http.response.body", "body": b""})
-
-
-async def refusing(scope, receive, send) -> None:
-    headers = [(b"connection", b"close"), (b"content-length", b"8")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": b"too much"})
-
-
-@pytest.mark.anyio
-async def test_a_socket_over_tls(files):
-    async def echo(scope, receive, send) -> None:
-        assert (await receive())["type"] == "websocket.connect"
-        await send({"type": "websocket.accept"})
-        while (message := await receive())["type"] == "websocket.receive":
-            await send({"type": "websocket.send", "text": message["text"]})
-
-    tls = ReloadingTls(*files, None)
-    async with (
-        served(echo, own_tls=tls) as (host, port),
-        connect(f"wss://{host}:{port}/", ssl=client_context()) as socket,
-    ):
-        for text in ("a", "b" * 100_000):
-            await socket.send(text)
-            assert await socket.recv() == text
-
-
-@pytest.mark.anyio
-async def test_a_refusal_reaches_a_client_that_is_still_sending(files):
-    tls = ReloadingTls(*files, None)
-    async with served(refusing, own_tls=tls) as address:
-        reader, writer = await connected(address)
-        writer.write(ENDLESS + b"x" * 1_000_000)
-        assert (await reader.readuntil(b"too much")).startswith(b"HTTP/1.1 413 ")
-        writer.close()
-
-
-@pytest.mark.anyio
-async def test_a_client_that_disconnects_ends_its_request(files):
-    ended = asyncio.Event()
-
-    async def waiting(scope, receive, send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        ended.set()
-
-    tls = ReloadingTls(*files, None)
-    async with served(waiting, own_tls=tls) as address:
-        _, writer = await connected(address)
-        writer.write(GET)
-        await asyncio.sleep(0.05)
-        writer.close()
-        await asyncio.wait_for(ended.wait(), 30)
 
 
 @pytest.mark.anyio

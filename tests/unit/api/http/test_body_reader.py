@@ -105,14 +105,6 @@ def test_a_small_body_needs_no_sandbox():
     assert sandbox.callers == []
 
 
-def test_the_oldest_unfinished_body_makes_room():
-    flight, cut = BytesInFlight(10), []
-    bodies = [ArrivingBody(flight, lambda at=at: cut.append(at)) for at in range(3)]
-    for body in bodies:
-        body.add(4)
-    assert (cut, flight.bytes) == ([0], 8)
-
-
 def test_a_complete_body_is_not_cut_off():
     flight, cut = BytesInFlight(10), []
     first, second = (ArrivingBody(flight, lambda at=at: cut.append(at)) for at in range(2))
@@ -122,13 +114,3 @@ def test_a_complete_body_is_not_cut_off():
         second.add(6)
     assert refused.value.code is ErrorCode.QUEUE_FULL
     assert (cut, flight.bytes) == ([], 6)
-
-
-def test_room_is_given_back_once_however_often_a_body_is_closed():
-    flight = BytesInFlight(10)
-    body = ArrivingBody(flight, lambda: None)
-    body.add(10)
-    body.close()
-    body.close()
-    assert flight.bytes == 0
-    ArrivingBody(flight, lambda: None).add(10)

@@ -46,11 +46,6 @@ class OwnClient(Client):
             self.then()
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=[Client, OwnClient])
 async def client(request) -> Client:
     return request.param()
@@ -106,9 +101,3 @@ async def test_a_server_that_stops_says_so(client):
     task.cancel()
     with pytest.raises(ShuttingDown):
         await task
-
-
-async def test_errors_of_the_work_pass(client):
-    with pytest.raises(KeyError):
-        async with CancelOnDisconnect(client):
-            raise KeyError("mine")

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.renderers import ChatRenderer
-from proxy.domain.events import Finished, TextDelta, ToolCallStarted
+from proxy.domain.events import Finished, TextDelta
 from proxy.domain.output import FinishReason, Usage
 from tests.doubles.engine import CARD
 
@@ -34,14 +34,3 @@ def test_every_choice_begins_before_any_can_end(first):
         (index, "assistant") for index in range(3)
     ]
     assert rest == [(first, {"content": "a"}), (first, {})]
-
-
-def test_a_choice_begins_once():
-    events = [TextDelta("a", choice=0), TextDelta("b", choice=1), finished(0), finished(1)]
-    roles = [index for index, delta in chunks(*events, n=2) if "role" in delta]
-    assert roles == [0, 1]
-
-
-def test_the_content_is_null_where_a_call_comes_first():
-    (_, opening), _ = chunks(ToolCallStarted(index=0, id="c1", name="f"), n=1)
-    assert opening["content"] is None

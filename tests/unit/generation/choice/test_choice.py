@@ -16,10 +16,8 @@ from proxy.domain.record import RequestRecord
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
-    PromptLimit,
     Sampling,
     TextPrompt,
-    TokenPrompt,
 )
 from proxy.generation.choice.choice import Choice
 from proxy.generation.choice.choice_cost import ChoiceCost
@@ -216,31 +214,6 @@ def test_the_mean_log_probability_is_of_the_answer_alone():
     request = asked(echoes_prompt=True, sampling=LOGGED)
     *_, end = made(request).push(ECHOED)
     assert end.mean_log_prob == -4.5
-
-
-def test_a_prompt_alone_has_no_answer():
-    request = asked(echoes_prompt=True, max_tokens=0)
-    delta = replace(ECHOED, prompt_tokens=6, log_probs=())
-    whole = fold(made(request).push(delta))
-    assert (whole.text, whole.reason) == (" Hié!x", FinishReason.LENGTH)
-    assert whole.usage.completion_tokens == 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "by_engine"),
-    [
-        ({}, False),
-        ({"max_tokens": 0}, True),
-        ({"sampling": LOGGED}, True),
-        ({"prompt": TokenPrompt(ids=(1,))}, True),
-        ({"prompt_limit": PromptLimit(tokens=3)}, True),
-    ],
-)
-def test_the_engine_tells_the_prompt_where_its_text_is_not_enough(fields, by_engine):
-    prompt = {"prompt": TextPrompt(text="p")} | fields
-    request = GenerationRequest(id="r", model="demo", echoes_prompt=True, **prompt)
-    assert request.echoes_tokens is by_engine
-    assert not replace(request, echoes_prompt=False).echoes_tokens
 
 
 @given(st.lists(TOKENS, max_size=4), st.sampled_from(FinishReason))

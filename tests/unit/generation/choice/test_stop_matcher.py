@@ -36,13 +36,6 @@ def test_every_cut_agrees_with_the_reference(data, text, stops):
     assert matched(pieces, stops) == reference(text, stops)
 
 
-@given(st.data(), LETTERS, STOPS)
-def test_nothing_of_a_stop_string_leaks_before_it_is_decided(data, text, stops):
-    matcher = StopMatcher(stops)
-    sent = "".join(map(matcher.push, data.draw(cuts(text))))
-    assert reference(text, stops)[0].startswith(sent)
-
-
 @pytest.mark.parametrize(
     ("pieces", "passed"),
     [

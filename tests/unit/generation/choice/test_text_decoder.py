@@ -30,9 +30,3 @@ def test_invalid_bytes_become_what_a_whole_decode_makes_of_them(data, raw):
 def test_one_leading_space_is_dropped_for_sentencepiece(data, text):
     pieces = data.draw(cuts(f" {text}".encode()))
     assert decoded(pieces, strips_leading_space=True) == text
-
-
-def test_a_split_character_waits_for_its_last_byte():
-    decoder = TextDecoder()
-    one, two, three = (bytes([byte]) for byte in "€".encode())
-    assert [decoder.push(one), decoder.push(two), decoder.push(three)] == ["", "", "€"]

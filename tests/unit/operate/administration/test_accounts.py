@@ -15,7 +15,6 @@ import pytest
 
 from proxy.access.store import open_store
 from proxy.cli import main
-from proxy.domain.identity import Limits
 from proxy.operate import store as key_store
 from proxy.settings import Settings
 from tests.unit.access.store.samples import used
@@ -168,12 +167,6 @@ def test_without_a_pepper_the_command_says_how_to_make_one(fails, monkeypatch):
     assert "export KEY_PEPPER=$(python3 -c" in err
 
 
-def test_another_pepper_is_named(answer, fails, monkeypatch):
-    answer("tenants", "create", "acme")
-    monkeypatch.setenv("KEY_PEPPER", f"another-{PEPPER}")
-    assert "KEY_PEPPER is not the one" in fails("keys", "list")
-
-
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -215,9 +208,3 @@ def test_the_first_admin_key_is_printed_at_the_first_start_only(place):
     asyncio.run(key_store.prepared(Settings(), said.append))
     (line,) = said
     assert line.startswith("the first admin key, which is shown only now: sk-")
-
-
-def test_every_limit_has_an_option():
-    from proxy.api.admin.admin_bodies import LimitsBody
-
-    assert [*LimitsBody.model_fields] == [*Limits.__dataclass_fields__]

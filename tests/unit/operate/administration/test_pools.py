@@ -106,14 +106,6 @@ def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, succeeds
     assert proxy.pools.calls == [("load", "demo", ("default",)), ("unload", "demo", ())]
 
 
-def test_models_without_a_command_still_shows_those_of_models_yaml(succeeds, tmp_path):
-    file = tmp_path / "models.yaml"
-    file.write_text("models: {small: {weights: w, aliases: [tiny]}}")
-    shown = succeeds("models", "--models-file", str(file), "--artifacts-dir", str(tmp_path))
-    cells = shown.splitlines()[1].split()  # the path of the weights goes on below
-    assert (cells[:2], cells[-1]) == (["small", "tiny"], "no")
-
-
 def test_the_key_may_be_in_a_file_and_is_never_shown(succeeds, fails, proxy, monkeypatch, tmp_path):
     monkeypatch.delenv("ADMIN_KEY")
     err = fails("endpoints")

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.errors import LaunchError
 from proxy.operate.doctor import checks, machine
 from proxy.operate.triton_server.binaries import Wheel
-from proxy.settings import Settings
 from tests.fixtures.stack import ROOT
 
 
@@ -82,17 +80,6 @@ def test_the_packages_are_those_of_the_locks():
     assert all(f"\n{name}==" in lock for name in set(machine.BUILD_TOOLS) - apart)
 
 
-def test_missing_build_tools_fail_no_check_and_are_named_with_the_command():
-    check = checks.build_tools(["torch"])
-    assert check.ok
-    assert check.detail.startswith("torch not installed; ")
-    assert "pip install 'triton-openai[build]', or in a clone make build-tools" in check.detail
-
-
-def test_the_disk_is_that_of_the_first_folder_that_exists(tmp_path):
-    assert str(tmp_path) in checks.disk(tmp_path / "not" / "yet").detail
-
-
 def test_a_taken_port_fails_and_a_free_one_passes():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -100,22 +87,3 @@ def test_a_taken_port_fails_and_a_free_one_passes():
         assert not check.ok
         assert check.remedy == "set PORT to a free port"
     assert checks.port("PORT", "127.0.0.1", port, {}).ok
-
-
-def test_two_settings_may_not_name_one_port():
-    found = machine.triton_ports(Settings(triton_grpc_port=23998, triton_http_port=23998))
-    assert found[0].detail == "TRITON_GRPC_PORT and TRITON_HTTP_PORT are both 23998"
-
-
-def test_a_start_refuses_with_the_first_failure():
-    with pytest.raises(LaunchError, match=r"numpy 2\.1\.0: .*pip install"):
-        machine.require(checks.bash("/bin/bash"), checks.numpy("2.1.0"), checks.bash(None))
-
-
-def test_an_installed_tritonserver_needs_nothing_of_the_wheel(tmp_path, monkeypatch):
-    server = tmp_path / "tritonserver"
-    server.touch(mode=0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = machine.runtime()
-    assert [check.name for check in found] == ["tritonserver", "bash"]
-    assert str(server) in found[0].detail

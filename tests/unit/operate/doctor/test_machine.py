@@ -61,13 +61,6 @@ def test_the_process_or_one_above_it_is_a_command_of_ours(words, command):
         assert found.detail == said
 
 
-def test_a_free_port_stays_free():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-    check = checks.port("PORT", "127.0.0.1", port, {})
-    assert machine.recognised(check, port) == check
-
-
 NO_WHEEL = Wheel(site_packages=Path("/nowhere"), python="3.11")
 
 

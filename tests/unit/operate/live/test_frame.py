@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.operate.live.frame import MOST_ROWS, Frame, Listing, Order, number, seconds
+from proxy.operate.live.frame import Frame, Listing, Order
 from proxy.operate.live.window import Window, parsed
 from tests.unit.operate.live.samples import console, printed
 
@@ -113,10 +113,6 @@ def test_without_the_list_endpoints_have_what_the_metrics_give():
     assert rows == [["10.0.0.7:8001", "default", "-", "-", "-", "-", "1k"]]
 
 
-def test_a_page_of_another_server_is_an_empty_frame():
-    assert shown("up 1\n", "up 1\n", None) == f"{URL}  not ready  last 2.0 s\n"
-
-
 SORTED = """\
 proxy_requests_total{model="b",outcome="stop"} 4
 proxy_requests_total{model="c",outcome="stop"} 2
@@ -140,31 +136,3 @@ proxy_time_to_first_token_seconds_bucket{model="d",le="+Inf"} 1
 def test_rows_are_sorted_the_largest_first_then_by_name(order, expected):
     lines = shown("", SORTED, None, order=order).splitlines()
     assert "".join(line[0] for line in lines[3:]) == expected
-
-
-def test_of_many_rows_it_says_how_many_are_left_out():
-    rows = [f'proxy_requests_active{{model="m{at:02}"}} 0\n' for at in range(MOST_ROWS + 4)]
-    text = shown("", "".join(rows))
-    assert f"m{MOST_ROWS - 1:02} " in text
-    assert f"m{MOST_ROWS:02} " not in text
-    assert "and 4 more" in text
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        *((None, "-"), (0, "0"), (0.04, "0.04"), (0.00123, "0.001"), (3.0, "3")),
-        *((99.94, "99.9"), (99.96, "100"), (999, "999"), (999.6, "1k"), (1234, "1.2k")),
-        *((2_500_000, "2.5M"), (3e9, "3G")),
-    ],
-)
-def test_numbers_are_short(value, expected):
-    assert number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(None, "-"), (0.0004, "0.4 ms"), (0.0311, "31.1 ms"), (1.412, "1.41 s"), (4000, "4000 s")],
-)
-def test_times_have_three_digits(value, expected):
-    assert seconds(value) == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.domain.errors import LaunchError
 from proxy.operate.live.frame import REQUESTS, Frame, Order
 from proxy.operate.live.top import Reading, Top
@@ -53,12 +51,6 @@ def test_once_shows_one_frame_after_one_interval():
     assert terminal.notes == [("a note",)]
 
 
-def test_it_runs_until_q_with_a_frame_at_once_and_after_each_interval():
-    terminal = Terminal((5.0, "q"))
-    terminal.top().run()
-    assert (terminal.rates, terminal.now) == ([0.0, 10.0, 10.0], 5.0)
-
-
 def test_a_key_sorts_at_once_and_makes_no_interval_shorter():
     terminal = Terminal((1.0, "r"), (1.5, "?"), (4.5, "q"))
     terminal.top().run()
@@ -81,13 +73,3 @@ def test_a_proxy_that_goes_away_leaves_the_last_frame_with_the_reason():
         *(("Old figures: it is away",), ("a note",)),
     ]
     assert terminal.rates == [0.0, 10.0, 10.0, 40 / 6]
-
-
-def test_one_frame_of_a_proxy_that_is_away_is_an_error():
-    terminal = Terminal()
-    top, terminal.is_away = terminal.top(), True
-    with pytest.raises(LaunchError, match="it is away"):
-        top.once()
-    with pytest.raises(LaunchError, match="it is away"):
-        terminal.top()
-    assert terminal.rates == []

@@ -12,12 +12,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from proxy.domain.errors import LaunchError
 from proxy.operate.live.window import (
-    INTERVALS,
     Page,
     Window,
     parsed,
     quantile,
-    summed,
 )
 
 REQUESTS, TTFT = "requests_total", "ttft_seconds"
@@ -35,17 +33,6 @@ class Server:
 
     def page(self) -> Page:
         return parsed(generate_latest(self.registry).decode())
-
-
-def test_a_page_has_each_series_by_its_labels():
-    server = Server()
-    server.requests.labels("a", "stop").inc(3)
-    server.requests.labels('q"uo\\te\n', "length").inc(4)
-    page = server.page()
-    assert page[REQUESTS][("model", "a"), ("outcome", "stop")] == 3
-    assert summed(page, REQUESTS, "model") == {("a",): 3, ('q"uo\\te\n',): 4}
-    assert summed(page, REQUESTS) == {(): 7}
-    assert summed(page, REQUESTS, "tenant") == summed(page, "none") == {}
 
 
 @pytest.mark.parametrize("text", ["<html>no metrics</html>", 'a{b="c} 1', "a b c d e"])
@@ -66,17 +53,6 @@ def test_rates_are_over_all_intervals_of_the_window():
     window.add(server.page(), 104.0)
     assert window.rates(REQUESTS, "model", "outcome") == {("a", "stop"): 1.5, ("b", "length"): 1.0}
     assert window.seconds == 4.0
-
-
-def test_an_old_interval_leaves_the_window():
-    server, window = Server(), Window()
-    window.add(server.page(), 0.0)
-    server.requests.labels("a", "stop").inc(100)
-    for second in range(1, INTERVALS + 1):
-        window.add(server.page(), float(second))
-        assert window.rates(REQUESTS)[()] == 100 / second
-    window.add(server.page(), INTERVALS + 1.0)
-    assert window.rates(REQUESTS)[()] == 0.0
 
 
 def test_a_restart_between_two_pages_counts_what_came_after_it():
@@ -112,16 +88,6 @@ BOUNDS = (0.1, 0.2, 0.5, 1.0, math.inf)
 
 def counted(values: list[float]) -> dict[float, float]:
     return {bound: sum(value <= bound for value in values) for bound in BOUNDS}
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    # 10 up to 0.1, 10 more up to 0.2, none up to 0.5, 20 more up to 1.
-    [(0.25, 0.1), (0.125, 0.05), (0.5, 0.2), (0.375, 0.15), (0.75, 0.75), (1.0, 1.0), (0.0, 0.0)],
-)
-def test_it_is_linear_within_a_bucket(share, expected):
-    buckets = {0.1: 10, 0.2: 20, 0.5: 20, 1.0: 40, math.inf: 40}
-    assert quantile(share, buckets) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -60,16 +60,6 @@ def test_a_stream_and_a_whole_answer_have_the_same_facts():
     assert facts_of(200, stream).usage == (3, 5)
 
 
-def test_choices_are_in_their_order_and_completions_have_texts():
-    stream = events(
-        chunk(1, content="b"), chunk(0, content="a"), chunk(1, "stop"), chunk(0, "length")
-    )
-    facts = facts_of(200, stream)
-    assert (facts.text, facts.finishes, facts.usage) == ("a\nb", ("length", "stop"), None)
-    text = json.dumps({"choices": [{"index": 0, "text": "abc", "finish_reason": "stop"}]})
-    assert facts_of(200, text).text == "abc"
-
-
 @pytest.mark.parametrize(
     "answer", ["", "no json", "[1]", '{"choices": 5}', 'data: {"a\n\n', "\x00"]
 )

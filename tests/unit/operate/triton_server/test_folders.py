@@ -39,11 +39,6 @@ def test_an_empty_folder_serves_the_demo_from_the_users_data_folder(elsewhere):
     assert "artifacts_dir" in found.model_fields_set, "the store is there, too"
 
 
-def test_a_models_file_of_the_folder_is_built_there(elsewhere):
-    (elsewhere / "models.yaml").touch()
-    assert folders.with_shipped_demo(Settings()) == Settings()
-
-
 def test_one_model_folder_is_built_in_the_users_data_folder(elsewhere):
     found = folders.with_shipped_demo(Settings(model_path=elsewhere))
     assert "models_file" not in found.model_fields_set
@@ -53,11 +48,6 @@ def test_one_model_folder_is_built_in_the_users_data_folder(elsewhere):
 def test_an_artifacts_folder_that_is_there_is_kept(elsewhere):
     (elsewhere / "artifacts").mkdir()
     assert folders.with_shipped_demo(Settings()).artifacts_dir == Path("artifacts")
-
-
-def test_what_is_named_is_never_replaced(elsewhere):
-    named = Settings(models_file=Path("no.yaml"), artifacts_dir=Path("there"))
-    assert folders.with_shipped_demo(named) == named
 
 
 NOBODY = 65534
@@ -145,13 +135,3 @@ def test_a_folder_that_was_named_is_not_replaced(clone, tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("error: cannot write ")
     assert not list(tmp_path.iterdir())
-
-
-def test_ones_own_folder_is_used_as_ever(clone, monkeypatch):
-    monkeypatch.chdir(clone)
-    monkeypatch.delenv("ARTIFACTS_DIR", raising=False)
-    settings = Settings()
-    said: list[str] = []
-    models = load(clone / "models.yaml")
-    assert folders.with_own_artifacts(settings, models, said.append) == settings
-    assert said == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.operate.triton_server import binaries, launch
+from proxy.operate.triton_server import launch
 from proxy.operate.triton_server.binaries import Wheel
 from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.settings import Settings
@@ -69,15 +69,6 @@ def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
     assert found["HF_HOME"] == "/h"
 
 
-def test_libraries_and_the_environments_python_come_first():
-    base = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/cuda", "HOME": "/home/ann"}
-    found = launch.environment(base, ["/venv/libs", "", "/python/lib"])
-    assert found["PATH"].endswith("/bin:/usr/bin")
-    assert found["LD_LIBRARY_PATH"] == "/venv/libs:/python/lib:/cuda"
-    assert found["HOME"] == "/home/ann"
-    assert "LD_LIBRARY_PATH" not in launch.environment({})
-
-
 def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secret(tmp_path):
     folder = tmp_path / "a folder"
     made = launch.embedded(Settings(artifacts_dir=folder, triton_secret=SECRET))
@@ -109,9 +100,3 @@ def test_the_backend_is_copied_once_and_again_where_the_wheel_has_changed(wheel,
     (wheel.python_backend / library.name).write_text("newer")
     launch.copy_backend(tmp_path, wheel)
     assert library.read_text() == "newer"
-
-
-def test_libpython_is_found_in_the_first_folder_that_has_it_or_not_at_all(tmp_path):
-    assert binaries.libpython("3.99", [tmp_path]) is None
-    (tmp_path / "libpython3.99.so.1.0").touch()
-    assert binaries.libpython("3.99", [tmp_path / "none", tmp_path]) == str(tmp_path)

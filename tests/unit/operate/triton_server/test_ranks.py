@@ -197,19 +197,6 @@ def test_the_command_is_that_of_upstreams_launch_triton_server(programs, world, 
     assert found.replace(f"{programs}/", "").replace(backend, "") == command
 
 
-def test_what_mpirun_spawns_sees_the_named_gpus_on_every_node():
-    assert World(is_under_mpirun=True, devices=("GPU-aaaa",)).environment == {
-        "CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }  # fmt: skip
-    assert World().environment == {}
-
-
-def test_a_missing_mpirun_is_named(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(LaunchError, match="mpirun is not on PATH"):
-        ranks.command(["/bin/t"], World(size=2), shm_prefix="")
-
-
 def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="m needs GPUs, and the embedded tritonserver has none"):
