@@ -216,7 +216,7 @@ def test_conversations_stay_where_they_began_and_the_load_stays_even():
 
 
 def test_a_choice_among_100_endpoints_costs_little():
-    """Measured at 7 to 17 microseconds (tests/bench/pool_choice.py); ten times that is a bug."""
+    """Measured at 7 to 17 microseconds; ten times that is a bug."""
     pool = Pool(100)
     system = prompt(1_000)
     for number, member in enumerate(pool.members):
