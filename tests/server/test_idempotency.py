@@ -1,7 +1,4 @@
-"""Idempotency keys at one proxy and at two with Redis; a real engine counts what it generates.
-
-tests/long/test_idempotency.py does the same with 400 keys.
-"""
+"""Idempotency keys at one proxy and at two with Redis; a real engine counts what it generates."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def arena() -> Iterator[Arena]:
 
 
 def faults(arena: Arena, path: str) -> str:
-    attack = Attack(name=path, finding=0, send=post(lambda _: b"", path), answers=FINE)
+    attack = Attack(path, post(lambda _: b"", path), answers=FINE)
     return "; ".join(trial.run(attack, arena.target, arena.ready_for(attack)).faults)
 
 
