@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema_rs
 import numpy as np
 import pytest
 from xgrammar import GrammarMatcher
@@ -14,13 +15,70 @@ from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from proxy.language.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
+from proxy.language.syntax.tools.call_guides import FALLBACK_FAMILY, NO_ARGUMENTS, call_guide
 from proxy.language.syntax.tools.families import FAMILIES
+from proxy.language.syntax.tools.parser import Tools
 from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, walk
-from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
+
+REQUIRED, AUTO = ToolChoice(mode=ToolMode.REQUIRED), ToolChoice()
+TRIP = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 6},
+        "days": {"type": "integer", "minimum": 1, "maximum": 30},
+        "by": {"enum": ["train", "car"]},
+        "is_return": {"type": "boolean"},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}, "maxItems": 2},
+        "note": {"anyOf": [{"type": "null"}, {"enum": ["a b", "1"]}]},
+    },
+    "required": ["city", "days", "by", "is_return"],
+    "additionalProperties": False,
+    "$defs": {
+        "Stop": {
+            "type": "object",
+            "properties": {
+                "at": {"enum": ["x", "y"]},
+                "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
+            },
+            "required": ["at", "hours"],
+            "additionalProperties": False,
+        }
+    },
+}
+OPTIONAL = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, 2]}, "b": {"enum": ["x"]}, "c": {"type": "boolean"}},
+    "additionalProperties": False,
+}
+TOOLS = (
+    Tool(name="plan.trip", parameters=TRIP, is_strict=True),
+    Tool(name="set", parameters=OPTIONAL, is_strict=True),
+    Tool(name="ping"),
+)
+SCHEMAS = {tool.name: tool.parameters or NO_ARGUMENTS for tool in TOOLS}
+
+
+def read(family: str, text: str, schemas: Tools = SCHEMAS) -> tuple[str, list[tuple[str, str]]]:
+    """The text and the calls in it, read character by character."""
+    parser = FAMILIES[family].make(schemas)
+    events = [event for char in text for event in parser.push(char)] + parser.flush()
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    calls = [[event.name, ""] for event in events if isinstance(event, ToolCallStarted)]
+    for event in events:
+        if isinstance(event, ToolCallArguments):
+            calls[event.index][1] += event.fragment
+    return said, [(name, arguments) for name, arguments in calls]
+
+
+def assert_conform(calls: list[tuple[str, str]]) -> None:
+    for name, arguments in calls:
+        value = json.loads(arguments)
+        assert jsonschema_rs.is_valid(SCHEMAS[name], value), (name, arguments)
+
 
 WALKS = 12
 

@@ -189,10 +189,3 @@ def test_an_empty_batch_which_triton_never_answers_is_refused(client, shape):
     answer = client.post("/v2/models/batches/infer", json={"inputs": [one]})
     assert answer.status_code == 400
     assert "an empty batch: the model 'batches' batches" in answer.json()["error"]
-
-
-def test_tensors_without_elements_are_answered_where_they_are_valid(client):
-    for model, shape in (("echo", [0]), ("batches", [1, 0])):
-        one = {"name": "in_FP32", "datatype": "FP32", "shape": shape, "data": []}
-        answer = client.post(f"/v2/models/{model}/infer", json={"inputs": [one]})
-        assert answer.json()["outputs"][0]["shape"] == shape
