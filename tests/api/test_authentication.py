@@ -17,16 +17,13 @@ from websockets.exceptions import InvalidStatus
 
 from proxy.api.http import route_scopes
 from proxy.api.http.route_scopes import NEEDS, Open
-from proxy.app import compose
 from proxy.domain.identity import Scope
 from proxy.domain.model import CAPABILITIES, LoadedModel
-from proxy.settings import Settings
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory, whole_key
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures import issuer
+from tests.fixtures.application import application
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
@@ -70,11 +67,6 @@ def ask(client, path: str, key: str | None, **headers: str):
     if body is None:
         return client.get(path, headers=headers)
     return client.post(path, json=body, headers=headers)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -394,11 +386,8 @@ def test_a_front_names_the_tenant_by_a_client_certificate(serve):
 
 
 @pytest.mark.anyio
-async def test_a_real_client_learns_at_its_handshake_why_it_is_refused(tmp_path):
-    (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
-    settings = Settings(models_file=tmp_path / "none.yaml", api_key=API_KEY)
-    engine = ScriptedEngine(deltas("a"))
-    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+async def test_a_real_client_learns_at_its_handshake_why_it_is_refused():
+    app = application(ScriptedEngine(deltas("a")), api_key=API_KEY)
     async with app.router.lifespan_context(app), served(app) as (host, port):
         url = f"ws://{host}:{port}{SOCKET}"
         with pytest.raises(InvalidStatus) as refused:
@@ -411,12 +400,9 @@ async def test_a_real_client_learns_at_its_handshake_why_it_is_refused(tmp_path)
 
 
 @pytest.mark.anyio
-async def test_openais_sdk_raises_its_own_errors(keys, tmp_path):
-    (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
-    settings = Settings(models_file=tmp_path / "none.yaml", key_pepper=PEPPER)
+async def test_openais_sdk_raises_its_own_errors(keys):
     limited = keys.add("k1ey", models=("other",), scopes=frozenset({Scope.CHAT, Scope.MODELS}))
-    engine = ScriptedEngine(deltas("a"))
-    app = compose(settings, engine, TwoModels(), ByteTokenizer(), InProcess(), keys=keys)
+    app = application(ScriptedEngine(deltas("a")), TwoModels(), keys=keys, key_pepper=PEPPER)
     async with app.router.lifespan_context(app), served(app) as (host, port):
 
         def sdk(key: str) -> openai.AsyncOpenAI:

@@ -9,15 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from proxy.api.http.idempotency import EXPOSED
-from proxy.app import compose
 from proxy.domain.errors import EngineFailed
 from proxy.domain.identity import Limits, ModelPatterns
-from proxy.settings import Settings
 from tests.api.conftest import Serve
 from tests.api.error_body import error_of
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas, large
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas, large
+from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller
 
 CHAT = "/v1/chat/completions"
@@ -215,8 +212,7 @@ def test_pages_of_other_origins_may_read_the_headers(keyed: Serve):
 
 
 def limited(engine: ScriptedEngine, who) -> AsCaller:
-    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
-    return AsCaller(app, who)
+    return AsCaller(application(engine), who)
 
 
 def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
@@ -232,10 +228,8 @@ def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
 
 def test_callers_that_only_an_address_tells_apart_share_no_finished_answer():
     """Also from one address: a front's, or one that a caller has forged."""
-    settings = Settings(api_key="the key of everybody".replace(" ", "-"))
-    engine = ScriptedEngine(deltas("abc"))
-    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
-    with TestClient(app, headers={"x-api-key": "the-key-of-everybody"}) as client:
+    key, engine = "the-key-of-everybody", ScriptedEngine(deltas("abc"))
+    with TestClient(application(engine, api_key=key), headers={"x-api-key": key}) as client:
         answers = [chat(client, body) for body in (BODY, BODY, STREAM, STREAM)]
         assert chat(client, STREAM, Last_Event_ID="1").status_code == 410
     assert [each.status_code for each in answers] == [200] * 4

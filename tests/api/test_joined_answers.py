@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from proxy.app import compose
 from proxy.domain.output import TokenDelta
-from proxy.settings import Settings
 from tests.api.stepped_engine import SteppedEngine
-from tests.doubles.engine import FixedCatalog, deltas, large
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import deltas, large
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.limits import AsCaller, caller
 
@@ -41,7 +38,7 @@ class Front:
 @asynccontextmanager
 async def front(answer: str | list[TokenDelta] = TEXT, **settings: Any) -> AsyncIterator[Front]:
     engine = SteppedEngine(deltas(answer) if isinstance(answer, str) else answer)
-    app = compose(Settings(**settings), engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    app = application(engine, **settings)
     async with started(app):
         yield Front(AsCaller(app, caller()), engine)
 

@@ -12,13 +12,11 @@ import redis
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from proxy.app import compose
 from proxy.domain.identity import Limits
 from proxy.processes.errors import explain
 from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.stack import eventually
@@ -27,30 +25,19 @@ BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_t
 Away = Callable[[str], TestClient]
 
 
-def served(tmp_path: Path, url: str, mode: str) -> TestClient:
-    """A client of a proxy with its ledger at the URL; the caller may send three requests a minute.
-
-    tmp_path: gets the models.yaml.
-    """
-    models_file = tmp_path / "models.yaml"
-    models_file.write_text("models: {another: {weights: w}}")
-    app = compose(
-        Settings(models_file=models_file, ledger_url=url, ledger_outage=mode),
-        ScriptedEngine(deltas("abc")),
-        FixedCatalog(),
-        ByteTokenizer(),
-        InProcess(),
-    )
+def served(url: str, mode: str) -> TestClient:
+    """A client that may send three requests a minute to a proxy with its ledger at the URL."""
+    app = application(ScriptedEngine(deltas("abc")), ledger_url=url, ledger_outage=mode)
     return TestClient(AsCaller(app, caller(key=Limits(requests_per_minute=3))))
 
 
 @pytest.fixture
-def away(tmp_path: Path) -> Iterator[Away]:
+def away() -> Iterator[Away]:
     """A client of a proxy whose Redis has a port that nobody listens on."""
     with ExitStack() as stack, socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"redis://:secret-word@127.0.0.1:{bound.getsockname()[1]}/0"
-        yield lambda mode: stack.enter_context(served(tmp_path, url, mode))
+        yield lambda mode: stack.enter_context(served(url, mode))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +71,7 @@ def test_a_proxy_that_lets_nothing_through_is_not_ready(away: Away):
 @needs_redis
 def test_a_ledger_that_answers_one_tenant_with_errors_is_a_concern(tmp_path: Path):
     """Redis itself is well: only keys of this tenant hold something else."""
-    with running(tmp_path) as server, served(tmp_path, server.url, "closed") as client:
+    with running(tmp_path) as server, served(server.url, "closed") as client:
         assert client.post("/v1/chat/completions", json=BODY).status_code == 200
         assert "\nproxy_ledger_up 1.0\n" in client.get("/metrics").text
         with redis.Redis.from_url(server.url) as keys:

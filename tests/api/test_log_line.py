@@ -7,11 +7,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.app import compose
-from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.stack import HANG_S
 
@@ -41,7 +38,7 @@ def test_a_tokenizer_request_is_logged_with_its_tokens(serve, path, body, tokens
 
 async def line_of_an_abandoned(engine: ScriptedEngine, body: dict) -> dict:
     """A client sends the body, waits until the engine has sent all its tokens, and hangs up."""
-    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    app = application(engine)
     with capture_logs() as lines:
         async with started(app):
             call = Call(app, "/v1/chat/completions", body, {})

@@ -15,14 +15,11 @@ from typing import Any
 
 import pytest
 
-from proxy.app import compose
 from proxy.domain.errors import EngineFailed
-from proxy.settings import Settings
 from tests.api.error_body import error_of
 from tests.api.paced_engine import PacedEngine
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.metric_samples import MetricSamples, quantile_of
 
@@ -33,13 +30,9 @@ KEY = "the-key-of-prometheus"
 TENANTS = 4
 
 
-def composed(tmp_path, engine, **settings) -> Any:
-    (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
-    given = Settings(
-        models_file=tmp_path / "none.yaml", **{**FRONT, "metrics_key": KEY, **settings}
-    )
+def composed(engine, **settings) -> Any:
     catalog = FixedCatalog(facts=replace(FACTS, context_length=4096))
-    return compose(given, engine, catalog, ByteTokenizer(), InProcess())
+    return application(engine, catalog, metrics_key=KEY, **FRONT, **settings)
 
 
 async def metrics(app: Any, **headers: str) -> MetricSamples:
@@ -88,9 +81,9 @@ def test_a_client_that_takes_open_metrics_gets_it(serve):
 
 
 @pytest.mark.anyio
-async def test_nothing_that_callers_send_makes_series_without_bound(tmp_path):
+async def test_nothing_that_callers_send_makes_series_without_bound():
     """Two thousand requests, each with its own tenant, model, path, method and fields."""
-    app = composed(tmp_path, ScriptedEngine(deltas("a")), metrics_tenants=3)
+    app = composed(ScriptedEngine(deltas("a")), metrics_tenants=3)
 
     async def attack(app: Any, numbers: range) -> None:
         for number in numbers:
@@ -220,8 +213,8 @@ def has_text(call: Call) -> bool:
 
 
 @pytest.mark.anyio
-async def test_it_agrees_with_the_load_generator_of_many_requests(tmp_path):
-    app = composed(tmp_path, PacedEngine(), metrics_tenants=TENANTS)
+async def test_it_agrees_with_the_load_generator_of_many_requests():
+    app = composed(PacedEngine(), metrics_tenants=TENANTS)
     async with started(app):
         load = LoadGenerator(app)
         for number in range(20):  # what is done once delays the first ones, each by itself

@@ -7,15 +7,12 @@ import sys
 from collections import Counter
 from types import FrameType
 
-from proxy.app import compose
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.prepare import Plan, Preparation
 from proxy.language.prompting import chat_template
 from proxy.models.registry import Registry
-from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 
 BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
@@ -39,7 +36,7 @@ async def counted(engine: ScriptedEngine) -> tuple[Counter[str], bytes]:
         if event == "call" and frame.f_code in BY_CODE:
             calls[BY_CODE[frame.f_code]] += 1
 
-    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    app = application(engine)
     async with started(app):
         sys.setprofile(seen)
         try:

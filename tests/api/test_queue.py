@@ -11,16 +11,13 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.app import compose
 from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.scheduling.places import QueueLimits
-from proxy.settings import Settings
 from proxy.telemetry.metrics import QueueMetrics
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.limits import AsCaller, caller
 
@@ -64,14 +61,7 @@ class Stand:
             clock=lambda: time.monotonic() + self.later_s,
         )
         self.scheduler.set_capacity(QUEUE, 1)
-        self.app = compose(
-            Settings(**settings),
-            self.engine,
-            ONE_ROW,
-            ByteTokenizer(),
-            InProcess(),
-            scheduler=self.scheduler,
-        )
+        self.app = application(self.engine, ONE_ROW, scheduler=self.scheduler, **settings)
 
     def ask(self, body: dict, path: str = CHAT, **headers: str) -> Call:
         return Call(AsCaller(self.app, caller()), path, body, headers)

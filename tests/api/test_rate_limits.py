@@ -18,15 +18,12 @@ from starlette.testclient import TestClient
 
 from proxy.api.http.rate_limit_headers import duration
 from proxy.api.http.route_scopes import NEEDS
-from proxy.app import compose
 from proxy.domain.identity import Caller, Limits, Scope
 from proxy.domain.usage import Spent
-from proxy.settings import Settings
 from tests.api.formats import named
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.usage import KeptUsage
+from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
@@ -46,14 +43,8 @@ def limited(tmp_path: Path) -> Iterator[Limited]:
             path = tmp_path / "models.yaml"
             path.write_text(yaml.safe_dump({"models": {"demo": entry}}))
             usage = KeptUsage(spent)
-            app = compose(
-                Settings(models_file=path, **settings),
-                engine or ScriptedEngine(ANSWER),
-                FixedCatalog(),
-                ByteTokenizer(),
-                InProcess(),
-                usage=usage,
-            )
+            engine = engine or ScriptedEngine(ANSWER)
+            app = application(engine, usage=usage, models_file=path, **settings)
             client = stack.enter_context(TestClient(AsCaller(app, who)))
             client.usage = usage
             return client

@@ -11,16 +11,13 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
-from proxy.app import compose
 from proxy.domain.identity import Limits
-from proxy.settings import Settings
 from tests.api.conftest import Policy
 from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.usage import KeptUsage
+from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller
 
 FIRST = f"Let me see. {call('weather')}"
@@ -35,8 +32,7 @@ class Serving:
         self.usage = KeptUsage()
 
     def __call__(self, engine: ScriptedEngine, limits: Limits) -> TestClient:
-        settings = Settings(models_file=self._policy())
-        app = compose(*(settings, engine, LONG, ByteTokenizer(), InProcess()), usage=self.usage)
+        app = application(engine, LONG, usage=self.usage, models_file=self._policy())
         return self._stack.enter_context(TestClient(AsCaller(app, caller(key=limits))))
 
 

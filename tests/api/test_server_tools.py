@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
-from proxy.app import compose
 from proxy.domain.output import FinishReason
-from proxy.settings import Settings
 from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.stack import HANG_S
 
@@ -251,7 +248,7 @@ def test_a_missing_secret_stops_the_start_by_name(policy, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     path = policy({"headers": {"Authorization": "Bearer ${NO_SUCH_KEY}"}})
     with pytest.raises(ValueError, match=r"models\.demo\.server_tools\.\w+\.headers.*NO_SUCH_KEY"):
-        compose(Settings(models_file=path), rounds("x"), CATALOG, ByteTokenizer(), InProcess())
+        application(rounds("x"), CATALOG, models_file=path)
 
 
 def test_a_secret_reaches_the_tool_only(serve, policy, server, monkeypatch, caplog, capfd):
@@ -269,7 +266,7 @@ def test_a_secret_reaches_the_tool_only(serve, policy, server, monkeypatch, capl
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_while_a_tool_runs_ends_the_tools_call(policy, server, stream):
     engine = rounds(call("slow"), "never")
-    app = compose(Settings(models_file=policy()), engine, CATALOG, ByteTokenizer(), InProcess())
+    app = application(engine, CATALOG, models_file=policy())
 
     async def leave() -> None:
         async with started(app):

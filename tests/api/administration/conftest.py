@@ -13,15 +13,14 @@ from starlette.testclient import TestClient
 
 from proxy.access.store import open_store
 from proxy.access.store.store import Store
-from proxy.app import Operations, compose
+from proxy.app import Operations
 from proxy.domain.log_level import LogLevel
 from proxy.settings import Settings
 from proxy.telemetry.logs import ChosenLevel
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.engine import ScriptedEngine
 from tests.doubles.kserve import EchoModels
 from tests.doubles.pools import FixedPools, endpoint
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import NONE, application
 
 PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 
@@ -42,21 +41,12 @@ class Proxy:
     """app: the application. admin: sends the first admin key. url: of the store."""
 
     def __init__(self, stack: ExitStack, folder: Path, engine: ScriptedEngine) -> None:
-        none = folder / "none.yaml"
-        none.write_text("models: {another: {weights: w}}")
         self.url = f"sqlite:///{folder / 'store.db'}"
-        self.settings = Settings(models_file=none, key_pepper=PEPPER, store_url=self.url)
+        self.settings = Settings(models_file=NONE, key_pepper=PEPPER, store_url=self.url)
         self.key = asyncio.run(self._first_key())
         self.store = self.new_store()
-        self.app = compose(
-            self.settings,
-            engine,
-            FixedCatalog(),
-            ByteTokenizer(),
-            InProcess(),
-            store=self.store,
-            operations=operations(self.store),
-        )
+        own = operations(self.store)
+        self.app = application(engine, settings=self.settings, store=self.store, operations=own)
         self.admin = stack.enter_context(TestClient(self.app))
         self.admin.headers["authorization"] = f"Bearer {self.key}"
 

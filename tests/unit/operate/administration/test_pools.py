@@ -21,7 +21,7 @@ from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.running_app import RunningApp
 
 
-class RunningPools(RunningApp, OperatedPools):
+class RunningPools(OperatedPools, RunningApp):
     """Over doubles of the pools."""
 
 
