@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -12,8 +11,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.api.test_document import CATALOG
 from tests.api.test_parameters import logged
 from tests.doubles.engine import ScriptedEngine
-from tests.fixtures.examples import examples
-from tests.fixtures.own_document import OwnDocument, without_keys
+from tests.fixtures.own_document import OwnDocument, every_case, without_keys
 
 BODIES = {
     "/v1/chat/completions": "ChatCompletionBody",
@@ -63,14 +61,6 @@ def test_every_check_of_schemathesis_passes(serve, path, mode):
     loaded.app, loaded.location = client.app, "/openapi.json"
     operation = loaded[path]["POST"]
 
-    @settings(
-        max_examples=examples(EXAMPLES),
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case) -> None:
         if mode is GenerationMode.POSITIVE:
             case.body["model"] = "demo"
@@ -81,7 +71,7 @@ def test_every_check_of_schemathesis_passes(serve, path, mode):
             error = response.json()["error"]
             assert not rules.is_valid(case.body) or is_unsayable(error), error
 
-    holds()
+    every_case(operation.as_strategy(generation_mode=mode), EXAMPLES, holds)
     expected = {200} if mode is GenerationMode.POSITIVE else {400, 404}
     assert expected.intersection(served)
 

@@ -9,13 +9,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
 from tests.api.test_parameters import logged
 from tests.doubles.engine import ScriptedEngine
 from tests.fixtures import openai_api
-from tests.fixtures.examples import examples
+from tests.fixtures.own_document import every_case
 
 RESPONSES = {
     "/chat/completions": ("CreateChatCompletionResponse", "CreateChatCompletionStreamResponse"),
@@ -71,17 +70,10 @@ class Judge:
 def test_every_answer_is_documented(serve, path, mode):
     client, judge = serve(ScriptedEngine(logged("ab"))), Judge(path)
 
-    @settings(
-        max_examples=examples(EXAMPLES),
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(case=operation(path).as_strategy(generation_mode=mode))
     def holds(case) -> None:
         has_body = isinstance(case.body, (dict, list, str, int, float, bool, type(None)))
         content = json.dumps(case.body).encode() if has_body else b""
         judge.judge(client.post(f"/v1{path}", content=content))
 
-    holds()
+    every_case(operation(path).as_strategy(generation_mode=mode), EXAMPLES, holds)
     assert judge.statuses >= ({400} if mode is GenerationMode.NEGATIVE else {200})

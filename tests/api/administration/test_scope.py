@@ -8,7 +8,7 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from tests.api.administration.conftest import operations
+from tests.api.administration.conftest import operations_of
 from tests.fixtures.application import application
 from tests.fixtures.stack import HANG_S
 
@@ -61,7 +61,7 @@ def test_these_are_all_routes_of_the_administration(proxy):
 
 @pytest.mark.parametrize("given", [{}, {"auth": "off"}, {"auth": "off", "admin": "on"}])
 def test_without_keys_a_fuzzer_that_follows_the_document_changes_nothing(proxy, given):
-    with TestClient(application(operations=operations(proxy.store), **given)) as anyone:
+    with TestClient(application(operations=operations_of(proxy.store), **given)) as anyone:
         paths = anyone.get("/openapi.json").json()["paths"]
         described = [path for path in paths if path.startswith("/admin/")]
         assert bool(described) is (given == {})
@@ -87,7 +87,7 @@ def test_a_store_whose_keys_are_not_checked_is_not_administrated(proxy, admin):
 
 
 def test_without_keys_the_setting_admin_lets_everybody_on_this_machine_administrate(proxy):
-    with TestClient(application(operations=operations(proxy.store), admin="on")) as anyone:
+    with TestClient(application(operations=operations_of(proxy.store), admin="on")) as anyone:
         assert anyone.get("/admin/v1/endpoints").status_code == 200
         assert anyone.get("/v2/models/demo_engine").status_code == 404  # of the double
 

@@ -115,7 +115,7 @@ def test_weights_are_set_switched_and_rolled_back(run):
     assert "95.0%" in table
     table, _ = run("deployments", "rollback", "demo")
     assert "100%" in table
-    run("deployments", "switch", "org/chat", "only")
+    run("deployments", "switch", "chat", "only")
 
 
 def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, proxy):

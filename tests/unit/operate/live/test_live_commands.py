@@ -20,16 +20,11 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.app import Operations
 from proxy.cli import main
 from proxy.domain.identity import Scope
-from proxy.domain.log_level import LogLevel
-from proxy.telemetry.logs import ChosenLevel
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
-from tests.doubles.kserve import EchoModels
-from tests.doubles.pools import AuditInMemory, DecisionsInMemory, FixedPools, endpoint
-from tests.fixtures.application import application
+from tests.fixtures.application import application, operations
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import HANG_S, ROOT, eventually
 
@@ -45,16 +40,8 @@ class RunningProxy(RunningApp):
         self.admin = keys.add("admin")
         self.watcher = keys.add("watcher", scopes=frozenset({Scope.METRICS}))
         self.caller = keys.add("caller", scopes=frozenset({Scope.CHAT}))
-        decisions = DecisionsInMemory()
-        operations = Operations(
-            pools=FixedPools(decisions, endpoint(ADDRESS)),
-            kserve=EchoModels("add"),
-            decisions=decisions,
-            audit=AuditInMemory(),
-            log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
-        )
-        engine = ScriptedEngine(deltas("an answer"))
-        super().__init__(application(engine, keys=keys, operations=operations, key_pepper=PEPPER))
+        engine, operated = ScriptedEngine(deltas("an answer")), operations(ADDRESS)
+        super().__init__(application(engine, keys=keys, operations=operated, key_pepper=PEPPER))
 
     def chat(self, **fields: object) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.caller}"}
