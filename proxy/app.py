@@ -15,11 +15,10 @@ from fastapi import FastAPI
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
 from proxy.access.authentication.authenticator import authenticator
-from proxy.access.concurrency import BoundedTokenizer, ModelConcurrency
+from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.log_prob_budget import LogProbBudget
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
@@ -48,7 +47,6 @@ from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
 from proxy.domain.kserve import KserveBackend
 from proxy.domain.log_level import LogLevel
-from proxy.domain.model import ModelCard
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
@@ -58,17 +56,13 @@ from proxy.generation.service import Access, Service
 from proxy.generation.shadow import ShadowDeployments
 from proxy.generation.stream.continuation import ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits
-from proxy.journal.folder import JournalLimits
-from proxy.journal.journal import Journal
+from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
-from proxy.models.callers_models import CallersModels
-from proxy.models.model_info import ModelInfo
 from proxy.models.policy_watch import PolicyWatch
-from proxy.models.recovery_queue import RecoveryQueue
-from proxy.models.registry import Registry
+from proxy.models.registry import ModelInfo, Registry
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
@@ -77,7 +71,6 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities, part
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
 from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
@@ -187,7 +180,7 @@ def compose(
         usage=usage,
         cached_weight=settings.cached_token_weight,
         max_priority=settings.max_priority,
-        on_refusal=metrics.count_limit_refusal,
+        on_refusal=lambda limit: metrics.limit_refusals.labels(limit).inc(),
     )
     metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
     if store is not None and settings.ledger_url is None:
@@ -210,7 +203,7 @@ def compose(
 
     # generation
     gate = StartGate()
-    recovery = RecoveryQueue(gate)
+    recovery = readiness.RecoveryQueue(gate)
     capacities = None
     if scheduler is None:
         scheduler = _scheduler(settings, metrics)
@@ -228,7 +221,7 @@ def compose(
             settings.concurrent_requests,
             per_row=settings.generations_per_row,
             rows=registry.rows,
-            is_queued=partial(_is_queued, settings),
+            are_queued=settings.scheduling == "fair",
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         log_prob_budget=LogProbBudget(),
@@ -269,10 +262,9 @@ def compose(
     guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    models = CallersModels(registry, registry.can_serve)
     hosts = HostPolicy(settings.allowed_hosts)
     builder = RequestBuilder(
-        models,
+        registry,
         field_limits,
         Examiner(sandbox, guide_limits),
         service,
@@ -289,10 +281,10 @@ def compose(
     )
     recent = RecentRequests()
     routers = [
-        openai_routes.routes(answers, models, builder, service, called_tokenizer, bodies=bodies),
+        openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
-        plain_routes.routes(answers, models, field_limits, bodies=bodies),
-        tokens_routes.routes(service, called_tokenizer, models, field_limits, bodies=bodies),
+        plain_routes.routes(answers, registry, field_limits, bodies=bodies),
+        tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
@@ -321,7 +313,7 @@ def compose(
         routers += pools_routes.routes(
             operations.pools,
             operations.decisions,
-            lambda: registry.table.plans,
+            lambda: registry.plans,
             operations.audit,
             scheduler,
             bodies=bodies,
@@ -436,12 +428,7 @@ def _ledger(settings: Settings, redis: RedisConnection | None) -> Ledger:
 def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
     if settings.scheduling == "none":
         return FreeScheduler()
-    return InProcessScheduler(QueueLimits.of(settings), metrics.queues)
-
-
-def _is_queued(settings: Settings, card: ModelCard) -> bool:
-    """Whether streams of this model wait in the fair queue, which has bounds of its own."""
-    return settings.scheduling == "fair" and card.facts.says_rows
+    return InProcessScheduler(settings, metrics.queues)
 
 
 def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
@@ -473,7 +460,9 @@ def _journal(settings: Settings, metrics: Metrics) -> Journal | None:
         bytes=int(settings.max_record_gb * 1_000_000_000),
         sample=settings.record_sample,
     )
-    return Journal(settings.record_dir, limits, metrics.count_record)
+    return Journal(
+        settings.record_dir, limits, lambda outcome: metrics.records.labels(outcome).inc()
+    )
 
 
 def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
@@ -495,7 +484,9 @@ def _tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics)
 
     return Tracing(
         configuration,
-        lambda: CountedExporter(configuration.endpoint, metrics.count_spans),
+        lambda: CountedExporter(
+            configuration.endpoint, lambda outcome, spans: metrics.spans.labels(outcome).inc(spans)
+        ),
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )

@@ -7,117 +7,83 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 from proxy.domain.model import ModelCard
+from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 
 REMEMBERED_RETURNS = 64
 UNKNOWN_S = 1.0  # before any permit has been returned
 SHORTEST_S, LONGEST_S = 0.1, 60.0  # OpenAI's SDKs do not retry when they must wait over 120 s
+ALTERNATIVES_A_PERMIT = 4
 
 
 class ConcurrencyLimit:
-    """Hands out a fixed number of permits.
+    """Hands out a number of permits.
 
     Args:
-        limit: how many permits there are; None for no limit.
+        limit: how many permits there are.
         of: what has the limit, for the error message.
         what: what a permit is for, for the error message.
+        clock: seconds.
     """
 
     def __init__(
         self,
-        limit: int | None,
+        limit: int,
         *,
         of: str = "This server",
         what: str = "generations",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._of = of
         self._what = what
-        self._rate = PermitRate()
+        self._clock = clock
+        self._returns: deque[tuple[float, int]] = deque(maxlen=REMEMBERED_RETURNS)
         self.running = 0  # permits in use
 
-    def permits(self, count: int = 1) -> Permits:
+    @contextmanager
+    def permits(self, count: int = 1) -> Iterator[None]:
         """Holds `count` permits for the body of the `with`.
 
-        Raises, when the `with` begins:
+        Raises:
             InvalidRequest: `count` is more than the limit, so waiting would not help.
             RateLimited: too few permits are free now.
         """
-        return Permits(count, self)
+        self.check_possible(count)
+        missing = self.running + count - self.limit
+        if missing > 0:
+            raise RateLimited(
+                f"{self._of} runs at most {self.limit} {self._what} at once, and all of "
+                "them are in use. Try again in a moment.",
+                retry_after_s=self.wait_s(missing),
+                code=ErrorCode.QUEUE_FULL,
+            )
+        self.running += count
+        try:
+            yield
+        finally:
+            self.running -= count
+            self._returns.append((self._clock(), count))
 
     def check_possible(self, count: int) -> None:
         """Raises InvalidRequest: `count` is more than the limit."""
-        if self._limit is not None and count > self._limit:
+        if count > self.limit:
             raise InvalidRequest(
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
-                f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
+                f"count for more with top_logprobs): {self._of} runs at most {self.limit}. Ask "
                 "for fewer.",
                 code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
 
-    def take(self, count: int) -> None:
-        """Takes `count` permits. Raises as `permits`."""
-        if self._limit is not None:
-            self.check_possible(count)
-            missing = self.running + count - self._limit
-            if missing > 0:
-                raise RateLimited(
-                    f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
-                    "them are in use. Try again in a moment.",
-                    retry_after_s=self._rate.wait_s(missing),
-                    code=ErrorCode.QUEUE_FULL,
-                )
-        self.running += count
-
-    def give_back(self, count: int) -> None:
-        self.running -= count
-        self._rate.returned(count)
-
-
-class Permits:
-    """Permits of each of some limits, for one `with`. One object: every request makes it."""
-
-    __slots__ = ("_count", "_limits")
-
-    def __init__(self, count: int, *limits: ConcurrencyLimit) -> None:
-        self._count = count
-        self._limits = limits
-
-    def __enter__(self) -> None:
-        for place, limit in enumerate(self._limits):
-            try:
-                limit.take(self._count)
-            except BaseException:
-                for taken in self._limits[:place]:
-                    taken.give_back(self._count)
-                raise
-
-    def __exit__(self, *_: object) -> None:
-        for limit in self._limits:
-            limit.give_back(self._count)
-
-
-class PermitRate:
-    """Estimates from the last returns how soon permits will be free again, for Retry-After.
-
-    `clock`: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._returns: deque[tuple[float, int]] = deque(maxlen=REMEMBERED_RETURNS)
-
-    def returned(self, permits: int) -> None:
-        self._returns.append((self._clock(), permits))
-
     def wait_s(self, permits: int) -> float:
-        """Seconds until `permits` more permits will have been returned, within fixed bounds."""
+        """Estimates from the last returns when so many permits will have been returned."""
         if not self._returns:
             return UNKNOWN_S
         since, first = self._returns[0]
@@ -134,8 +100,8 @@ class ModelConcurrency:
         per_row: a model's limit, for each row that its engine decodes at once. It is generous,
             since it is there to stop floods: a model may have few rows and short requests.
         rows: of all engines of a card's build.
-        is_queued: whether the streams of a card wait in the fair queue, which has bounds of its
-            own. Then a model's limit is only the most that one request may ask for.
+        are_queued: streams of models that say their rows wait in the fair queue, which has bounds
+            of its own. Then a model's limit is only the most that one request may ask for.
     """
 
     def __init__(
@@ -144,38 +110,61 @@ class ModelConcurrency:
         *,
         per_row: int = 16,
         rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
-        is_queued: Callable[[ModelCard], bool] = lambda card: False,
+        are_queued: bool = False,
     ) -> None:
-        self._all = ConcurrencyLimit(most)
+        self._all = None if most is None else ConcurrencyLimit(most)
         self._per_row = per_row
         self._rows = rows
-        self._is_queued = is_queued
-        self._models: dict[tuple[str, str, int], ConcurrencyLimit] = {}
+        self._are_queued = are_queued
+        self._models: dict[tuple[str, str], ConcurrencyLimit] = {}
 
     @property
     def running(self) -> int:
-        """Generations now."""
-        return self._all.running
+        """Generations that hold a permit of their model."""
+        return sum(limit.running for limit in self._models.values())
 
-    def permits(self, card: ModelCard, count: int) -> Permits:
-        """Holds `count` permits of the model and of the total for the body of the `with`.
+    def permits(self, card: ModelCard, request: GenerationRequest) -> AbstractContextManager[None]:
+        """Holds the request's permits of the model, and of all models, for the body of the `with`.
 
         Raises as ConcurrencyLimit.permits does.
         """
-        limit = self._model_limit(card)
-        if self._is_queued(card):
-            limit.check_possible(count)
-            return Permits(count, self._all)
-        return Permits(count, limit, self._all)
+        count = permits_needed(request)
+        if not (self._are_queued and card.facts.says_rows):
+            limit = self._of(card, count)
+            return limit.permits(count) if self._all is None else self._both(limit, count)
+        if count > self._per_row:
+            self._of(card, count).check_possible(count)
+        return NOTHING_HELD if self._all is None else self._all.permits(count)
 
-    def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
+    @contextmanager
+    def _both(self, limit: ConcurrencyLimit, count: int) -> Iterator[None]:
+        assert self._all is not None
+        with limit.permits(count), self._all.permits(count):
+            yield
+
+    def _of(self, card: ModelCard, count: int) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
-        limit = self._rows(card) * self._per_row
-        key = card.pool, card.triton_model, limit
-        if key not in self._models:
+        key = card.pool, card.triton_model
+        limit = self._models.get(key)
+        if limit is None:
             of = f"The model {card.parent or card.name!r}"
-            self._models[key] = ConcurrencyLimit(limit, of=of)
-        return self._models[key]
+            limit = self._models[key] = ConcurrencyLimit(self._per_row, of=of)
+        if limit.running + count > self._per_row:  # else one row is enough
+            limit.limit = self._rows(card) * self._per_row
+        return limit
+
+
+NOTHING_HELD = nullcontext()
+
+
+def permits_needed(request: GenerationRequest) -> int:
+    """How many permits the request takes: one for each choice of each prompt.
+
+    Choices with `top_logprobs` take more, because their tokens cost the proxy more: with twenty
+    alternatives a choice takes six permits.
+    """
+    top = request.sampling.top_log_probs or 0
+    return request.generations * (1 + -(-top // ALTERNATIVES_A_PERMIT))
 
 
 MOST_CALLS = 32  # at once, of /tokenize, /detokenize, /render and nvext's annotations
@@ -184,9 +173,9 @@ MOST_CALLS = 32  # at once, of /tokenize, /detokenize, /render and nvext's annot
 class BoundedTokenizer:
     """Implements domain.tokenizer.Tokenizer; both methods may also raise RateLimited."""
 
-    def __init__(self, tokenizer: Tokenizer, most: int = MOST_CALLS) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._concurrency = ConcurrencyLimit(most, what="tokenizer calls")
+        self._concurrency = ConcurrencyLimit(MOST_CALLS, what="tokenizer calls")
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         with self._concurrency.permits():
@@ -195,3 +184,41 @@ class BoundedTokenizer:
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
         with self._concurrency.permits():
             return await self._tokenizer.token_bytes(model, ids)
+
+
+MOST_HELD = 1_000_000
+
+
+class LogProbBudget:
+    """Bounds the log-probabilities that all non-streamed answers hold in memory together.
+
+    most: entries of all requests of this process; each alternative is an entry, too.
+    """
+
+    def __init__(self, most: int = MOST_HELD) -> None:
+        self.most = most
+        self.entries = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """For one request: takes more of the budget; all of it is given back when the `with` ends.
+
+        It raises RateLimited: all requests together hold too many.
+        """
+        held = 0
+
+        def take(entries: int) -> None:
+            nonlocal held
+            if self.entries + entries > self.most:
+                raise RateLimited(
+                    f"This server holds at most {self.most} log-probabilities for answers that are "
+                    "not streamed, and they are all in use. Use 'stream', or ask for fewer.",
+                    code=ErrorCode.QUEUE_FULL,
+                )
+            self.entries += entries
+            held += entries
+
+        try:
+            yield take
+        finally:
+            self.entries -= held

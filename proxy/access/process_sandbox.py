@@ -28,6 +28,7 @@ logger = structlog.get_logger(__name__)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 MB = 1_000_000
+WALL_S = 60.0  # from the call's start, for one that waits instead of computing
 START_S = 30.0  # then the server starts without waiting for it; usually it takes half a second
 IMPORTS = (
     "proxy.language.prompting.chat_template",
@@ -42,10 +43,8 @@ class ProcessSandbox:
 
     Args:
         cpu_s: of one call. memory_bytes: of one call, beyond that of an idle child.
-        wall_s: from the call's start, for one that waits instead of computing.
         waiting: how many calls one caller may have, the running one included.
         patience_s: how long a call waits for its turn in its tenant, and then for a child.
-        imports: modules that calls need, loaded by `start`.
     """
 
     def __init__(
@@ -54,18 +53,14 @@ class ProcessSandbox:
         processes: int = 2,
         cpu_s: float = 2.0,
         memory_bytes: int = 512 * MB,
-        wall_s: float = 60.0,
         waiting: int = 256,
         patience_s: float = 30.0,
-        imports: tuple[str, ...] = IMPORTS,
     ) -> None:
         self._processes = processes
         self._cpu_s = cpu_s
         self._memory_bytes = memory_bytes
-        self._wall_s = wall_s
         self._patience_s = patience_s
-        self._imports = imports
-        self._limiter: CapacityLimiter | None = None
+        self._children = CapacityLimiter(processes)
         self._lock = PerCallerLock(waiting=waiting, patience_s=patience_s)
 
     async def start(self) -> None:
@@ -75,9 +70,7 @@ class ProcessSandbox:
         """
         children = [
             asyncio.ensure_future(
-                to_process.run_sync(
-                    _import_all, self._imports, cancellable=True, limiter=self._child_limit()
-                )
+                to_process.run_sync(_import_all, IMPORTS, cancellable=True, limiter=self._children)
             )
             for _ in range(self._processes)
         ]
@@ -105,61 +98,46 @@ class ProcessSandbox:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         call = functools.partial(function, *args, **kwargs)
-        running = asyncio.ensure_future(self._locked(caller, call))
-        running.add_done_callback(_retrieve_exception)
+        running = asyncio.ensure_future(self._run(caller, call))
+        # asyncio would log an exception that nobody awaits, as after a disconnect
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())
         # A call goes on after its client has disconnected: to kill and restart the child costs
         # more than most calls, and the limits bound it anyway.
         return await asyncio.shield(running)
 
-    async def _locked(self, caller: str, call: Callable[[], Result]) -> Result:
+    async def _run(self, caller: str, call: Callable[[], Result]) -> Result:
         async with self._lock.hold(caller):
-            child = self._child_limit()
             try:
                 with fail_after(self._patience_s):
-                    await child.acquire()
+                    await self._children.acquire()
             except TimeoutError as error:
                 raise RateLimited(
                     "This server is busy with checks of other requests. Try again in a moment."
                 ) from error
             try:
-                return await self._limited(call)
+                with fail_after(WALL_S):
+                    return await to_process.run_sync(
+                        _run_limited,
+                        call,
+                        self._cpu_s,
+                        self._memory_bytes,
+                        cancellable=True,
+                        limiter=CapacityLimiter(1),  # the child's permit is held here
+                    )
+            except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
+                if isinstance(error, BrokenWorkerProcess) and error.args:
+                    raise  # the child did not start (anyio gives a reason), which is our fault
+                raise TooCostly(
+                    f"it takes more than {self._cpu_s:g} s or {self._memory_bytes // MB} MB to "
+                    "check"
+                ) from error
             finally:
-                child.release()
-
-    async def _limited(self, call: Callable[[], Result]) -> Result:
-        try:
-            with fail_after(self._wall_s):
-                return await to_process.run_sync(
-                    _run_limited,
-                    call,
-                    self._cpu_s,
-                    self._memory_bytes,
-                    cancellable=True,
-                    limiter=CapacityLimiter(1),  # `_locked` holds the child's permit
-                )
-        except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
-            if isinstance(error, BrokenWorkerProcess) and error.args:
-                raise  # the child did not start (anyio gives a reason), which is our fault
-            raise TooCostly(
-                f"it takes more than {self._cpu_s:g} s or {self._memory_bytes // MB} MB to check"
-            ) from error
-
-    def _child_limit(self) -> CapacityLimiter:
-        """Lets each child run one call. Made late, because it needs the running event loop."""
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(self._processes)
-        return self._limiter
+                self._children.release()
 
 
 def _import_all(names: tuple[str, ...]) -> None:
     for name in names:
         importlib.import_module(name)
-
-
-def _retrieve_exception(call: asyncio.Future[Result]) -> None:
-    """Keeps asyncio from logging an exception that nobody awaits, as after a disconnect."""
-    if not call.cancelled():
-        call.exception()
 
 
 def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:

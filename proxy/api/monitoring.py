@@ -101,7 +101,9 @@ def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> 
     body: dict[str, object] = {"status": "ready"}
     messages = [one.message for one in found]
     if count := len(registry.unserved()):  # numbers only: anybody may read them; the log has names
-        messages.append(f"{count} of {registry.models} models have no endpoint that is ready")
+        messages.append(
+            f"{count} of {len(registry.own_models)} models have no endpoint that is ready"
+        )
     if messages:
         body["concerns"] = messages
     if outage:

@@ -78,6 +78,7 @@ class Caller:
     records: the tenant's requests and answers are recorded for replay.
     is_shared: callers who have nothing to do with each other have this identity; only their
     addresses tell them apart.
+    has_limits: any of its limits is set. Every request asks.
     """
 
     tenant: str
@@ -91,6 +92,11 @@ class Caller:
     max_priority: int | None = None
     records: bool = False
     is_shared: bool = False
+    has_limits: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        limits = (self.tenant_limits, self.key_limits, *self.of_models.values())
+        object.__setattr__(self, "has_limits", any(each != NO_LIMITS for each in limits))
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes

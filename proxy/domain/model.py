@@ -160,8 +160,7 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text. limits: what one request may ask for. fallback: the public
-    model that answers while this one has no deployment available.
+    callers' texts spell stay plain text. limits: what one request may ask for.
     """
 
     name: str
@@ -176,7 +175,6 @@ class ModelCard:
     max_retries: int = 2
     streams_unchecked: bool = False
     protects_control_tokens: bool = True
-    aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
@@ -186,7 +184,6 @@ class ModelCard:
     deployment: str = "default"
     version: int | None = None
     lifecycle: Lifecycle = NO_END
-    fallback: str | None = None
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

@@ -248,7 +248,7 @@ class RequestRecord:
     tenant: str | None = None
     key_id: str | None = None
 
-    # Where the caller stands in its limits: access.limits.standing.Standings; None without limits.
+    # Where the caller stands: access.limits.caller_meters.Standings; None without limits.
     standings: Any = None
 
     # Where its time went. The times are of time.perf_counter, began_ns is Unix time.

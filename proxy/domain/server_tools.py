@@ -37,7 +37,7 @@ class ServerTool:
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     timeout_s: float = 10.0
     max_response_bytes: int = 65_536
-    allows_private_addresses: bool = False
+    allow_private_addresses: bool = False
 
     @property
     def offered(self) -> Tool:

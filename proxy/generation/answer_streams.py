@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from proxy.access.guide_precheck import GuidePrecheck
-from proxy.access.limits.reservation import Reservation
-from proxy.access.log_prob_budget import LogProbShare
+from proxy.access.limits.request_limiter import Reservation
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
@@ -51,7 +50,7 @@ class Means:
 
 
 class AnswerStreams:
-    """held: counts the log-probabilities that the request holds; None where it passes them on.
+    """held: takes the log-probabilities that the request holds; None where it passes them on.
 
     reservation: of the caller's limits; None where the caller has none.
     """
@@ -61,7 +60,7 @@ class AnswerStreams:
         plan: Plan,
         delivery: Delivery,
         record: RequestRecord,
-        held: LogProbShare | None,
+        held: Callable[[int], None] | None,
         reservation: Reservation | None,
         means: Means,
     ) -> None:
@@ -168,7 +167,7 @@ class AnswerStreams:
                             self._see_first(part, delta)
                         if delta.log_probs:
                             if held is not None:
-                                held.add(_entries(delta))
+                                held(_entries(delta))
                             if len(delta.log_probs) > AT_ONCE:
                                 await asyncio.sleep(0)
                         for event in choice.push(delta):

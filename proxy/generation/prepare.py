@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.request_size import RequestSizeLimits, apply_model_limits
+from proxy.access.request_size import apply_model_limits, check_copies, limit_log_probs
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
@@ -108,7 +108,6 @@ class Preparation:
         gate: StartGate,
         limiter: RequestLimiter,
         deployments: DeploymentChooser,
-        sizes: RequestSizeLimits,
         *,
         timeout_s: float,
         isolates_caches: bool,
@@ -119,7 +118,6 @@ class Preparation:
         self._gate = gate
         self._limiter = limiter
         self._deployments = deployments
-        self._sizes = sizes
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._queues_by_priority = queues_by_priority
@@ -178,9 +176,9 @@ class Preparation:
             request = offer_server_tools(request, card)
             request = apply_model_limits(request, card)
             if is_held:
-                request = self._sizes.limit_log_probs(request, card)
+                request = limit_log_probs(request, card)
             plan = await self._plan(request, card)
-            self._sizes.check_copies(request, [one.text for one in plan.engine_requests])
+            check_copies(request, plan.engine_requests)
             return plan
 
     async def _plan(self, request: GenerationRequest, card: ModelCard) -> Plan:

@@ -6,14 +6,13 @@ Called by the protocol adapters; knows no protocol.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from proxy.access.concurrency import ModelConcurrency
+from proxy.access.concurrency import LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.log_prob_budget import LogProbBudget, LogProbShare
-from proxy.access.request_size import RequestSizeLimits, permits_needed
 from proxy.access.start_gate import StartGate
 from proxy.domain.endpoints import Decisions
 from proxy.domain.engine import Engine, EngineRequest
@@ -37,7 +36,7 @@ from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deprecation_log import DeprecationLog
-from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.readiness import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.telemetry.generation_metrics import GenerationMetrics
 
@@ -55,7 +54,6 @@ class Access:
     limiter: RequestLimiter
     guide_precheck: GuidePrecheck
     log_prob_budget: LogProbBudget
-    request_size: RequestSizeLimits = field(default_factory=RequestSizeLimits)
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
     queues_by_priority: bool = False
@@ -108,7 +106,6 @@ class Service:
                 gate,
                 access.limiter,
                 DeploymentChooser(registry, decisions),
-                access.request_size,
                 timeout_s=limits.whole_s,
                 isolates_caches=access.isolates_caches,
                 queues_by_priority=access.queues_by_priority,
@@ -178,7 +175,7 @@ class Service:
                 record,
                 is_stream=delivery is Delivery.LIVE,
             )
-            admitted = self._access.concurrency.permits(card, permits_needed(plan.request))
+            admitted = self._access.concurrency.permits(card, plan.request)
             limits = record.stage(StageName.LIMITS)
             async with reserving as reservation:
                 holding = self._access.log_prob_budget.share() if is_held else NOT_HELD
@@ -204,4 +201,4 @@ class Service:
             await self._means.streams.resending.retried(try_once, request, record, since=since)
 
 
-NOT_HELD: AbstractContextManager[LogProbShare | None] = nullcontext()
+NOT_HELD: AbstractContextManager[Callable[[int], None] | None] = nullcontext()

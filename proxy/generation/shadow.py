@@ -229,14 +229,15 @@ class ShadowDeployments:
     def mirrored(self, request: EngineRequest, deltas: Deltas) -> Deltas:
         """Returns the deltas unchanged. Copies some requests to the shadow of their model."""
         card = request.model
-        shadow = self._registry.plan(card).shadow
+        model = self._registry.models.get(card.name)
+        shadow = None if model is None else model.plan.shadow
         if shadow is None:
             return deltas
         return self._traffic.mirrored(request, deltas, shadow, chosen=card.deployment)
 
     def _open(self, request: EngineRequest, deployment: str) -> Deltas:
         """Raises ModelUnavailable: the shadow has no endpoint now."""
-        for card in self._registry.variants(request.model.name):
+        for card in self._registry.model(request.model.name).cards:
             if card.deployment == deployment and self._registry.is_available(card):
                 priority = request.priority if "priority" in card.capabilities else None
                 request = replace(request, model=card, priority=priority)

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import orjson
 import structlog
 from typing_extensions import Self
 
 from proxy import background
-from proxy.journal.folder import JournalFolder, JournalLimits
 from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
 
 VERSION = 1  # of the lines
 SWEEP_S = 60.0
+NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.[0-9a-f]+\.jsonl")
+LARGEST = 4_000_000  # bytes of one request and its answer
+MOST_HELD = 64_000_000  # bytes in the memory of one process, until they are written
 logger = structlog.get_logger(__name__)
 
 
@@ -44,28 +47,55 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRequest:
-    """One request with its answer.
+class Recorded:
+    """One request with its answer: the fields of a line of JSON, in their order.
 
-    body, answer: the bytes as they were sent; of a stream, all its events. No headers: they have
-    keys. is_complete: the answer came to its end. first_byte_s: until its first byte, None without.
+    model: as the body names it. body, answer: as they were sent; of a stream, all its events. No
+    headers: they have keys. is_complete: the answer came to its end. ttft_ms: until the answer's
+    first byte, None without one.
     """
 
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # where a line is read
+
+    version: int = VERSION
     at: datetime
     tenant: str
     key_id: str
     request_id: str
     path: str
-    body: bytes
+    model: str | None = None
+    body: str
     status: int | None
-    answer: bytes
+    answer: str
     is_complete: bool
-    first_byte_s: float | None
-    duration_s: float
+    ttft_ms: float | None
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalLimits:
+    """bytes: of all files. sample: the share of requests that is recorded, 0 to 1."""
+
+    keep_days: int
+    bytes: int
+    sample: float = 1.0
+    held_bytes: int = MOST_HELD
+
+
+def record_files(folder: Path) -> Iterator[tuple[date, Path]]:
+    """The files of records with their days, the oldest first: one a day and process.
+
+    Raises OSError.
+    """
+    found = sorted(folder.iterdir()) if folder.exists() else []
+    for file in found:
+        if (match := NAME.fullmatch(file.name)) is not None:
+            yield date.fromisoformat(match[1]), file
 
 
 class Journal:
-    """`async with` writes, and removes old records once a minute, until the body ends.
+    """`async with` writes, and removes old records once a minute, until the body ends. Only its
+    owner may enter the folder, or read the files.
 
     count: gets the outcome of each record that was begun. draw: a number from 0 to 1, exclusive.
     """
@@ -79,9 +109,9 @@ class Journal:
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self.limits = limits
-        self._folder = JournalFolder(folder, limits, token_hex(4))
-        self._place = str(folder)
+        self._limits = limits
+        self._folder = folder
+        self._writer = token_hex(4)  # this process, in the names of its files
         self._count = count
         self._now = now
         self._draw = draw
@@ -104,7 +134,7 @@ class Journal:
 
     def wants(self) -> bool:
         """Draws whether the next request is one of the sample."""
-        return self._draw() < self.limits.sample
+        return self._draw() < self._limits.sample
 
     def hold(self, size: int) -> bool:
         """Whether so many bytes more may be held. Those of one record are given back together."""
@@ -115,14 +145,14 @@ class Journal:
         self._held.give_back(held)
         self._count(outcome.value)
 
-    def add(self, record: RecordedRequest, held: int) -> None:
+    def add(self, record: Recorded, held: int) -> None:
         """held: the bytes that `hold` has granted for it."""
         if self._is_closed:  # a request that is abandoned with the proxy
             self.settle(held, Outcome.FAILED)
         else:
             self._thread.submit(self._keep, record, held)
 
-    def _keep(self, record: RecordedRequest, held: int) -> None:
+    def _keep(self, record: Recorded, held: int) -> None:
         outcome = Outcome.FAILED
         try:
             outcome = self._written(record)
@@ -132,15 +162,17 @@ class Journal:
         finally:
             self.settle(held, outcome)
 
-    def _written(self, record: RecordedRequest) -> Outcome:
+    def _written(self, record: Recorded) -> Outcome:
         """Raises OSError."""
         fields = fields_of(record.body)
         if fields is None:
             return Outcome.INVALID
         if not may_be_kept(fields):
             return Outcome.NOT_STORED
-        line = line_of(record, fields)
-        if self._is_full or self._bytes + len(line) > self.limits.bytes:
+        model = fields.get("model")
+        record = replace(record, model=model if isinstance(model, str) else None)
+        line = orjson.dumps(record, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
+        if self._is_full or self._bytes + len(line) > self._limits.bytes:
             self._note_full(is_full=True)  # until the next sweep
             return Outcome.FULL
         if self._of_today().write(line) < len(line):
@@ -153,7 +185,10 @@ class Journal:
         today = self._now().date()
         if self._file is None or self._file[0] != today:
             self._close()
-            self._file = (today, self._folder.opened(today))
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._folder / f"{today.isoformat()}.{self._writer}.jsonl"
+            path.touch(mode=0o600)
+            self._file = today, path.open("ab", buffering=0)
             if self._file[1].tell():
                 self._file[1].write(b"\n")
         return self._file[1]
@@ -162,7 +197,7 @@ class Journal:
         if not self._is_failing:
             logger.error(
                 "records cannot be written",
-                folder=self._place,
+                folder=str(self._folder),
                 detail=str(error),
                 advice="look at space and rights in RECORD_DIR; requests are answered all the same",
             )
@@ -184,40 +219,38 @@ class Journal:
 
     def _sweep(self) -> None:
         try:
-            self._bytes = self._folder.sweep(self._now().date())
+            self._bytes = self._remove_old(self._now().date())
         except OSError as error:
             self._fail(error)
         else:
-            self._note_full(is_full=self._bytes >= self.limits.bytes)
+            self._note_full(is_full=self._bytes >= self._limits.bytes)
+
+    def _remove_old(self, today: date) -> int:
+        """Removes files that are too old, then the oldest of those that are too much.
+
+        Files of today are not removed. Returns the bytes that are left. Raises OSError.
+        """
+        first = today - timedelta(days=self._limits.keep_days)
+        sizes = {path: (day, _size(path)) for day, path in record_files(self._folder)}
+        total = sum(size for _, size in sizes.values())
+        for path, (day, size) in sizes.items():
+            if day < first or (total > self._limits.bytes and day < today):
+                path.unlink(missing_ok=True)
+                total -= size
+        return total
 
     def _note_full(self, *, is_full: bool) -> None:
         if is_full and not self._is_full:
             logger.warning(
                 "no more is recorded today",
-                folder=self._place,
+                folder=str(self._folder),
                 advice="raise MAX_RECORD_GB, or lower RECORD_SAMPLE",
             )
         self._is_full = is_full
 
 
-def line_of(record: RecordedRequest, fields: dict[str, Any]) -> bytes:
-    """The line of JSON that a record becomes. fields: of its body."""
-    model, first_s = fields.get("model"), record.first_byte_s
-    return orjson.dumps(
-        {
-            "version": VERSION,
-            "at": record.at,
-            "tenant": record.tenant,
-            "key_id": record.key_id,
-            "request_id": record.request_id,
-            "path": record.path,
-            "model": model if isinstance(model, str) else None,
-            "body": record.body.decode("utf-8", "replace"),
-            "status": record.status,
-            "answer": record.answer.decode("utf-8", "replace"),
-            "is_complete": record.is_complete,
-            "ttft_ms": None if first_s is None else round(first_s * 1000, 1),
-            "duration_ms": round(record.duration_s * 1000, 1),
-        },
-        option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE,
-    )
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # another process has removed it
+        return 0

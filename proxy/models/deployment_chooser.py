@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import groupby
 from random import Random
 
 from proxy.domain.endpoints import Decisions
@@ -41,35 +40,31 @@ class DeploymentChooser:
         Raises:
             ModelUnavailable: no deployment can take it now.
         """
-        variants = self._registry.variants(card.name)
-        if len(variants) == 1:
-            yield variants[0]
+        model = self._registry.model(card.name)
+        if len(model.cards) == 1:
+            yield model.cards[0]
             return
-        available = [one for one in variants if self._registry.is_available(one)]
-        if not available:
-            raise ModelUnavailable(f"The model {card.name!r} has no deployment that is ready.")
-        first = self._first(request, card, available)
+        available = [one for one in model.cards if self._registry.is_available(one)]
+        first = self._first(request, card, model.plan, available)
         yield first
         others = [one for one in available if one is not first]
         yield from sorted(others, key=lambda one: one.deployment != first.deployment)
 
     def _first(
-        self, request: GenerationRequest, card: ModelCard, available: list[ModelCard]
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        plan: DeploymentPlan,
+        available: list[ModelCard],
     ) -> ModelCard:
-        plan = self._registry.plan(card)
-        by_deployment = {
-            name: list(cards) for name, cards in groupby(available, lambda one: one.deployment)
-        }
-        public = card.parent or card.name
-        chosen = choose(
-            plan,
-            self._hints(request, plan),
-            lambda deployment: deployment.name in by_deployment,
-            None if self._decisions is None else self._decisions.weights(public),
+        weights = (
+            None if self._decisions is None else self._decisions.weights(card.parent or card.name)
         )
-        if chosen is None:  # no deployment that is ready has a share
+        names = {one.deployment for one in available}
+        chosen = choose(plan, self._hints(request, plan), names, weights)
+        if chosen is None:  # none is ready, or none of those that are has a share
             raise ModelUnavailable(f"The model {card.name!r} has no deployment that is ready.")
-        return self._build(by_deployment[chosen.name])
+        return self._build([one for one in available if one.deployment == chosen.name])
 
     def _build(self, builds: list[ModelCard]) -> ModelCard:
         """At random by their rows: while an update rolls, its first endpoint must not get all."""

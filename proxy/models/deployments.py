@@ -9,12 +9,11 @@ wins: C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables", SPA
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from itertools import compress
 
 from build_engines.deployment_entries import DeploymentEntry, ShadowEntry
 from build_engines.models_file import ModelEntry
@@ -78,13 +77,10 @@ class RouteHints:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-IsAvailable = Callable[[DeploymentEntry], bool]
-
-
 def choose(
     plan: DeploymentPlan,
     hints: RouteHints,
-    is_available: IsAvailable,
+    available: Collection[str],
     weights: Mapping[str, float] | None = None,
 ) -> DeploymentEntry | None:
     """The deployment for a request; None: none that may get it is available.
@@ -93,16 +89,15 @@ def choose(
     rule whose deployment is not available chooses nothing.
 
     Args:
+        available: names of deployments.
         weights: see DeploymentPlan.shares.
     """
-    if len(plan.deployments) == 1:
-        only = plan.deployments[0]
-        return only if is_available(only) else None
-    are_available = list(map(is_available, plan.deployments))
-    if chosen := _by_rule(list(compress(plan.deployments, are_available)), hints):
+    shares = [1.0] if len(plan.deployments) == 1 else plan.shares(weights)
+    found = zip(plan.deployments, shares, strict=True)
+    ready = [(one, share) for one, share in found if one.name in available]
+    if chosen := _by_rule([one for one, _ in ready], hints):
         return chosen
-    found = zip(plan.deployments, plan.shares(weights), are_available, strict=True)
-    open_ones = [(one, share) for one, share, is_open in found if is_open and share > 0]
+    open_ones = [(one, share) for one, share in ready if share > 0]
     if len(open_ones) < 2:
         return open_ones[0][0] if open_ones else None
     key = _sticky_key(plan.sticky, hints)

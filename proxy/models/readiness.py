@@ -1,5 +1,7 @@
 """Keeps the registry up to date by checking Triton every half second. Started by `app`.
 
+Releases the requests that wait until Triton is ready again.
+
 The models' facts are read again when Triton comes back, and once in a while in between: behind a
 load balancer the next check may reach another Triton, with another build.
 """
@@ -7,13 +9,14 @@ load balancer the next check may reach another Triton, with another build.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from itertools import count
 
 import structlog
 
+from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Catalog, NotReady
 from proxy.language.prompting import control_tokens
-from proxy.models.recovery_queue import RecoveryQueue
 from proxy.models.registry import Registry
 from proxy.telemetry.metrics import Metrics
 
@@ -21,6 +24,46 @@ logger = structlog.get_logger(__name__)
 
 CHECK_EVERY_S = 0.5
 CHECKS_PER_RELOAD = 60
+Waiter = asyncio.Future[bool]
+
+
+class RecoveryQueue:
+    """Releases waiting requests, a few in each turn of the event loop.
+
+    A readiness check releases only requests that waited before it began: a check that was already
+    running when Triton died may still report it ready.
+    """
+
+    def __init__(self, gate: StartGate) -> None:
+        self._gate = gate
+        self._waiting: dict[Waiter, None] = {}  # in order
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether Triton was ready within this time, by a check that began after this call."""
+        loop = asyncio.get_running_loop()
+        waiter: Waiter = loop.create_future()
+        timer = loop.call_later(timeout_s, _settle, waiter, False)
+        self._waiting[waiter] = None
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            del self._waiting[waiter]
+
+    def waiting(self) -> tuple[Waiter, ...]:
+        """The requests that a readiness check which begins now may release."""
+        return tuple(waiter for waiter in self._waiting if not waiter.done())
+
+    async def release(self, waiters: Iterable[Waiter]) -> None:
+        """Lets these requests continue, because every model is ready."""
+        for waiter in waiters:
+            await self._gate.wait()
+            _settle(waiter, True)
+
+
+def _settle(waiter: Waiter, is_back: bool) -> None:
+    if not waiter.done():  # its client may have disconnected
+        waiter.set_result(is_back)
 
 
 async def watch(
@@ -82,6 +125,6 @@ async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False
         registry.suspend(error)
     else:
         if is_news:
-            for card in registry.table.cards:
+            for card in registry.every_card():
                 await asyncio.to_thread(control_tokens.prepare, card)
             logger.info("ready", models=[model.name for model in loaded])

@@ -1,32 +1,47 @@
-"""Maps public names and aliases to model cards.
+"""The models that are served, by public name and alias, and which of them the caller may use.
 
-A card joins the facts of a model that Triton has loaded with the policy in models.yaml. Filled by
-`readiness`, read by the service and the routes. A model has one card for each of its deployments,
-and for each build of it there.
+`readiness` and `policy_watch` keep it up to date; the service and the routes read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+
+from build_engines.deployment_checks import MAX_FALLBACKS
 from build_engines.models_file import ModelEntry
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request_limits import RequestLimits
-from proxy.models import card_table
-from proxy.models.card_table import CardDefaults, CardTable, Variants
-from proxy.models.deployments import DEFAULT_PLAN, DeploymentPlan
+from proxy.models.deployments import DeploymentPlan
+from proxy.models.public_models import CardDefaults, Models, PublicModel, public_models
 from proxy.triton.catalog import NOTHING_SERVED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """The model that answers a request. fallback_from: the name that the caller gave, if another.
+
+    name: what the answer calls the model: an alias stays as the caller gave it.
+    """
+
+    card: ModelCard
+    name: str
+    fallback_from: str | None = None
+
+
 class Registry:
-    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason, or None.
+    """Keeps its models while Triton is unavailable; `why_not_ready` then gives the reason, or None.
 
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
-    loaded: what all Tritons have, also where no deployment names it. table: what is served now.
+    loaded: what all Tritons have, also where no deployment names it. models: those that are served;
+    replaced as a whole. epoch: how often the models changed or Triton came back.
     """
 
     def __init__(
@@ -41,32 +56,31 @@ class Registry:
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
         self.rows = rows
-        self.loaded: list[LoadedModel] = []
-        self.table = CardTable({}, {}, {}, policy)
         self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
-        self.epoch = 0  # counts how often the models changed or Triton came back
+        self.epoch = 0
+        self._take([], policy)
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
-        """Makes the cards of the models that Triton has ready, in the order of models.yaml.
+        """Makes the cards of the models that Triton has ready.
 
         Returns whether the models have changed, or Triton has come back, since the last call.
         Raises NotReady: the limits of one of the models cannot be enforced.
         """
-        found = sorted(loaded, key=_newest_first)
+        found = sorted(loaded, key=lambda one: (one.name, one.pool, -one.facts.created))
         if found == self.loaded and self.why_not_ready is None:
             return False
-        self._take(found, self.table.policy)
+        self._take(found, self._policy)
         self.why_not_ready = None
         self.epoch += 1
         return True
 
-    def cards_under(self, policy: Mapping[str, ModelEntry]) -> tuple[ModelCard, ...]:
+    def cards_under(self, policy: Mapping[str, ModelEntry]) -> Iterator[ModelCard]:
         """The cards that `replace_policy` would make.
 
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        return card_table.made(self.loaded, policy, self._defaults).cards
+        return _cards(public_models(self.loaded, policy, self._defaults))
 
     def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
         """Makes the cards of the loaded models anew. Running requests keep the cards they have.
@@ -75,13 +89,147 @@ class Registry:
         """
         self._take(self.loaded, policy)
 
-    def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
-        self.table = card_table.made(found, policy, self._defaults)
-        self.loaded = found
+    def _take(self, loaded: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
+        found = public_models(loaded, policy, self._defaults)
+        self._policy, self.loaded = policy, loaded
+        self.models = {name: model for name, model in found.items() if model.cards}
+        # a public name that is served comes before an alias of a model that is not
+        ordered = sorted(found.values(), key=lambda model: bool(model.cards))
+        # by name and alias; also those of models.yaml that Triton has not loaded
+        self._named = {name: model for model in ordered for name in model.names}
+        self.plans: Mapping[str, DeploymentPlan] = {name: found[name].plan for name in policy}
 
-    def plan(self, card: ModelCard) -> DeploymentPlan:
-        """The deployments of a card's public model; of an adapter, those of its model."""
-        return self.table.plans.get(card.parent or card.name, DEFAULT_PLAN)
+    def suspend(self, reason: NotReady) -> None:
+        """Stops serving: Triton is unavailable, or its models do not fit the contract."""
+        self.why_not_ready = reason
+
+    def check_available(self) -> None:
+        """Raises ModelUnavailable: Triton is not ready."""
+        if self.why_not_ready is not None:
+            raise self._unavailable()
+
+    def _unavailable(self) -> ModelUnavailable:
+        category = self.why_not_ready and self.why_not_ready.category
+        return ModelUnavailable(f"The model is not available at present: {category}.")
+
+    # What the current caller may use. Each method may raise ModelUnavailable: no model is known.
+
+    def serving(self, name: str | None) -> ServedModel:
+        """The model that answers a request for this one: itself, or one of its fallbacks.
+
+        Without an available model among them it is the model itself, whose request then fails, or
+        waits for it. None: the first one that the caller may use.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelNotAllowed: the caller's key does not allow it, or not any.
+        """
+        if name is None:
+            name = self.asked(None).name
+        model = follower = self._named.get(name)
+        if model is not None and not model.is_allowed:
+            raise ModelNotAllowed(name)
+        if not self.models:
+            raise self._unavailable()
+        for _ in range(1 + MAX_FALLBACKS):
+            if follower is None:
+                break
+            if self.can_serve(follower) and follower.is_allowed:
+                card = follower.cards[0]
+                if follower is model:
+                    return ServedModel(card=card, name=name)
+                return ServedModel(card=card, name=card.name, fallback_from=name)
+            follower = None if follower.fallback is None else self._named.get(follower.fallback)
+        return ServedModel(card=self.known(name), name=name)
+
+    def asked(self, name: str | None) -> ModelCard:
+        """The card of a model, or for None of the first one that the caller may use.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelNotAllowed: the caller's key does not allow it, or not any.
+        """
+        if name is None:
+            if not (cards := self.listed()):
+                raise ModelNotAllowed(self.cards()[0].name)
+            return cards[0]
+        model = self.model(name)
+        if not model.is_allowed:
+            raise ModelNotAllowed(name)
+        return model.cards[0]
+
+    def listed(self) -> tuple[ModelCard, ...]:
+        """The models that the caller may use, in the order of models.yaml."""
+        if not self.models:
+            raise self._unavailable()
+        return tuple(model.cards[0] for model in self.models.values() if model.is_allowed)
+
+    def shown(self, name: str) -> ModelCard:
+        """The card of a model; one that is not allowed does not exist for this caller.
+
+        Raises:
+            UnknownModel: no model that the caller may use has this name or alias.
+        """
+        model = self.model(name)
+        if not model.is_allowed:
+            raise UnknownModel(name)
+        return model.cards[0]
+
+    # All models, whoever calls
+
+    def model(self, name: str) -> PublicModel:
+        """A model that is served, even while Triton is unavailable.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelUnavailable: none is known yet.
+        """
+        if not self.models:
+            raise self._unavailable()
+        model = self._named.get(name)
+        if model is None or not model.cards:
+            raise UnknownModel(name)
+        return model
+
+    def known(self, name: str) -> ModelCard:
+        """The first card of a model. Raises as `model`."""
+        return self.model(name).cards[0]
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All models, in the order of models.yaml; of each its first card.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        if not self.models:
+            raise self._unavailable()
+        return tuple(model.cards[0] for model in self.models.values())
+
+    def every_card(self) -> Iterator[ModelCard]:
+        """Every card of every model."""
+        return _cards(self.models)
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether an endpoint serves this build now."""
+        return self.why_not_ready is None and self._is_available(card)
+
+    def can_serve(self, model: PublicModel) -> bool:
+        """Whether any build in any deployment of this model is served now."""
+        return any(map(self._is_available, model.cards))
+
+    def has_build(self, card: ModelCard) -> bool:
+        """Whether the model of this card is still this build, or one of its builds."""
+        model = self.models.get(card.name)
+        return model is not None and any(card.is_same_build(one) for one in model.cards)
+
+    @property
+    def own_models(self) -> list[PublicModel]:
+        """Without adapters."""
+        return [model for model in self.models.values() if not model.is_adapter]
+
+    def unserved(self) -> tuple[str, ...]:
+        """The models that are known and that no endpoint serves now; without their adapters."""
+        return tuple(one.names[0] for one in self.own_models if not self.can_serve(one))
 
     def internal_models(self) -> frozenset[str]:
         """Triton models that only the proxy itself may call: the ensembles of every deployment and
@@ -94,7 +242,8 @@ class Registry:
         reason = self.why_not_ready
         if reason is not None and reason.category == NOTHING_SERVED:
             return frozenset()
-        self.cards()  # raises
+        if not self.models:
+            raise self._unavailable()
         return frozenset(
             name
             for model in self.loaded
@@ -106,81 +255,27 @@ class Registry:
             )
         )
 
-    def variants(self, name: str) -> Variants:
-        """Every card of a public model; at least one.
 
-        Raises as `known`.
-        """
-        return self.table.variants[self.known(name).name]
-
-    def has_build(self, card: ModelCard) -> bool:
-        """Whether the model of this card is still this build, or one of its builds."""
-        return any(card.is_same_build(one) for one in self.table.variants.get(card.name, ()))
-
-    def is_available(self, card: ModelCard) -> bool:
-        """Whether an endpoint serves this build now."""
-        return self.why_not_ready is None and self._is_available(card)
-
-    def can_serve(self, card: ModelCard) -> bool:
-        """Whether any build in any deployment of this card's model is served now."""
-        return any(map(self._is_available, self.table.variants.get(card.name, ())))
-
-    @property
-    def models(self) -> int:
-        """How many are known, without their adapters."""
-        return sum(cards[0].parent is None for cards in self.table.variants.values())
-
-    def unserved(self) -> tuple[str, ...]:
-        """The models that are known and that no endpoint serves now; without their adapters."""
-        found = (cards[0] for cards in self.table.variants.values())
-        return tuple(one.name for one in found if one.parent is None and not self.can_serve(one))
-
-    def suspend(self, reason: NotReady) -> None:
-        """Stops serving: Triton is unavailable, or its models do not fit the contract."""
-        self.why_not_ready = reason
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """All models, in the order of models.yaml; of each its first card.
-
-        Raises:
-            ModelUnavailable: none is known yet.
-        """
-        if not self.table.variants:
-            raise self._unavailable()
-        return tuple(variants[0] for variants in self.table.variants.values())
-
-    def found(self, name: str) -> ModelCard | None:
-        """The first card of a model, even while Triton is unavailable; None: none is loaded.
-
-        Raises:
-            ModelUnavailable: none is known yet.
-        """
-        if not self.table.variants:
-            raise self._unavailable()
-        public = self.table.names.get(name)
-        return None if public is None else self.table.variants[public][0]
-
-    def known(self, name: str) -> ModelCard:
-        """The first card of a model, even while Triton is unavailable.
-
-        Raises:
-            UnknownModel: no model has this name or alias.
-            ModelUnavailable: none is known yet.
-        """
-        card = self.found(name)
-        if card is None:
-            raise UnknownModel(name)
-        return card
-
-    def check_available(self) -> None:
-        """Raises ModelUnavailable: Triton is not ready."""
-        if self.why_not_ready is not None:
-            raise self._unavailable()
-
-    def _unavailable(self) -> ModelUnavailable:
-        category = self.why_not_ready and self.why_not_ready.category
-        return ModelUnavailable(f"The model is not available at present: {category}.")
+def _cards(models: Models) -> Iterator[ModelCard]:
+    return (card for model in models.values() for card in model.cards)
 
 
-def _newest_first(model: LoadedModel) -> tuple[str, str, int]:
-    return model.name, model.pool, -model.facts.created
+class ModelInfo:
+    """The metric that says which Triton models serve a public model: prometheus_client's Collector.
+
+    An engine's own metrics have the label `model`, too: the name of its Triton model. A deployment
+    may give that another name than the public one, and a LoRA adapter has its model's.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        """May be called by any thread."""
+        text = "1 for each Triton model that serves a public model"
+        labels = ("model", "pool", "triton_model")
+        family = GaugeMetricFamily("proxy_model_info", text, labels=labels)
+        cards = self._registry.every_card()
+        for place in sorted({(one.name, one.pool, one.triton_model) for one in cards}):
+            family.add_metric(place, 1)
+        yield family

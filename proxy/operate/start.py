@@ -18,6 +18,7 @@ from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.models import policy
 from proxy.operate.triton_server import binaries, folders
 from proxy.pools.discovery import source_url
+from proxy.pools.discovery.source import InvalidSource
 from proxy.processes.errors import LaunchError, ModelLoadingFailed
 from proxy.processes.signals import children_die_on_signals
 from proxy.server import tls
@@ -72,7 +73,7 @@ def check_remote(settings: Settings) -> None:
     """
     try:
         source_url.parse(settings.triton_source)
-    except source_url.InvalidSource as error:
+    except InvalidSource as error:
         raise LaunchError(f"TRITON_URL: {error}") from None
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(

@@ -17,13 +17,15 @@ from itertools import islice
 from proxy.domain.errors import ErrorCode, RateLimited
 from proxy.domain.scheduling import QueueState, Standing, Ticket
 from proxy.scheduling.classes import Classes
-from proxy.scheduling.places import Full, Places, QueueLimits
+from proxy.scheduling.places import Places
 from proxy.scheduling.priority_class import victim_for
 from proxy.scheduling.service_rate import ServiceRate
 from proxy.scheduling.stream import State, Stream
+from proxy.settings.streams import Scheduling
 
 LOOKED_AT = 16  # streams of a class, the newest first
 OUTPUT_COST = 2  # of one token, in tokens of a prompt (VTC)
+PLACES_A_STREAM = 16  # that may run, if no setting says how many may wait
 
 Clock = Callable[[], float]
 
@@ -125,11 +127,11 @@ class FairQueue:
     runs at once, while the others wait in it. Times are seconds of the clock.
     """
 
-    def __init__(self, limits: QueueLimits, clock: Clock) -> None:
-        self._limits = limits
+    def __init__(self, settings: Scheduling, clock: Clock) -> None:
+        self._settings = settings
         self._clock = clock
         self._classes = Classes()
-        self._places = Places(limits)
+        self._places = Places()
         self._running = Running()
         self._rate = ServiceRate(clock())
         self._entered = 0
@@ -177,10 +179,11 @@ class FairQueue:
             self._end(stream)
 
     def expire(self, stream: Stream) -> None:
-        """Its patience is over."""
-        error = self._impatient(stream.ticket, self._clock())
-        self._stop_waiting(stream)
-        stream.refused(error)
+        """Refuses a stream that still waits: its patience is over."""
+        if stream.state is State.WAITING:
+            error = self._impatient(stream.ticket, self._clock())
+            self._stop_waiting(stream)
+            stream.refused(error)
 
     def release(self, stream: Stream) -> None:
         """It has ended, and is charged."""
@@ -231,7 +234,8 @@ class FairQueue:
         """spare: how many of the streams wait in the engine."""
         self.capacity = streams
         self.rows = None if streams is None else max(streams - spare, min(streams, 1))
-        self._places.set_most(self._limits.places(streams))
+        places = self._settings.queue_length
+        self._places.most = PLACES_A_STREAM * (streams or 0) if places is None else places
         self._fill(self._clock())
 
     def state(self, name: str, tenants: int) -> QueueState:
@@ -288,7 +292,7 @@ class FairQueue:
         if victim is not None:
             return victim
         of_class = self._classes.get(ticket.priority)
-        if not self._limits.fair_preemption or of_class is None:
+        if not self._settings.fair_preemption or of_class is None:
             return None
         share = of_class.shares.get(ticket.tenant)
         is_next = share is None or not share.waiting or ticket.has_begun or share.first is stream
@@ -343,17 +347,16 @@ class FairQueue:
         stream.moved(self._standing(stream, above, nth, now))
 
     def _patience_s(self, ticket: Ticket) -> float:
-        longest_s = self._limits.longest_wait_s
+        longest_s = self._settings.queue_timeout_s
         return longest_s if ticket.patience_s is None else min(ticket.patience_s, longest_s)
 
     def _make_room(self, ticket: Ticket, now: float) -> None:
-        full = self._places.full(ticket.tenant, now)
-        if full is None:
+        if self._places.has_place(ticket.tenant, now):
             return
-        displaced = self._places.displaced_by(ticket, full)
+        displaced = self._places.displaced_by(ticket)
         if displaced is None:
-            raise self._no_place(ticket, full, now)
-        error = self._displaced(displaced.ticket, full, now)
+            raise self._no_place(ticket, now)
+        error = self._displaced(displaced.ticket, now)
         self._stop_waiting(displaced)
         displaced.refused(error)
 
@@ -402,26 +405,21 @@ class FairQueue:
             self._classes.take(stream, now)
             self._begin(stream, now, has_row=has_row)
 
-    def _no_place(self, ticket: Ticket, full: Full, now: float) -> RefusedByQueue:
-        """There is no place for it."""
-        limits = self._limits
-        if full is Full.TENANT:
-            most = f"{limits.waiting_per_tenant} requests of your organization"
-        else:
-            most = f"{self._places.most} requests"
+    def _no_place(self, ticket: Ticket, now: float) -> RefusedByQueue:
         return RefusedByQueue(
             Refusal.FULL,
-            f"The queue of this model has room for {most}, and all places are taken.",
-            self._place_s(ticket, full, now),
+            f"The queue of this model has room for {self._places.most} requests, and all places "
+            "are taken.",
+            self._place_s(ticket, now),
         )
 
-    def _displaced(self, ticket: Ticket, full: Full, now: float) -> RefusedByQueue:
-        """It waited, and had to give its place to another one."""
+    def _displaced(self, ticket: Ticket, now: float) -> RefusedByQueue:
+        """ticket: of a stream that waited, and had to give its place to another one."""
         return RefusedByQueue(
             Refusal.DISPLACED,
             "The queue of this model is full, and this request gave its place to one of a tenant "
             "with fewer requests in it, or of a higher priority.",
-            self._place_s(ticket, full, now),
+            self._place_s(ticket, now),
         )
 
     def _impatient(self, ticket: Ticket, now: float) -> RefusedByQueue:
@@ -435,12 +433,12 @@ class FairQueue:
         message = "The request waited for a row of this model as long as it may."
         return RefusedByQueue(Refusal.TIMEOUT, message, wait_s)
 
-    def _place_s(self, ticket: Ticket, full: Full, now: float) -> float:
-        """Until there is a place for it, after those that were promised already.
+    def _place_s(self, ticket: Ticket, now: float) -> float:
+        """Seconds until there is a place for it, after those that were promised already.
 
         A place becomes free when a stream of the tenant begins to run.
         """
-        begun = self._places.missing(ticket.tenant, full)
+        begun = self._places.promised(ticket.tenant, now) + 1
         ended = self._classes.place_of(ticket, begun, others_return=True)
         wait_s = self._rate.surely_s(ended, self.capacity or 1, now)
-        return self._places.promise(ticket.tenant, full, now + wait_s) - now
+        return self._places.promise(ticket.tenant, now + wait_s) - now

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from itertools import count, islice
+from collections.abc import Iterable
+from itertools import islice
 
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.service_rate import ServiceRate
@@ -25,6 +25,7 @@ SLICE = 256  # service by which a tenant is ahead of another before it gives up 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
 CREDIT = 16_384  # tokens of a prompt, by weight
 LOOKED_AT = 16  # streams of a tenant, the newest first
+IDLE_TENANTS = 4_096  # that are remembered, because they have had more than others
 
 Entry = tuple[float, int, "Share"]
 
@@ -37,7 +38,6 @@ class Share:
         "counter",
         "entry",
         "holding",
-        "is_remembered",
         "rate",
         "running",
         "waiting",
@@ -52,7 +52,6 @@ class Share:
         self.running = 0
         self.holding: OrderedDict[Stream, None] = OrderedDict()  # they have rows, and keep them
         self.entry: Entry | None = None  # its valid one in the order; None while nothing waits
-        self.is_remembered = False
         self.rate = ServiceRate(0.0)
 
     @property
@@ -162,41 +161,6 @@ def _entry(share: Share) -> Entry:
     return share.counter, share.first.number, share
 
 
-class Owing:
-    """Idle tenants of one class that have had more than a new one begins with.
-
-    A heap of their counters when they were added. One that a refund has lowered since is found a
-    little later.
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, str, Share]] = []
-        self._numbers = count()
-
-    def add(self, tenant: str, share: Share) -> None:
-        """It idles now. Nothing happens if it is here already."""
-        if not share.is_remembered:
-            share.is_remembered = True
-            heapq.heappush(self._heap, (share.counter, next(self._numbers), tenant, share))
-
-    def pop_served(self, least: float) -> Iterator[str]:
-        """Those whose counters are no longer above that of a new tenant, `least`. Tenants that no
-        longer idle are dropped, and added when they idle again.
-        """
-        while self._heap and self._heap[0][0] <= least:
-            _, _, tenant, share = heapq.heappop(self._heap)
-            share.is_remembered = False
-            if share.is_idle and share.counter <= least:
-                yield tenant
-            elif share.is_idle:
-                self.add(tenant, share)
-
-    def rebuild(self) -> None:
-        """After the counters were changed."""
-        self._heap = [(share.counter, number, name, share) for _, number, name, share in self._heap]
-        heapq.heapify(self._heap)
-
-
 class PriorityClass:
     """waiting, running: streams. holders: tenants with rows. weight: of those with streams that
     wait.
@@ -210,7 +174,7 @@ class PriorityClass:
         self.holders: dict[Share, None] = {}
         self.weight = 0.0
         self._floor = 0.0  # the counter of the tenant that was served last
-        self._owing = Owing()
+        self._idle: OrderedDict[str, None] = OrderedDict()  # the longest first
         self._waited_until = -math.inf
 
     @property
@@ -258,7 +222,6 @@ class PriorityClass:
         self._waits_less(share, now)
         stream.prompt_charged = stream.ticket.prompt_tokens
         self.charge(stream, stream.prompt_charged)
-        self._forget_served()
         if self._floor > REBASE_AT:
             self._rebase()
 
@@ -327,7 +290,8 @@ class PriorityClass:
         elif not share.waiting:
             share.weight = stream.ticket.weight
         if share.is_idle:
-            share.came_at = share.counter
+            self._idle.pop(ticket.tenant, None)
+            share.came_at = share.counter = max(share.counter, self.least())
         return share
 
     def _lifted(self, share: Share, weight: float) -> float:
@@ -336,9 +300,15 @@ class PriorityClass:
         return max(share.counter, self.least() - credit)
 
     def _ended(self, tenant: str, share: Share) -> None:
-        if share.is_idle:
-            self._owing.add(tenant, share)
-        self._forget_served()
+        """Forgets an idle tenant that has had no more than a new one begins with."""
+        if not share.is_idle:
+            return
+        if share.counter <= self.least():
+            del self.shares[tenant]
+            return
+        self._idle[tenant] = None
+        if len(self._idle) > IDLE_TENANTS:
+            del self.shares[self._idle.popitem(last=False)[0]]
 
     def _waits_less(self, share: Share, now: float) -> None:
         self.waiting -= 1
@@ -349,10 +319,6 @@ class PriorityClass:
             if not self.waiting:
                 self._floor = max(self._floor, share.counter)
 
-    def _forget_served(self) -> None:
-        for tenant in self._owing.pop_served(self.least()):
-            del self.shares[tenant]
-
     def _rebase(self) -> None:
         """Takes the floor from all counters: only their differences count."""
         base, self._floor = self._floor, 0.0
@@ -360,7 +326,6 @@ class PriorityClass:
             share.came_at -= base
             share.counter = max(share.counter - base, 0.0)
         self.order.rebuild(self.shares.values())
-        self._owing.rebuild()
 
 
 def victim_for(ticket: Ticket, of_class: PriorityClass) -> Stream | None:

@@ -141,7 +141,7 @@ class HttpToolRunner:
         """The host's addresses. Raises _Failed: one of them is private, so none is used."""
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await self._resolve(url.host, port)
-        if not tool.allows_private_addresses and not all(map(is_public, addresses)):
+        if not tool.allow_private_addresses and not all(map(is_public, addresses)):
             why = "The tool cannot be reached: its address is not a public one."
             raise _Failed(CallStatus.REFUSED_ADDRESS, why)
         return addresses

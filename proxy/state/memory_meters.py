@@ -28,24 +28,25 @@ Charge = tuple[Meter, int, int]  # meter, mark, amount
 
 class MeterState:
     """`wait_us` is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its
-    mark. `replace` changes a reserved amount to another, at its mark; `settle` to what was used.
+    mark. `replace` changes a reserved amount to another, at its mark; at the end of the request, to
+    what was used. meter: as it was given last; its limit may change.
     """
 
-    __slots__ = ()
+    __slots__ = ("meter",)
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def wait_us(self, now: int, amount: int) -> int:
         raise NotImplementedError
 
-    def add(self, now: int, amount: int, meter: Meter) -> int:
+    def add(self, now: int, amount: int) -> int:
         raise NotImplementedError
 
-    def replace(self, mark: int, reserved: int, amount: int) -> None:
+    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
         raise NotImplementedError
 
-    def settle(self, mark: int, reserved: int, amount: int) -> None:
-        self.replace(mark, reserved, amount)
-
-    def standing(self, now: int, meter: Meter) -> Standing:
+    def standing(self, now: int) -> Standing:
         raise NotImplementedError
 
     def is_idle(self, now: int) -> bool:
@@ -62,35 +63,36 @@ class Rate(MeterState):
     depends on it.
     """
 
-    __slots__ = ("_full_at", "_interval_us")
+    __slots__ = ("_full_at",)
 
     def __init__(self, meter: Meter) -> None:
+        super().__init__(meter)
         self._full_at = 0
-        self._interval_us = meter.span_us
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+    def wait_us(self, now: int, amount: int) -> int:
+        meter = self.meter
         if amount > meter.limit:
             return NEVER_US
         most = now + meter.limit * meter.span_us
         full_at = min(max(self._full_at, now), most) + amount * meter.span_us
         return max(full_at - most, 0)
 
-    def add(self, now: int, amount: int, meter: Meter) -> int:
-        self._interval_us = meter.span_us
+    def add(self, now: int, amount: int) -> int:
+        meter = self.meter
         most = now + meter.limit * meter.span_us
         full_at = min(max(self._full_at, now) + amount * meter.span_us, most)
         if amount:
             self._full_at = full_at
         return full_at
 
-    def replace(self, mark: int, reserved: int, amount: int) -> None:
+    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
         if self._full_at == mark:
-            self._full_at += (amount - reserved) * self._interval_us
+            self._full_at += (amount - reserved) * self.meter.span_us
 
-    def standing(self, now: int, meter: Meter) -> Standing:
-        most = meter.limit * meter.span_us
+    def standing(self, now: int) -> Standing:
+        most = self.meter.limit * self.meter.span_us
         ahead = min(max(self._full_at - now, 0), most)
-        return (most - ahead) // meter.span_us, ahead
+        return (most - ahead) // self.meter.span_us, ahead
 
     def is_idle(self, now: int) -> bool:
         return self._full_at <= now
@@ -99,140 +101,109 @@ class Rate(MeterState):
 class Window(MeterState):
     """Amounts by the 128th of the window in which they were taken, which is their mark."""
 
-    __slots__ = ("_amounts", "_leaves_at", "_meter", "_part_us", "_total")
+    __slots__ = ("_amounts", "_part_us", "_total")
 
     def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+        super().__init__(meter)
         self._part_us = meter.span_us // BUCKETS
         self._amounts: dict[int, int] = {}  # the oldest first
         self._total = 0
-        self._leaves_at = 0  # when the oldest does
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if now >= self._leaves_at:
-            self._forget(now)
-        surplus = self._total + amount - meter.limit
+    def wait_us(self, now: int, amount: int) -> int:
+        self._forget(now)
+        surplus = self._total + amount - self.meter.limit
         if not amount or surplus <= 0:
             return 0
-        if amount > meter.limit:
+        if amount > self.meter.limit:
             return NEVER_US
         for part, taken in self._amounts.items():
             surplus -= taken
             if surplus <= 0:
-                return (part + 1 + BUCKETS) * self._part_us - now
+                return self._leaves_us(part, now)
         raise AssertionError("the parts of a window add up to its total")
 
-    def add(self, now: int, amount: int, meter: Meter) -> int:
+    def add(self, now: int, amount: int) -> int:
         part = now // self._part_us
         if amount:
             self._amounts[part] = self._amounts.get(part, 0) + amount
             self._total += amount
-            if now >= self._leaves_at:
-                self._forget(now)
+            self._forget(now)
         return part
 
-    def replace(self, mark: int, reserved: int, amount: int) -> None:
+    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
         """What has left the window is not counted again."""
         if mark in self._amounts:
             self._amounts[mark] += amount - reserved
             self._total += amount - reserved
 
-    def standing(self, now: int, meter: Meter) -> Standing:
+    def standing(self, now: int) -> Standing:
         self._forget(now)
         newest = next(reversed(self._amounts), None)
-        reset = 0 if newest is None else (newest + 1 + BUCKETS) * self._part_us - now
-        return max(meter.limit - self._total, 0), reset
+        reset_us = 0 if newest is None else self._leaves_us(newest, now)
+        return max(self.meter.limit - self._total, 0), reset_us
 
     def is_idle(self, now: int) -> bool:
         self._forget(now)
         return not self._amounts
 
     def charges(self) -> Iterable[Charge]:
-        return ((self._meter, part, amount) for part, amount in self._amounts.items())
+        return ((self.meter, part, amount) for part, amount in self._amounts.items())
+
+    def _leaves_us(self, part: int, now: int) -> int:
+        return (part + 1 + BUCKETS) * self._part_us - now
 
     def _forget(self, now: int) -> None:
-        oldest, amounts = now // self._part_us - BUCKETS, self._amounts
-        while amounts:
-            part = next(iter(amounts))
-            if part >= oldest:
-                self._leaves_at = (part + 1 + BUCKETS) * self._part_us
-                return
-            self._total -= amounts.pop(part)
-        self._leaves_at = 0
+        oldest = now // self._part_us - BUCKETS
+        while self._amounts and (part := next(iter(self._amounts))) < oldest:
+            self._total -= self._amounts.pop(part)
 
 
-class Gauge(MeterState):
-    __slots__ = ("_running",)
+class Held(MeterState):
+    """A GAUGE or a PERIOD. held: reserved by running requests. used: settled, of a PERIOD."""
+
+    __slots__ = ("_held", "_used")
 
     def __init__(self, meter: Meter) -> None:
-        self._running = 0
+        super().__init__(meter)
+        self._held, self._used = 0, meter.opening
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if not amount or self._running + amount <= meter.limit:
-            return 0
-        return NEVER_US if amount > meter.limit else GAUGE_WAIT_US
-
-    def add(self, now: int, amount: int, meter: Meter) -> int:
-        self._running += amount
-        return 0
-
-    def replace(self, mark: int, reserved: int, amount: int) -> None:
-        self._running += amount - reserved
-
-    def settle(self, mark: int, reserved: int, amount: int) -> None:
-        self._running -= reserved
-
-    def standing(self, now: int, meter: Meter) -> Standing:
-        return max(meter.limit - self._running, 0), 0
-
-    def is_idle(self, now: int) -> bool:
-        return not self._running
-
-
-class Period(MeterState):
-    """Used is settled; held is reserved by running requests."""
-
-    __slots__ = ("_held", "_meter", "_used")
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._used = meter.opening
-        self._held = 0
-
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
+    def wait_us(self, now: int, amount: int) -> int:
+        meter = self.meter
         if not amount or self._used + self._held + amount <= meter.limit:
             return 0
-        return NEVER_US if amount > meter.limit else max(meter.span_us - now, 1)
+        if amount > meter.limit:
+            return NEVER_US
+        return GAUGE_WAIT_US if meter.kind is MeterKind.GAUGE else max(meter.span_us - now, 1)
 
-    def add(self, now: int, amount: int, meter: Meter) -> int:
+    def add(self, now: int, amount: int) -> int:
         self._held += amount
         return 0
 
-    def replace(self, mark: int, reserved: int, amount: int) -> None:
-        self._held += amount - reserved
-
-    def settle(self, mark: int, reserved: int, amount: int) -> None:
+    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
         self._held -= reserved
-        self._used += amount
+        if not is_end:
+            self._held += amount
+        elif self.meter.kind is MeterKind.PERIOD:
+            self._used += amount
 
-    def standing(self, now: int, meter: Meter) -> Standing:
-        left = max(meter.limit - self._used - self._held, 0)
-        return left, max(meter.span_us - now, 0)
+    def standing(self, now: int) -> Standing:
+        left = self.meter.limit - self._used - self._held
+        return max(left, 0), max(self.meter.span_us - now, 0)  # a gauge's span is 0
 
     def is_idle(self, now: int) -> bool:
-        return now >= self._meter.span_us
+        return not self._held and now >= self.meter.span_us
 
     def charges(self) -> Iterable[Charge]:
-        return ((self._meter, 0, self._used - self._meter.opening),)
+        if self.meter.kind is MeterKind.PERIOD:
+            yield self.meter, 0, self._used - self.meter.opening
 
 
-STATES: dict[MeterKind, type[Rate] | type[Window] | type[Gauge] | type[Period]] = {
+STATES: dict[MeterKind, type[MeterState]] = {
     MeterKind.RATE: Rate,
     MeterKind.WINDOW: Window,
-    MeterKind.GAUGE: Gauge,
-    MeterKind.PERIOD: Period,
+    MeterKind.GAUGE: Held,
+    MeterKind.PERIOD: Held,
 }
-
 
 MOST_METERS = 1_000_000
 FIRST_SWEEP = 4_096
@@ -248,7 +219,7 @@ def steady_us() -> int:
 
 
 class InProcessLedger:
-    """Implements port.Ledger. A meter that is idle is forgotten.
+    """Implements meters.Ledger. A meter that is idle is forgotten.
 
     most: meters in memory; a request that needs another one is refused, since forgetting one in
     use would let more through than its limit.
@@ -281,12 +252,12 @@ class InProcessLedger:
         now = self._clock()
         states = self._found(meters, now)
         longest, at = 0, 0
-        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
-            wait = state.wait_us(now, amount, meter)
+        for index, (amount, state) in enumerate(zip(amounts, states, strict=True)):
+            wait = state.wait_us(now, amount)
             if wait > longest:
                 longest, at = wait, index
         if longest:
-            return Refusal(meters, at, longest, partial(_look, self._clock, meters, states))
+            return Refusal(meters, at, longest, partial(_look, self._clock, states))
         return self._added(now, meters, amounts, states)
 
     def record(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
@@ -301,31 +272,25 @@ class InProcessLedger:
         amounts: Sequence[int],
         states: Sequence[MeterState],
     ) -> Grant:
-        marks = [
-            state.add(now, amount, meter)
-            for meter, amount, state in zip(meters, amounts, states, strict=True)
-        ]
-        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
+        marks = [state.add(now, amount) for amount, state in zip(amounts, states, strict=True)]
+        return Grant(meters, amounts, partial(_look, self._clock, states), marks)
 
     def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
-        for meter, mark, reserved, amount in zip(
-            grant.meters, grant.marks, grant.amounts, amounts, strict=True
-        ):
-            if amount != reserved and (state := self._states.get(meter.key)) is not None:
-                state.replace(mark, reserved, amount)
+        self._replace(grant, amounts, is_end=False)
         grant.amounts = amounts
 
     def settle(self, grant: Grant, amounts: Sequence[int]) -> None:
-        if grant.is_settled:
-            return
-        grant.is_settled = True
-        states = self._states
+        if not grant.is_settled:
+            grant.is_settled = True
+            self._replace(grant, amounts, is_end=True)
+
+    def _replace(self, grant: Grant, amounts: Sequence[int], *, is_end: bool) -> None:
         for meter, mark, reserved, amount in zip(
             grant.meters, grant.marks, grant.amounts, amounts, strict=True
         ):
-            is_same = amount == reserved and meter.kind < MeterKind.GAUGE
-            if not is_same and (state := states.get(meter.key)) is not None:
-                state.settle(mark, reserved, amount)
+            changes = amount != reserved or (is_end and meter.kind >= MeterKind.GAUGE)
+            if changes and (state := self._states.get(meter.key)) is not None:
+                state.replace(mark, reserved, amount, is_end=is_end)
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""
@@ -337,12 +302,14 @@ class InProcessLedger:
             new = sum(meter.key not in states for meter in meters)
             if new:
                 self._sweep(now, new)
-        return [states.get(meter.key) or self._new(meter) for meter in meters]
-
-    def _new(self, meter: Meter) -> MeterState:
-        state: MeterState = STATES[meter.kind](meter)
-        self._states[meter.key] = state
-        return state
+        found = []
+        for meter in meters:
+            state = states.get(meter.key)
+            if state is None:
+                state = states[meter.key] = STATES[meter.kind](meter)
+            state.meter = meter
+            found.append(state)
+        return found
 
     def _sweep(self, now: int, more: int) -> None:
         """Each time that the number of meters has doubled, so that it costs little a meter."""
@@ -357,5 +324,5 @@ class InProcessLedger:
         self._sweep_at = min(max(2 * len(self._states), FIRST_SWEEP), self._most)
 
 
-def _look(clock: Clock, meters: Sequence[Meter], states: Sequence[MeterState], at: int) -> Standing:
-    return states[at].standing(clock(), meters[at])
+def _look(clock: Clock, states: Sequence[MeterState], at: int) -> Standing:
+    return states[at].standing(clock())

@@ -49,9 +49,9 @@ class OwnCount:
                 _, before = self._held.get(meter.key, (meter, 0))
                 self._held[meter.key] = meter, before + sign * amount
 
-    def holdings(self) -> list[tuple[Meter, int]]:
+    def holdings(self) -> list[Change]:
         """What is held now, and zero of what was held since `forget_returned`."""
-        return list(self._held.values())
+        return [(meter, 0, 0, amount) for meter, amount in self._held.values()]
 
     def forget_returned(self) -> None:
         self._held = {key: pair for key, pair in self._held.items() if pair[1]}
@@ -73,16 +73,14 @@ class OwnCount:
             case OutageMode.CLOSED:
                 raise LedgerUnavailable("the shared limits cannot be reached")
             case OutageMode.OPEN:
-                own = self._ledger.record(meters, amounts)
+                own: Grant | Refusal = self._ledger.record(meters, amounts)
             case OutageMode.SHARE:
-                taken = self._ledger.take([shared(meter, proxies) for meter in meters], amounts)
-                if isinstance(taken, Refusal):
-                    return taken
-                own = taken
+                own = self._ledger.take([shared(meter, proxies) for meter in meters], amounts)
+        if isinstance(own, Refusal):
+            return own
         self.hold(meters, amounts)
-        grant = SharedGrant(meters, amounts, own.look, own.marks, own=own)
         self.keep("reserve", zip(meters, own.marks, [0] * len(meters), amounts, strict=True))
-        return grant
+        return SharedGrant(meters, amounts, own.look, own.marks, own=own)
 
     def change(self, operation: str, grant: SharedGrant, amounts: Sequence[int]) -> list[Change]:
         """Amends or settles; returns what changes in the shared state."""
@@ -103,18 +101,13 @@ class OwnCount:
         return changes
 
     def keep(self, operation: str, changes: Iterable[Change]) -> None:
-        """For the time when the shared state takes them."""
+        """For the time when the shared state takes them. `add`: what `take_unsent` returned."""
         self.version += 1
         for meter, mark, reserved, amount in changes:
             if meter.kind is MeterKind.WINDOW:
                 self._unsent[meter, mark] += amount - reserved
-            elif meter.kind is MeterKind.PERIOD and operation == "settle":
+            elif meter.kind is MeterKind.PERIOD and operation in ("settle", "add"):
                 self._unsent[meter, 0] += amount
-
-    def keep_charges(self, charges: Iterable[Change]) -> None:
-        """Keeps what `take_unsent` returned, and the shared state did not take."""
-        for meter, mark, _, amount in charges:
-            self._unsent[meter, mark] += amount
 
     def has_unsent(self, changes: Iterable[Change]) -> bool:
         """Whether the shared state lacks something that these changes are about."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import structlog
 from redis.exceptions import ResponseError
@@ -29,8 +29,6 @@ FIELDS = 3  # of each meter in an answer
 REFUSED_KEYS = "delete the keys of this tenant that have another type, or find who writes them"
 LOGGED_AGAIN_S = 3600
 
-ByMeter = TypeVar("ByMeter", bound=tuple[Any, ...])
-
 
 class RedisLedger:
     """Runs the connection. mode: of an outage. clock: for tests, in place of Redis' own and of this
@@ -48,9 +46,7 @@ class RedisLedger:
         self._mode = mode
         self._clock = clock
         self._own = OwnCount(clock or steady_us)
-        self._reserve = redis.meters.register_script(redis_scripts.RESERVE)
-        self._change = redis.meters.register_script(redis_scripts.CHANGE)
-        self._hold = redis.meters.register_script(redis_scripts.HOLD)
+        self._script = redis.meters.register_script(redis_scripts.METERS)
         self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
         self._unsent = 0
         self._sending: asyncio.Task[None] | None = None
@@ -136,10 +132,8 @@ class RedisLedger:
     async def _reserve_shared(
         self, meters: Sequence[Meter], amounts: Sequence[int]
     ) -> Grant | Refusal:
-        args = [*self._head("reserve")]
-        for meter, amount in zip(meters, amounts, strict=True):
-            args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, amount)
-        longest, at, *rest = await self._reserve(_keys(meters), args)
+        changes = [(meter, 0, 0, amount) for meter, amount in zip(meters, amounts, strict=True)]
+        longest, at, *rest = await self._run("reserve", meters[0].tenant, changes)
         look = list(zip(rest[1::FIELDS], rest[2::FIELDS], strict=True)).__getitem__
         if longest:
             return Refusal(meters, at, longest, look)
@@ -190,7 +184,8 @@ class RedisLedger:
             while self._unsent:  # all of it is counted in what is added now
                 await self._outbox.join()
             await self._add(self._own.take_all())
-        await self._by_tenant(self._own.holdings(), self._renew)
+        for tenant in by_tenant(self._own.holdings()):
+            await self._try("hold", tenant, [])  # another lease for what it holds
         is_quiet = not (self.calls or self._unsent)
         is_whole = now - self._restored_at >= 2 * self.redis.beat_s  # the others restored theirs
         if is_quiet and (is_whole or not self.redis.is_away):
@@ -208,7 +203,8 @@ class RedisLedger:
             while version is None or (self.redis.is_away and version != self._own.version):
                 version = self._own.version
                 await self._add(self._own.take_unsent())
-                await self._by_tenant(self._own.holdings(), self._set_held)
+                for tenant, held in by_tenant(self._own.holdings()).items():
+                    await self._try("hold", tenant, held)
             self._own.forget_returned()
             self.redis.found()
         finally:
@@ -218,37 +214,19 @@ class RedisLedger:
         """What Redis does not take is kept."""
         left = by_tenant(charges)
         try:
-            for tenant, changes in list(left.items()):
-                try:
-                    self._own.keep_charges(await self._changed("add", changes))
-                except ResponseError as error:
-                    self._fail(tenant, error)
-                    continue
-                del left[tenant]
+            for tenant in list(left):
+                left[tenant] = await self._try("add", tenant, left[tenant])
         finally:
             for changes in left.values():
-                self._own.keep_charges(changes)
+                self._own.keep("add", changes)
 
-    async def _by_tenant(
-        self,
-        held: Sequence[tuple[Meter, int]],
-        call: Callable[[Sequence[tuple[Meter, int]]], Awaitable[None]],
-    ) -> None:
-        for tenant, each in by_tenant(held).items():
-            try:
-                await call(each)
-            except ResponseError as error:
-                self._fail(tenant, error)
-
-    async def _renew(self, held: Sequence[tuple[Meter, int]]) -> None:
-        """Keeps what this proxy holds of one tenant for another lease."""
-        leases = f"{tenant_tag(held[0][0].tenant)}leases"
-        await self._hold([leases], self._head("hold"))
-
-    async def _set_held(self, held: Sequence[tuple[Meter, int]]) -> None:
-        """What this proxy holds of gauges and periods of one tenant, whatever Redis says."""
-        args = (*self._head("hold"), *(amount for _, amount in held))
-        await self._hold(_keys([meter for meter, _ in held]), args)
+    async def _try(self, operation: str, tenant: str, changes: list[Change]) -> list[Change]:
+        """Returns the changes that Redis refuses: all, if it refuses the tenant."""
+        try:
+            return await self._changed(operation, tenant, changes)
+        except ResponseError as error:
+            self._fail(tenant, error)
+            return changes
 
     def _send(self, operation: str, changes: list[Change]) -> None:
         self._unsent += 1
@@ -264,7 +242,8 @@ class RedisLedger:
                 if self.redis.is_away or self._own.has_unsent(changes):
                     self._own.keep(operation, changes)
                 else:
-                    self._own.keep(operation, await self._changed(operation, changes))
+                    tenant = changes[0][0].tenant
+                    self._own.keep(operation, await self._changed(operation, tenant, changes))
             except FAILURES as error:
                 self._own.keep(operation, changes)
                 self._fail(changes[0][0].tenant, error)
@@ -272,29 +251,26 @@ class RedisLedger:
                 self._unsent -= 1
                 self._outbox.task_done()
 
-    async def _changed(self, operation: str, changes: Sequence[Change]) -> list[Change]:
-        """For meters of one tenant; returns the changes whose keys Redis refuses. Operations: see
-        redis_scripts.CHANGE.
-        """
-        args = [*self._head(operation)]
-        for meter, mark, reserved, amount in changes:
-            args += (meter.kind.value, meter.span_us, meter.opening, mark, reserved, amount)
-        keys = _keys([change[0] for change in changes])
-        return [changes[at] for at in await self._change(keys, args)]
+    async def _changed(
+        self, operation: str, tenant: str, changes: Sequence[Change]
+    ) -> list[Change]:
+        """For meters of one tenant; returns the changes whose keys Redis refuses."""
+        return [changes[at] for at in await self._run(operation, tenant, changes)]
 
-    def _head(self, operation: str) -> tuple[object, ...]:
+    async def _run(self, operation: str, tenant: str, changes: Sequence[Change]) -> Any:
+        """Operations and results: see redis_scripts.METERS."""
+        tag = tenant_tag(tenant)
         now = 0 if self._clock is None else self._clock()
-        return operation, now, f"i:{self.redis.instance}", self.redis.lease_us
+        keys = [f"{tag}leases", *(f"{tag}{change[0].key}" for change in changes)]
+        args = [operation, now, f"i:{self.redis.instance}", self.redis.lease_us]
+        for meter, *counts in changes:
+            args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, *counts)
+        return await self._script(keys, args)
 
 
-def by_tenant(items: Iterable[ByMeter]) -> dict[str, list[ByMeter]]:
-    """Tuples that begin with a meter, grouped: the keys of one call have one hash tag."""
-    grouped: dict[str, list[ByMeter]] = {}
-    for item in items:
-        grouped.setdefault(item[0].tenant, []).append(item)
+def by_tenant(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """The keys of one call have one hash tag."""
+    grouped: dict[str, list[Change]] = {}
+    for change in changes:
+        grouped.setdefault(change[0].tenant, []).append(change)
     return grouped
-
-
-def _keys(meters: Sequence[Meter]) -> list[str]:
-    tag = tenant_tag(meters[0].tenant)
-    return [f"{tag}leases", *(f"{tag}{meter.key}" for meter in meters)]

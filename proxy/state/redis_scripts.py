@@ -7,7 +7,13 @@ The rules of meters are those of `memory_meters`; tests compare them. Numbers ar
 from __future__ import annotations
 
 # KEYS: the tenant's leases, then one key for each meter; all have the same hash tag.
-# ARGV: operation, time (0: the server's), instance, lease in us, then fields for each meter.
+# ARGV: operation, time (0: the server's), instance, lease in us, then seven fields for each meter:
+# kind, limit, span, opening, mark, reserved, amount.
+#
+# `reserve` returns the longest wait, the index of its meter, and mark, left and reset of each.
+# `settle`, `amend`, `add` (an amount that was counted while this state could not be reached, or was
+# lost) and `hold` (what this instance holds, whatever was counted) return the indexes of the meters
+# whose keys are broken: they did not change, and the others did.
 METERS = """
 local NEVER, GAUGE_WAIT, PARTS = 4503599627370496, 1000000, 128
 local RATE, WINDOW, GAUGE, PERIOD = 0, 1, 2, 3
@@ -22,221 +28,177 @@ local function keep(key, us)
   redis.call('PEXPIRE', key, text(math.max(math.ceil(us / 1000), 0) + IDLE_MS))
 end
 
-local function forget(key, part)
-  local found = redis.call('HMGET', key, 's', 'o')
-  local total, oldest = tonumber(found[1] or 0), tonumber(found[2] or part)
-  local first = part - PARTS
-  if oldest < first - PARTS - 1 then
-    redis.call('DEL', key)
-    return 0, part
-  end
-  if oldest < first then
-    for each = oldest, first - 1 do
-      local taken = redis.call('HGET', key, text(each))
+local function forget(m)
+  local found = redis.call('HMGET', m.key, 's', 'o')
+  local first = m.part - PARTS
+  m.total, m.oldest = tonumber(found[1] or 0), tonumber(found[2] or m.part)
+  if m.oldest < first - PARTS - 1 then
+    redis.call('DEL', m.key)
+    m.total, m.oldest = 0, m.part
+  elseif m.oldest < first then
+    for each = m.oldest, first - 1 do
+      local taken = redis.call('HGET', m.key, text(each))
       if taken then
-        total = total - tonumber(taken)
-        redis.call('HDEL', key, text(each))
+        m.total = m.total - tonumber(taken)
+        redis.call('HDEL', m.key, text(each))
       end
     end
-    oldest = first
-    redis.call('HSET', key, 's', text(total), 'o', text(oldest))
+    m.oldest = first
+    redis.call('HSET', m.key, 's', text(m.total), 'o', text(first))
   end
-  return total, oldest
+end
+
+local function add_part(m, part, amount)
+  redis.call('HINCRBY', m.key, text(part), text(amount))
+  redis.call('HINCRBY', m.key, 's', text(amount))
+  local oldest = tonumber(redis.call('HGET', m.key, 'o') or part)
+  local newest = tonumber(redis.call('HGET', m.key, 'n') or -1)
+  redis.call('HSET', m.key, 'o', text(math.min(oldest, part)), 'n', text(math.max(newest, part)))
+  keep(m.key, m.span + m.width)
 end
 
 local function running(key)
   local sum = 0
   local fields = redis.call('HGETALL', key)
   for i = 1, #fields, 2 do
-    local held = tonumber(fields[i + 1])
-    if fields[i] == 'u' then
-      sum = sum + held
-    elseif fields[i] == instance then
+    local name, held = fields[i], tonumber(fields[i + 1])
+    local till = name == 'u' or name == instance or redis.call('HGET', KEYS[1], name)
+    if till == true or (till and tonumber(till) > now) then
       sum = sum + held
     else
-      local till = redis.call('HGET', KEYS[1], fields[i])
-      if till and tonumber(till) > now then
-        sum = sum + held
-      else
-        redis.call('HDEL', key, fields[i])
-      end
+      redis.call('HDEL', key, name)
     end
   end
   return sum
 end
 
-local function add_held(key, amount)
-  local held = math.max(tonumber(redis.call('HGET', key, instance) or 0) + amount, 0)
-  if held == 0 then
+local function set_held(key, held)
+  if held <= 0 then
     redis.call('HDEL', key, instance)
   else
     redis.call('HSET', key, instance, text(held))
   end
 end
 
-local function add_part(key, part, amount, span)
-  redis.call('HINCRBY', key, text(part), text(amount))
-  redis.call('HINCRBY', key, 's', text(amount))
-  local oldest = tonumber(redis.call('HGET', key, 'o') or part)
-  redis.call('HSET', key, 'o', text(math.min(oldest, part)))
-  keep(key, span + span / PARTS)
+local function add_held(key, amount)
+  set_held(key, tonumber(redis.call('HGET', key, instance) or 0) + amount)
 end
 
-redis.call('HSET', KEYS[1], instance, text(now + lease))
-redis.call('PEXPIRE', KEYS[1], text(math.ceil(lease / 1000) + IDLE_MS))
-"""
+local function open_period(m)
+  redis.call('HSETNX', m.key, 'u', m.opening)
+  keep(m.key, m.span - now)
+end
 
-# Fields of a meter: kind, limit, span, opening, amount.
-RESERVE = (
-    METERS
-    + """
-local count = #KEYS - 1
-local meters, longest, at = {}, 0, 0
-for i = 1, count do
-  local base = 4 + (i - 1) * 5
-  local m = {
-    key = KEYS[i + 1], kind = tonumber(ARGV[base + 1]), limit = tonumber(ARGV[base + 2]),
-    span = tonumber(ARGV[base + 3]), opening = ARGV[base + 4], amount = tonumber(ARGV[base + 5])
-  }
-  meters[i] = m
-  local wait = 0
+local function wait_for(m)
   if m.kind == RATE then
     m.most = m.limit * m.span
     local full = tonumber(redis.call('GET', m.key) or 0)
     m.full = math.min(math.max(full, now), now + m.most)
-    wait = math.max(m.full + m.amount * m.span - now - m.most, 0)
+    return math.max(m.full + m.amount * m.span - now - m.most, 0)
   elseif m.kind == WINDOW then
-    m.width = m.span / PARTS
-    m.part = math.floor(now / m.width)
-    m.total, m.oldest = forget(m.key, m.part)
+    forget(m)
     local surplus = m.total + m.amount - m.limit
-    if m.amount > 0 and surplus > 0 and m.amount <= m.limit then
-      for each = m.oldest, m.part do
-        surplus = surplus - tonumber(redis.call('HGET', m.key, text(each)) or 0)
-        if surplus <= 0 then
-          wait = (each + 1 + PARTS) * m.width - now
-          break
-        end
-      end
+    for each = m.oldest, surplus > 0 and m.part or m.oldest - 1 do
+      surplus = surplus - tonumber(redis.call('HGET', m.key, text(each)) or 0)
+      if surplus <= 0 then return (each + 1 + PARTS) * m.width - now end
     end
-  else
-    if m.kind == PERIOD and redis.call('HEXISTS', m.key, 'u') == 0 then
-      redis.call('HSET', m.key, 'u', m.opening)
-      keep(m.key, m.span - now)
-    end
-    m.total = running(m.key)
-    if m.amount > 0 and m.total + m.amount > m.limit then
-      wait = m.kind == GAUGE and GAUGE_WAIT or math.max(m.span - now, 1)
-    end
+    return 0
   end
-  if m.amount == 0 then wait = 0 elseif m.amount > m.limit then wait = NEVER end
-  if wait > longest then longest, at = wait, i - 1 end
+  if m.kind == PERIOD then open_period(m) end
+  m.total = running(m.key)
+  if m.total + m.amount <= m.limit then return 0 end
+  return m.kind == GAUGE and GAUGE_WAIT or math.max(m.span - now, 1)
 end
-local answer = {longest, at}
-for i = 1, count do
-  local m = meters[i]
-  local amount = longest > 0 and 0 or m.amount
-  local mark, left, reset = 0, 0, 0
+
+local function take(m, amount)
   if m.kind == RATE then
     local full = m.full + amount * m.span
     if amount > 0 then
       redis.call('SET', m.key, text(full), 'PX', text(math.ceil((full - now) / 1000) + IDLE_MS))
     end
-    mark, left, reset = full, math.floor((m.most - full + now) / m.span), full - now
+    return full, math.floor((m.most - full + now) / m.span), full - now
   elseif m.kind == WINDOW then
-    if amount > 0 then
-      add_part(m.key, m.part, amount, m.span)
-      redis.call('HSET', m.key, 'n', text(m.part))
-    end
-    local newest = tonumber(redis.call('HGET', m.key, 'n') or -1)
+    if amount > 0 then add_part(m, m.part, amount) end
+    local newest, reset = tonumber(redis.call('HGET', m.key, 'n') or -1), 0
     if newest >= m.part - PARTS then reset = (newest + 1 + PARTS) * m.width - now end
-    mark, left = m.part, m.limit - m.total - amount
-  else
-    if amount > 0 then
-      add_held(m.key, amount)
-      keep(m.key, m.kind == PERIOD and m.span - now or LONGEST_RUN)
-    end
-    left = m.limit - m.total - amount
-    if m.kind == PERIOD then reset = m.span - now end
+    return m.part, m.limit - m.total - amount, reset
   end
+  if amount > 0 then
+    add_held(m.key, amount)
+    keep(m.key, m.kind == PERIOD and m.span - now or LONGEST_RUN)
+  end
+  return 0, m.limit - m.total - amount, m.kind == PERIOD and m.span - now or 0
+end
+
+local function change(m)
+  if op == 'hold' then
+    set_held(m.key, m.amount)
+    redis.call('PEXPIRE', m.key, text(math.ceil(lease / 1000) + 32 * 86400000))
+  elseif m.kind == RATE then
+    local full = redis.call('GET', m.key)
+    if full and tonumber(full) == m.mark and m.amount ~= m.reserved then
+      local new = text(tonumber(full) + (m.amount - m.reserved) * m.span)
+      redis.call('SET', m.key, new, 'KEEPTTL')
+    end
+  elseif m.kind == WINDOW then
+    forget(m)
+    if op == 'add' then
+      if m.mark >= m.part - PARTS and m.mark <= m.part then add_part(m, m.mark, m.amount) end
+    elseif redis.call('HEXISTS', m.key, text(m.mark)) == 1 then
+      redis.call('HINCRBY', m.key, text(m.mark), text(m.amount - m.reserved))
+      redis.call('HINCRBY', m.key, 's', text(m.amount - m.reserved))
+    end
+  else
+    if op == 'amend' then
+      add_held(m.key, m.amount - m.reserved)
+    elseif op == 'settle' then
+      add_held(m.key, -m.reserved)
+    end
+    if m.kind == PERIOD then
+      open_period(m)
+      if op ~= 'amend' then redis.call('HINCRBY', m.key, 'u', text(m.amount)) end
+    end
+  end
+end
+
+redis.call('HSET', KEYS[1], instance, text(now + lease))
+redis.call('PEXPIRE', KEYS[1], text(math.ceil(lease / 1000) + IDLE_MS))
+local meters = {}
+for i = 1, #KEYS - 1 do
+  local kind, limit, span, opening, mark, reserved, amount = unpack(ARGV, 7 * i - 2, 7 * i + 4)
+  local m = {
+    key = KEYS[i + 1], kind = tonumber(kind), limit = tonumber(limit), span = tonumber(span),
+    opening = opening, mark = tonumber(mark), reserved = tonumber(reserved),
+    amount = tonumber(amount)
+  }
+  if m.kind == WINDOW then
+    m.width = m.span / PARTS
+    m.part = math.floor(now / m.width)
+  end
+  meters[i] = m
+end
+local answer = {}
+if op ~= 'reserve' then
+  for i, m in ipairs(meters) do
+    if not pcall(change, m) then answer[#answer + 1] = i - 1 end
+  end
+  return answer
+end
+local longest, at = 0, 0
+for i, m in ipairs(meters) do
+  local wait = wait_for(m)
+  if m.amount == 0 then wait = 0 elseif m.amount > m.limit then wait = NEVER end
+  if wait > longest then longest, at = wait, i - 1 end
+end
+answer = {longest, at}
+for _, m in ipairs(meters) do
+  local mark, left, reset = take(m, longest > 0 and 0 or m.amount)
   answer[#answer + 1] = mark
   answer[#answer + 1] = math.max(left, 0)
   answer[#answer + 1] = math.max(reset, 0)
 end
 return answer
 """
-)
-
-# Fields of a meter: kind, span, opening, mark, reserved, amount. Operation `settle`, `amend`, or
-# `add`: an amount that was counted while this state could not be reached, or was lost. Returns the
-# indexes of the meters whose keys are broken, and did not change.
-CHANGE = (
-    METERS
-    + """
-local function change(i)
-  local base, key = 4 + (i - 1) * 6, KEYS[i + 1]
-  local kind, span, opening = tonumber(ARGV[base + 1]), tonumber(ARGV[base + 2]), ARGV[base + 3]
-  local mark = tonumber(ARGV[base + 4])
-  local reserved, amount = tonumber(ARGV[base + 5]), tonumber(ARGV[base + 6])
-  if kind == RATE then
-    local full = redis.call('GET', key)
-    if full and tonumber(full) == mark and amount ~= reserved then
-      local new = text(tonumber(full) + (amount - reserved) * span)
-      redis.call('SET', key, new, 'KEEPTTL')
-    end
-  elseif kind == WINDOW then
-    local part = math.floor(now / (span / PARTS))
-    forget(key, part)
-    if op == 'add' then
-      if mark >= part - PARTS and mark <= part then
-        add_part(key, mark, amount, span)
-        local newest = tonumber(redis.call('HGET', key, 'n') or -1)
-        redis.call('HSET', key, 'n', text(math.max(newest, mark)))
-      end
-    elseif redis.call('HEXISTS', key, text(mark)) == 1 then
-      redis.call('HINCRBY', key, text(mark), text(amount - reserved))
-      redis.call('HINCRBY', key, 's', text(amount - reserved))
-    end
-  else
-    if op == 'amend' then
-      add_held(key, amount - reserved)
-    elseif op == 'settle' then
-      add_held(key, -reserved)
-    end
-    if kind == PERIOD then
-      if redis.call('HEXISTS', key, 'u') == 0 then redis.call('HSET', key, 'u', opening) end
-      if op ~= 'amend' then redis.call('HINCRBY', key, 'u', text(amount)) end
-      keep(key, span - now)
-    end
-  end
-end
-local refused = {}
-for i = 1, #KEYS - 1 do
-  if not pcall(change, i) then refused[#refused + 1] = i - 1 end
-end
-return refused
-"""
-)
-
-# Fields of a meter: what this instance holds of it. KEYS: gauges and periods only. A broken key
-# keeps none of the others from being set.
-HOLD = (
-    METERS
-    + """
-local function hold(i)
-  local held = ARGV[4 + i]
-  if held == '0' then
-    redis.call('HDEL', KEYS[i + 1], instance)
-  else
-    redis.call('HSET', KEYS[i + 1], instance, held)
-    redis.call('PERSIST', KEYS[i + 1])
-    redis.call('PEXPIRE', KEYS[i + 1], text(math.ceil(lease / 1000) + 32 * 86400000))
-  end
-end
-for i = 1, #KEYS - 1 do pcall(hold, i) end
-return 1
-"""
-)
 
 # KEYS: the mark of this state, the instances. ARGV: instance, lease in us, a new mark.
 # Returns the mark, which changes when the state was lost, and how many instances are alive.

@@ -1,14 +1,15 @@
 """Counts and times generations, by model and by tenant. Called by the service.
 
-The values are those of the request's record, when its generation has ended.
+The tables say how each metric is read from a request's record, when its generation has ended.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.samples import Exemplar
@@ -20,28 +21,131 @@ from proxy.domain.request import GenerationRequest
 
 # For metrics with one series for each endpoint or tenant.
 FEW_BUCKETS_S = (0.001, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
-TOKEN_BUCKETS = (
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-)
+TOKEN_BUCKETS = (*(digit * 10**zeros for zeros in range(6) for digit in (1, 2, 5)), 1_000_000)
 OTHER = "other"  # the tenant of all further ones
+
+Read = Callable[[RequestRecord], Sequence[float]]  # the values that one request adds
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """buckets: None for a counter. has_exemplar: sampled traces become exemplars."""
+
+    name: str
+    text: str
+    read: Read
+    buckets: tuple[float, ...] | None = None
+    has_exemplar: bool = False
+
+    def metric(self, label: str, registry: CollectorRegistry) -> Counter | Histogram:
+        if self.buckets is None:
+            return Counter(self.name, self.text, (label,), registry=registry)
+        return Histogram(self.name, self.text, (label,), buckets=self.buckets, registry=registry)
+
+
+def _tokens(name: str) -> Read:
+    """Nothing where no token came."""
+    return lambda record: () if record.used is None else (getattr(record.used, name),)
+
+
+def _first_event_s(record: RequestRecord) -> Sequence[float]:
+    return () if record.first_event_s is None else (record.first_event_s,)
+
+
+def _waited_s(record: RequestRecord) -> Sequence[float]:
+    """0 for a request that got a row at once; nothing for one that got none."""
+    if (waited_s := record.row_wait_s) is not None:
+        return (waited_s,)
+    return () if record.first_event_s is None else (0.0,)
+
+
+OF_MODELS = (
+    Row(
+        "proxy_prompt_tokens", "Prompt tokens, counted by the engine", read=_tokens("prompt_tokens")
+    ),
+    Row(
+        "proxy_cached_prompt_tokens",
+        "Prompt tokens that the engine took from its prefix cache",
+        read=_tokens("cached_tokens"),
+    ),
+    Row(
+        "proxy_completion_tokens",
+        "Generated tokens, counted by the engine",
+        read=_tokens("completion_tokens"),
+    ),
+    Row(
+        "proxy_time_to_first_token_seconds",
+        "From request to first event",
+        read=_first_event_s,
+        buckets=DURATION_BUCKETS_S,
+        has_exemplar=True,
+    ),
+    Row(
+        "proxy_request_duration_seconds",
+        "From request to last event",
+        read=lambda record: (record.generation_s,),
+        buckets=DURATION_BUCKETS_S,
+        has_exemplar=True,
+    ),
+    Row(
+        "proxy_request_queue_time_seconds",
+        "Time that a request waited for a row, in the proxy and in the engine",
+        read=_waited_s,
+        buckets=DURATION_BUCKETS_S,
+    ),
+    Row(
+        "proxy_request_prompt_tokens",
+        "Prompt tokens of a request",
+        read=_tokens("prompt_tokens"),
+        buckets=TOKEN_BUCKETS,
+    ),
+    Row(
+        "proxy_request_completion_tokens",
+        "Generated tokens of a request, all its choices together",
+        read=_tokens("completion_tokens"),
+        buckets=TOKEN_BUCKETS,
+    ),
+    Row(
+        "proxy_queue_time_seconds",
+        "Time that a stream waited for a row of the engine, if the engine reports it",
+        read=lambda record: record.engine_queues_s,
+        buckets=DURATION_BUCKETS_S,
+    ),
+    Row(
+        "proxy_prefill_time_seconds",
+        "From a stream's row to its first token, if the engine reports it",
+        read=lambda record: [times.prefill_s for times in record.engine_times],
+        buckets=DURATION_BUCKETS_S,
+    ),
+    Row(
+        "proxy_decode_time_seconds",
+        "From a stream's first token to its last, if the engine reports it",
+        read=lambda record: [times.decode_s for times in record.engine_times],
+        buckets=DURATION_BUCKETS_S,
+    ),
+    Row(
+        "proxy_time_per_output_token_seconds",
+        "Mean time of a stream's tokens after its first response",
+        read=lambda record: [each for pace in record.paces if (each := pace.token_s) is not None],
+        buckets=DURATION_BUCKETS_S,
+    ),
+)
+OF_TENANTS = (
+    Row("proxy_tenant_prompt_tokens", "Prompt tokens", read=_tokens("prompt_tokens")),
+    Row("proxy_tenant_completion_tokens", "Generated tokens", read=_tokens("completion_tokens")),
+    Row(
+        "proxy_tenant_queue_time_seconds",
+        "Time that a request waited for a row, in the proxy and in the engine",
+        read=_waited_s,
+        buckets=FEW_BUCKETS_S,
+    ),
+    Row(
+        "proxy_tenant_time_to_first_token_seconds",
+        "From request to first event",
+        read=_first_event_s,
+        buckets=FEW_BUCKETS_S,
+    ),
+)
 
 
 class BoundedNames:
@@ -60,6 +164,29 @@ class BoundedNames:
         return name in self._known
 
 
+class _Table:
+    """The metrics of some rows. Those with one label's value are kept: a lookup costs as much as
+    counting.
+    """
+
+    def __init__(self, rows: Sequence[Row], label: str, registry: CollectorRegistry) -> None:
+        self._metrics = [(row, row.metric(label, registry)) for row in rows]
+        self._labeled: dict[str, list[tuple[Row, Counter | Histogram]]] = {}
+
+    def settle(self, label: str, record: RequestRecord) -> None:
+        labeled = self._labeled.get(label)
+        if labeled is None:
+            labeled = [(row, metric.labels(label)) for row, metric in self._metrics]
+            self._labeled[label] = labeled
+        trace = record.trace if record.trace is not None and record.trace.is_sampled else None
+        for row, metric in labeled:
+            for value in row.read(record):
+                if isinstance(metric, Counter):
+                    metric.inc(value)
+                else:
+                    observe(metric, value, trace if row.has_exemplar else None)
+
+
 class GenerationMetrics:
     """The label `outcome` is a finish reason, an error code, or `abandoned` (client disconnected).
 
@@ -68,23 +195,61 @@ class GenerationMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, *, tenants: int) -> None:
-        self._registry = registry
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(name, text, ("model",), buckets=DURATION_BUCKETS_S, registry=registry)
+
         self._tenant_names = BoundedNames(tenants)
-        self._models: dict[str, _Model] = {}
-        self._tenants: dict[str, _Tenant] = {}
-        self._count()
-        self._time_requests()
-        self._time_streams()
-        self._count_tenants()
+        self._models = _Table(OF_MODELS, "model", registry)
+        self._tenants = _Table(OF_TENANTS, "tenant", registry)
+        self.requests = counter(
+            "proxy_requests", "Generation requests by how they ended", "model", "outcome"
+        )
+        self._active = Gauge(
+            "proxy_requests_active",
+            "Generation requests in progress",
+            ("model",),
+            registry=registry,
+        )
+        self._gaps = histogram(
+            "proxy_inter_token_latency_seconds",
+            "Time between two responses of an engine stream; each has at least one token",
+        )
+        self._resent = counter(
+            "proxy_requests_resent",
+            "Streams that failed before their first token and were sent to Triton again",
+            "model",
+        )
+        self._continued = counter(
+            "proxy_streams_continued",
+            "Streams that lost their engine after their first token, by what ended it (`lost`, "
+            "`stalled`, `drained`, `preempted`) and whether another engine stream `continued` them",
+            "model",
+            "cause",
+            "result",
+        )
+        self._pauses = histogram(
+            "proxy_continuation_pause_seconds",
+            "From the end of an engine stream to the first response of the one that continues it",
+        )
+        self._tenant_requests = counter(
+            "proxy_tenant_requests",
+            "Generation requests by how they ended: `completed`, `refused` (an error that is the "
+            "caller's, or a limit), `failed` (an error of ours), `abandoned`",
+            "tenant",
+            "result",
+        )
 
     @contextmanager
     def counted(
         self, record: RequestRecord, request: GenerationRequest, card: ModelCard
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
-        model, tenant = self._model(card.name), current_caller.get().tenant
+        active, tenant = self._active.labels(card.name), current_caller.get().tenant
         error: BaseException | None = None
-        model.active.inc()
+        active.inc()
         record.generation_began = time.perf_counter()
         try:
             yield
@@ -93,235 +258,24 @@ class GenerationMetrics:
             raise
         finally:
             record.end_generation(request, card.name, error)
-            model.settle(record)
-            self.tenant(tenant).settle(record)
+            active.dec()
+            self._settle(card.name, record)
+            label = tenant if self._tenant_names.admits(tenant) else OTHER
+            self._tenants.settle(label, record)
+            self._tenant_requests.labels(label, record.result.value).inc()
 
-    def _model(self, name: str) -> _Model:
-        found = self._models.get(name)
-        if found is None:
-            found = self._models[name] = _Model(self, name)
-        return found
-
-    def tenant(self, name: str) -> _Tenant:
-        label = name if self._tenant_names.admits(name) else OTHER
-        found = self._tenants.get(label)
-        if found is None:
-            found = self._tenants[label] = _Tenant(self, label)
-        return found
-
-    def _count(self) -> None:
-        self.requests = self._counter(
-            "proxy_requests", "Generation requests by how they ended", "model", "outcome"
-        )
-        self.active = Gauge(
-            "proxy_requests_active",
-            "Generation requests in progress",
-            ("model",),
-            registry=self._registry,
-        )
-        self.prompt_tokens = self._counter(
-            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
-        )
-        self.cached_tokens = self._counter(
-            "proxy_cached_prompt_tokens",
-            "Prompt tokens that the engine took from its prefix cache",
-            "model",
-        )
-        self.completion_tokens = self._counter(
-            "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
-        )
-        self.resent = self._counter(
-            "proxy_requests_resent",
-            "Streams that failed before their first token and were sent to Triton again",
-            "model",
-        )
-        self.continued = self._counter(
-            "proxy_streams_continued",
-            "Streams that lost their engine after their first token, by what ended it (`lost`, "
-            "`stalled`, `drained`, `preempted`) and whether another engine stream `continued` them",
-            "model",
-            "cause",
-            "result",
-        )
-
-    def _time_requests(self) -> None:
-        self.ttft = self._histogram(
-            "proxy_time_to_first_token_seconds", "From request to first event"
-        )
-        self.duration = self._histogram(
-            "proxy_request_duration_seconds", "From request to last event"
-        )
-        self.request_queue = self._histogram(
-            "proxy_request_queue_time_seconds",
-            "Time that a request waited for a row, in the proxy and in the engine",
-        )
-        self.prompt_length = self._histogram(
-            "proxy_request_prompt_tokens", "Prompt tokens of a request", TOKEN_BUCKETS
-        )
-        self.completion_length = self._histogram(
-            "proxy_request_completion_tokens",
-            "Generated tokens of a request, all its choices together",
-            TOKEN_BUCKETS,
-        )
-
-    def _time_streams(self) -> None:
-        self.queue = self._histogram(
-            "proxy_queue_time_seconds",
-            "Time that a stream waited for a row of the engine, if the engine reports it",
-        )
-        self.prefill = self._histogram(
-            "proxy_prefill_time_seconds",
-            "From a stream's row to its first token, if the engine reports it",
-        )
-        self.decode = self._histogram(
-            "proxy_decode_time_seconds",
-            "From a stream's first token to its last, if the engine reports it",
-        )
-        self.continuation_pause = self._histogram(
-            "proxy_continuation_pause_seconds",
-            "From the end of an engine stream to the first response of the one that continues it",
-        )
-        self.gaps = self._histogram(
-            "proxy_inter_token_latency_seconds",
-            "Time between two responses of an engine stream; each has at least one token",
-        )
-        self.token_time = self._histogram(
-            "proxy_time_per_output_token_seconds",
-            "Mean time of a stream's tokens after its first response",
-        )
-
-    def _count_tenants(self) -> None:
-        self.tenant_requests = self._counter(
-            "proxy_tenant_requests",
-            "Generation requests by how they ended: `completed`, `refused` (an error that is the "
-            "caller's, or a limit), `failed` (an error of ours), `abandoned`",
-            "tenant",
-            "result",
-        )
-        self.tenant_prompt_tokens = self._counter(
-            "proxy_tenant_prompt_tokens", "Prompt tokens", "tenant"
-        )
-        self.tenant_completion_tokens = self._counter(
-            "proxy_tenant_completion_tokens", "Generated tokens", "tenant"
-        )
-        self.tenant_queue = self._histogram(
-            "proxy_tenant_queue_time_seconds",
-            "Time that a request waited for a row, in the proxy and in the engine",
-            FEW_BUCKETS_S,
-            label="tenant",
-        )
-        self.tenant_ttft = self._histogram(
-            "proxy_tenant_time_to_first_token_seconds",
-            "From request to first event",
-            FEW_BUCKETS_S,
-            label="tenant",
-        )
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self._registry)
-
-    def _histogram(
-        self,
-        name: str,
-        text: str,
-        buckets: tuple[float, ...] = DURATION_BUCKETS_S,
-        *,
-        label: str = "model",
-    ) -> Histogram:
-        return Histogram(name, text, (label,), buckets=buckets, registry=self._registry)
-
-
-class _Model:
-    """The metrics with one model's label, kept because a lookup costs as much as counting."""
-
-    def __init__(self, metrics: GenerationMetrics, model: str) -> None:
-        self._name = model
-        self._metrics = metrics
-        self.active = metrics.active.labels(model)
-        self._duration = metrics.duration.labels(model)
-        self._ttft = metrics.ttft.labels(model)
-        self._prompt_tokens = metrics.prompt_tokens.labels(model)
-        self._cached_tokens = metrics.cached_tokens.labels(model)
-        self._completion_tokens = metrics.completion_tokens.labels(model)
-        self._prompt_length = metrics.prompt_length.labels(model)
-        self._completion_length = metrics.completion_length.labels(model)
-        self._request_queue = metrics.request_queue.labels(model)
-        self._queue = metrics.queue.labels(model)
-        self._prefill = metrics.prefill.labels(model)
-        self._decode = metrics.decode.labels(model)
-        self._gaps = metrics.gaps.labels(model)
-        self._token_time = metrics.token_time.labels(model)
-
-    def settle(self, record: RequestRecord) -> None:
-        """Counts a generation that has ended."""
-        self.active.dec()
-        self._metrics.requests.labels(self._name, record.outcome).inc()
-        trace = record.trace if record.trace is not None and record.trace.is_sampled else None
-        observe(self._duration, record.generation_s, trace)
-        if record.first_event_s is not None:
-            observe(self._ttft, record.first_event_s, trace)
-        if (waited_s := _waited_s(record)) is not None:
-            observe(self._request_queue, waited_s)
-        if (used := record.used) is not None:
-            self._prompt_tokens.inc(used.prompt_tokens)
-            if used.cached_tokens:
-                self._cached_tokens.inc(used.cached_tokens)
-            self._completion_tokens.inc(used.completion_tokens)
-            observe(self._prompt_length, used.prompt_tokens)
-            observe(self._completion_length, used.completion_tokens)
-        self._settle_streams(record)
-        self._settle_losses(record)
-
-    def _settle_streams(self, record: RequestRecord) -> None:
-        for queue_s in record.engine_queues_s:
-            observe(self._queue, queue_s)
-        for times in record.engine_times:
-            observe(self._prefill, times.prefill_s)
-            observe(self._decode, times.decode_s)
-        gaps_s = 0.0
-        for pace in record.paces:
-            gaps_s += pace.gaps_s
-            if (token_s := pace.token_s) is not None:
-                observe(self._token_time, token_s)
-        observe_counts(self._gaps, record.gaps, gaps_s)
-
-    def _settle_losses(self, record: RequestRecord) -> None:
-        metrics, model = self._metrics, self._name
+    def _settle(self, model: str, record: RequestRecord) -> None:
+        self._models.settle(model, record)
+        self.requests.labels(model, record.outcome).inc()
+        gaps_s = sum(pace.gaps_s for pace in record.paces)
+        observe_counts(self._gaps.labels(model), record.gaps, gaps_s)
         if record.resends:
-            metrics.resent.labels(model).inc(record.resends)
+            self._resent.labels(model).inc(record.resends)
         for cause, pause_s in record.pauses:
-            metrics.continued.labels(model, cause.value, "continued").inc()
-            metrics.continuation_pause.labels(model).observe(pause_s)
+            self._continued.labels(model, cause.value, "continued").inc()
+            self._pauses.labels(model).observe(pause_s)
         for cause in record.uncontinued:
-            metrics.continued.labels(model, cause.value, "failed").inc()
-
-
-class _Tenant:
-    """As _Model, for one tenant's label."""
-
-    def __init__(self, metrics: GenerationMetrics, label: str) -> None:
-        self._label = label
-        self._requests = metrics.tenant_requests
-        self._prompt_tokens = metrics.tenant_prompt_tokens.labels(label)
-        self._completion_tokens = metrics.tenant_completion_tokens.labels(label)
-        self._queue = metrics.tenant_queue.labels(label)
-        self._ttft = metrics.tenant_ttft.labels(label)
-
-    def settle(self, record: RequestRecord) -> None:
-        self._requests.labels(self._label, record.result.value).inc()
-        if record.used is not None:
-            self._prompt_tokens.inc(record.used.prompt_tokens)
-            self._completion_tokens.inc(record.used.completion_tokens)
-        if (waited_s := _waited_s(record)) is not None:
-            observe(self._queue, waited_s)
-        if record.first_event_s is not None:
-            observe(self._ttft, record.first_event_s)
-
-
-def _waited_s(record: RequestRecord) -> float | None:
-    """0 for a request that got a row at once; None for one that got none."""
-    waited_s = record.row_wait_s
-    return 0.0 if waited_s is None and record.first_event_s is not None else waited_s
+            self._continued.labels(model, cause.value, "failed").inc()
 
 
 def observe(histogram: Histogram, value: float, trace: Trace | None = None) -> None:

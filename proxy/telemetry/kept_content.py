@@ -4,6 +4,7 @@ bytes of them wait in memory to be written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
@@ -30,13 +31,19 @@ class HeldBytes:
             self.bytes -= size
 
 
-def fields_of(body: bytes) -> dict[str, Any] | None:
+def fields_of(body: bytes | str) -> dict[str, Any] | None:
     """The fields of a request's body; None: it is no JSON object."""
     try:
         found = orjson.loads(body)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def objects_of(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    found = value if isinstance(value, list) else []
+    return [each for each in found if isinstance(each, Mapping)]
 
 
 def may_be_kept(fields: dict[str, Any]) -> bool:

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
+from itertools import islice
+from traceback import walk_stack
 from typing import Any
 
 import structlog
@@ -34,15 +34,6 @@ def name_task(request_id: str, path: str) -> None:
         task.set_name(f"{PREFIX}{request_id} {path}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """The stack of the loop's thread while the loop was late. `beat`: the beat that was due."""
-
-    beat: int
-    task: str | None
-    stack: tuple[str, ...]
-
-
 class LoopLag:
     """`warn_s`: the lag above which a warning is logged, at most once a minute.
 
@@ -55,7 +46,8 @@ class LoopLag:
         self._beats = 0
         self._due = 0.0
         self._cpu_s = 0.0  # of this process, at the last beat
-        self._sample: Sample | None = None
+        self._sampled = -1  # the beat that was due when the sample was taken
+        self._sample: dict[str, Any] = {}
         self._next_log = 0.0
         self._unlogged = 0
         self._stopped = threading.Event()
@@ -93,17 +85,15 @@ class LoopLag:
         self._next_beat(loop)
 
     def _warn(self, lag_s: float, cpu_s: float) -> None:
-        now, sample = time.monotonic(), self._sample
+        now = time.monotonic()
         if now < self._next_log:
             self._unlogged += 1
             return
-        if sample is not None and sample.beat != self._beats:
-            sample = None
         logger.warning(
             "event loop late",
             lag_ms=round(lag_s * 1000),
             cpu_ms=round(cpu_s * 1000),
-            **_culprit(sample),
+            **self._sample if self._sampled == self._beats else {},
             unlogged=self._unlogged,
             advice="report it if it recurs under normal load; until then give the proxy more CPU, "
             "or run more proxies",
@@ -115,36 +105,23 @@ class LoopLag:
         while not self._stopped.wait(self._warn_s):
             beat = self._beats
             is_late = time.monotonic() - self._due >= self._warn_s / 2
-            if is_late and (self._sample is None or self._sample.beat != beat):
-                self._sample = _sampled(loop, loop_thread, beat)
+            if is_late and self._sampled != beat:
+                self._sample = _sample(loop, loop_thread)
+                self._sampled = beat
 
 
-def _sampled(loop: asyncio.AbstractEventLoop, loop_thread: int, beat: int) -> Sample:
-    task = asyncio.current_task(loop)
-    frame = sys._current_frames().get(loop_thread)
-    name = None if task is None else task.get_name()
-    return Sample(beat=beat, task=name, stack=tuple(_stack(frame)))
-
-
-def _stack(frame: FrameType | None) -> Iterator[str]:
-    for _ in range(FRAMES):
-        if frame is None:
-            return
-        module = frame.f_globals.get("__name__", "?")
-        yield f"{module}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
-
-
-def _culprit(sample: Sample | None) -> dict[str, Any]:
-    """Fields of the warning that name what blocked the loop.
-
-    A sample without a task was taken in a callback, such as the HTTP parser's.
+def _sample(loop: asyncio.AbstractEventLoop, loop_thread: int) -> dict[str, Any]:
+    """Fields of the warning that name what blocks the loop. Without a task, it is a callback, such
+    as the HTTP parser's.
     """
-    if sample is None:
-        return {}
-    fields: dict[str, Any] = {"frames": sample.stack}
-    name = sample.task or "none"
+    task = asyncio.current_task(loop)
+    name = "none" if task is None else task.get_name()
+    stack = islice(walk_stack(sys._current_frames()[loop_thread]), FRAMES)
+    frames = tuple(
+        f"{frame.f_globals.get('__name__', '?')}:{line} {frame.f_code.co_name}"
+        for frame, line in stack
+    )
     if not name.startswith(PREFIX):
-        return {"task": name, **fields}
+        return {"task": name, "frames": frames}
     request_id, _, path = name.removeprefix(PREFIX).partition(" ")
-    return {"request_id": request_id, "path": path, **fields}
+    return {"request_id": request_id, "path": path, "frames": frames}

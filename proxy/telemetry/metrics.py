@@ -32,14 +32,73 @@ class Metrics:
 
     def __init__(self, *, tenants: int = TENANTS) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
-        self._count_requests()
-        self._watch_authentication()
-        self._watch_the_process()
-        self.generations = GenerationMetrics(self.registry, tenants=tenants)
-        self.shadow = ShadowMetrics(self.registry)
-        self.queues = QueueMetrics(self.registry)
-        self.idempotency = IdempotencyMetrics(self.registry)
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self.http_responses = counter(
+            "proxy_http_responses", "HTTP responses by route and status", "route", "status"
+        )
+        self.rejections = counter(
+            "proxy_rejections",
+            "HTTP requests that got an error instead of an answer, by its code, without health "
+            "checks. `model` is empty where the request did not reach one",
+            "model",
+            "reason",
+        )
+        self.limit_refusals = counter(
+            "proxy_limit_refusals", "Requests that a caller's limit refused", "limit"
+        )
+        self.records = counter(
+            "proxy_records",
+            "Requests of tenants that are recorded, by what became of the record: `written`, or why"
+            " not",
+            "outcome",
+        )
+        self.authentications = counter(
+            "proxy_authentications",
+            "HTTP requests, WebSocket handshakes and messages that need a caller, by outcome: "
+            "`ok`, or the code of the refusal",
+            "outcome",
+        )
+        self.authentication_source_up = gauge(
+            "proxy_authentication_source_up",
+            "1 while the store of keys, or the issuer of tokens, answers",
+            "source",
+        )
+        self.spans = counter(
+            "proxy_trace_spans",
+            "Spans of traces that the OTLP endpoint has taken (`exported`), or not (`failed`)",
+            "outcome",
+        )
+        self.ledger_up = gauge(
+            "proxy_ledger_up",
+            "1 while the state of the callers' limits answers, and 0 for a minute after a failure",
+        )
+        self.unshared_proxies = gauge(
+            "proxy_unshared_proxies",
+            "Other proxies that wrote usage to the same store in the last minute, while this one "
+            "has no LEDGER_URL, so that each grants the whole of every limit",
+        )
+        self.ready = gauge("proxy_ready", "1 while every model can be served")
+        self.models_file_valid = gauge(
+            "proxy_models_file_valid",
+            "1 while models.yaml, as it was read last, is in force; 0: it was rejected",
+        )
+        self.loop_lag = Histogram(
+            "proxy_event_loop_lag_seconds",
+            "How late the event loop ran a timer; it is due every 50 ms",
+            buckets=DURATION_BUCKETS_S,
+            registry=registry,
+        )
+        self.generations = GenerationMetrics(registry, tenants=tenants)
+        self.shadow = ShadowMetrics(registry)
+        self.queues = QueueMetrics(registry)
+        self.idempotency = IdempotencyMetrics(registry)
 
     def exposed(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and the media type: OpenMetrics, which has exemplars, if `accept` names it.
@@ -51,90 +110,6 @@ class Metrics:
             return generate_latest(families), CONTENT_TYPE_LATEST
         text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST
-
-    def _count_requests(self) -> None:
-        self.http_responses = self._counter(
-            "proxy_http_responses", "HTTP responses by route and status", "route", "status"
-        )
-        self.rejections = self._counter(
-            "proxy_rejections",
-            "HTTP requests that got an error instead of an answer, by its code, without health "
-            "checks. `model` is empty where the request did not reach one",
-            "model",
-            "reason",
-        )
-        self.limit_refusals = self._counter(
-            "proxy_limit_refusals", "Requests that a caller's limit refused", "limit"
-        )
-        self.records = self._counter(
-            "proxy_records",
-            "Requests of tenants that are recorded, by what became of the record: `written`, or why"
-            " not",
-            "outcome",
-        )
-
-    def _watch_authentication(self) -> None:
-        self.authentications = self._counter(
-            "proxy_authentications",
-            "HTTP requests, WebSocket handshakes and messages that need a caller, by outcome: "
-            "`ok`, or the code of the refusal",
-            "outcome",
-        )
-        self.authentication_source_up = Gauge(
-            "proxy_authentication_source_up",
-            "1 while the store of keys, or the issuer of tokens, answers",
-            ("source",),
-            registry=self.registry,
-        )
-
-    def count_spans(self, outcome: str, spans: int) -> None:
-        """outcome: `exported` or `failed`."""
-        self.spans.labels(outcome).inc(spans)
-
-    def count_record(self, outcome: str) -> None:
-        """outcome: a value of journal.journal.Outcome."""
-        self.records.labels(outcome).inc()
-
-    def count_limit_refusal(self, limit: str) -> None:
-        """limit: its name, such as `key.requests_per_minute`."""
-        self.limit_refusals.labels(limit).inc()
-
-    def _watch_the_process(self) -> None:
-        self.spans = self._counter(
-            "proxy_trace_spans",
-            "Spans of traces that the OTLP endpoint has taken (`exported`), or not (`failed`)",
-            "outcome",
-        )
-        self.ledger_up = Gauge(
-            "proxy_ledger_up",
-            "1 while the state of the callers' limits answers, and 0 for a minute after a failure",
-            registry=self.registry,
-        )
-        self.unshared_proxies = Gauge(
-            "proxy_unshared_proxies",
-            "Other proxies that wrote usage to the same store in the last minute, while this one "
-            "has no LEDGER_URL, so that each grants the whole of every limit",
-            registry=self.registry,
-        )
-        self.ready = Gauge(
-            "proxy_ready",
-            "1 while every model can be served",
-            registry=self.registry,
-        )
-        self.models_file_valid = Gauge(
-            "proxy_models_file_valid",
-            "1 while models.yaml, as it was read last, is in force; 0: it was rejected",
-            registry=self.registry,
-        )
-        self.loop_lag = Histogram(
-            "proxy_event_loop_lag_seconds",
-            "How late the event loop ran a timer; it is due every 50 ms",
-            buckets=DURATION_BUCKETS_S,
-            registry=self.registry,
-        )
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
 
 
 class ShadowMetrics:

@@ -1,13 +1,12 @@
 """The requests that ended last, in the memory of this process: what each was, and its stages.
 
-Implements request_log.RecordReader. Nothing of a prompt or an answer is kept: fields and
-attributes are those listed here, and texts are cut.
+Implements request_log.RecordReader. Kept are the fields of the log line without what the caller
+says of itself, and the attributes that are listed here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,30 +18,7 @@ import orjson
 from proxy.domain.record import RequestRecord
 from proxy.telemetry.request_log import Line
 
-# Of the log line, under the same names; a further field is kept only if it is added here.
-FIELDS = (
-    "method",
-    "path",
-    "status",
-    "tenant",
-    "key_id",
-    "model",
-    "finish",
-    "error",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "ttft_ms",
-    "queue_ms",
-    "inference_ms",
-    "duration_ms",
-    "resent",
-    "continued",
-    "idempotency",
-    "capped_priority",
-    "endpoints",
-    "trace_id",
-)
+NOT_KEPT = frozenset({"id", "user", "safety_identifier", "metadata", "stages_ms"})
 ATTRIBUTES = frozenset(
     {
         "endpoint",
@@ -62,7 +38,7 @@ ATTRIBUTES = frozenset(
         "completion_tokens",
     }
 )
-LONGEST_TEXT, MOST_ITEMS = 200, 8  # characters of one value; values of one list
+LONGEST_TEXT = 200  # characters of an attribute
 STAGES_BYTES = 16_384  # of one request; if attributes make them larger, these are dropped
 UNKNOWN_CALLER = 401  # not kept: strangers could push out everything else
 UNWATCHED = ("/health", "/ping", "/admin/")  # paths: watching must not push out what is watched
@@ -73,8 +49,9 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRequest:
-    """fields: of the request. stages: as JSON, which needs less memory than objects."""
+    """ids: of the request and of its answer. stages: as JSON, which needs less memory."""
 
+    ids: tuple[str, ...]
     fields: Fields
     stages: bytes
 
@@ -91,11 +68,14 @@ class RecentRequests:
         if not self.most or not record.request_id or not _matters(record, line):
             return
         if len(self._kept) == self.most:
-            self._forget(self._kept.popleft())
-        kept = KeptRequest(fields=_fields(record, line), stages=_stages(record))
+            oldest = self._kept.popleft()
+            for name in oldest.ids:
+                if self._by_id.get(name) is oldest:
+                    del self._by_id[name]
+        ids = (record.request_id, line["id"]) if "id" in line else (record.request_id,)
+        kept = KeptRequest(ids=ids, fields=_fields(record, line), stages=_stages(record))
         self._kept.append(kept)
-        for name in _ids(kept):
-            self._by_id[name] = kept
+        self._by_id.update(dict.fromkeys(ids, kept))
 
     def find(self, request_id: str) -> Fields | None:
         """request_id: of the header `x-request-id`, or the answer's `id`. Of several requests with
@@ -124,11 +104,6 @@ class RecentRequests:
         )
         return list(islice(matching, limit))
 
-    def _forget(self, kept: KeptRequest) -> None:
-        for name in _ids(kept):
-            if self._by_id.get(name) is kept:
-                del self._by_id[name]
-
 
 def _matters(record: RequestRecord, line: Line) -> bool:
     """Whether it asked something of a model, or failed."""
@@ -137,18 +112,12 @@ def _matters(record: RequestRecord, line: Line) -> bool:
     return "model" in line or "error" in line
 
 
-def _ids(kept: KeptRequest) -> Iterator[str]:
-    yield kept.fields["id"]
-    if "answer_id" in kept.fields:
-        yield kept.fields["answer_id"]
-
-
 def _fields(record: RequestRecord, line: Line) -> Fields:
     began = datetime.fromtimestamp(record.began_ns / NANO, timezone.utc)
     found: Fields = {"id": record.request_id, "began_at": began.isoformat(timespec="milliseconds")}
     if "id" in line:
-        found["answer_id"] = _cut(line["id"])
-    found.update({name: _cut(line[name]) for name in FIELDS if name in line})
+        found["answer_id"] = line["id"]
+    found.update({name: value for name, value in line.items() if name not in NOT_KEPT})
     if record.dropped:
         found["dropped_stages"] = record.dropped
     return found
@@ -164,7 +133,10 @@ def _stages(record: RequestRecord) -> bytes:
             "duration_ms": int(stage.duration_s * MICRO) / 1000,
             "parent": None if stage.parent is None else places.get(id(stage.parent)),
             "error": stage.error,
-            "attributes": _attributes(stage.attributes) if stage.attributes else {},
+            "attributes": {
+                name: _cut(stage.attributes[name])
+                for name in ATTRIBUTES.intersection(stage.attributes)
+            },
         }
         for stage in record.stages
     ]
@@ -174,18 +146,10 @@ def _stages(record: RequestRecord) -> bytes:
     return orjson.dumps([{**stage, "attributes": {}} for stage in found])
 
 
-def _attributes(given: Mapping[str, Any]) -> Fields:
-    return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
-
-
-def _cut(value: object) -> str | float | bool | list[str] | None:
+def _cut(value: object) -> str | float | bool | None:
     """A value of bounded size, which JSON has."""
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT]
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, int) and abs(value) < 2**53:
         return value
-    if isinstance(value, list):
-        return [str(each)[:LONGEST_TEXT] for each in value[:MOST_ITEMS]]
     return str(value)[:LONGEST_TEXT]

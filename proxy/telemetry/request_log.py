@@ -86,23 +86,23 @@ def line_of(record: RequestRecord) -> Line:
     own_s = record.generation_s - (wait_s or 0.0) if has_generated else None
     fields: Line = {
         # the request
-        "method": record.method,
-        "path": record.path,
-        "id": record.id,
-        "model": record.model,
+        "method": _word(record.method),
+        "path": _name(record.path),
+        "id": _name(record.id),
+        "model": _name(record.model),
         "trace_id": None if record.trace is None else f"{record.trace.trace_id:032x}",
         # its caller, and what the caller says of itself
-        "tenant": record.tenant,
-        "key_id": record.key_id,
-        "user": record.user,
-        "safety_identifier": record.safety_identifier,
+        "tenant": _name(record.tenant),
+        "key_id": _name(record.key_id),
+        "user": _note(record.user),
+        "safety_identifier": _note(record.safety_identifier),
         "metadata": _notes(record.metadata) or None,
         "capped_priority": record.capped_priority if has_generated else None,
         # its answer
         "status": record.status,
-        "finish": record.outcome if is_answered else None,
-        "error": record.error,
-        "idempotency": record.idempotency,
+        "finish": _word(record.outcome) if is_answered else None,
+        "error": _word(record.error),
+        "idempotency": _word(record.idempotency),
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": used and used.cached_tokens,
         "completion_tokens": used and used.completion_tokens,
@@ -117,29 +117,23 @@ def line_of(record: RequestRecord) -> Line:
         "duration_ms": _ms(record.duration_s),
         "stages_ms": {name: _ms(each) for name, each in record.seconds().items()} or None,
     }
-    for name, bounded in TEXTS.items():
-        if (text := fields[name]) is not None:
-            fields[name] = bounded(text)
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _text(longest: int) -> Callable[[str], str]:
-    def bounded(value: str) -> str:
+def _bounded(longest: int) -> Callable[[Any], Any]:
+    """A function that cuts texts, and leaves None as it is."""
+
+    def bounded(value: str | None) -> str | None:
+        if value is None:
+            return None
         if len(value) > longest:
             value = f"{value[:longest]}…"
-        value = redacted(value)
-        return value if value.isprintable() else printable(value)
+        return printable(redacted(value))
 
     return bounded
 
 
-_word, _name, _note = _text(LONGEST_WORD), _text(LONGEST_NAME), _text(LONGEST_NOTE)
-# What texts in a line are cut to.
-TEXTS: Mapping[str, Callable[[str], str]] = {
-    **dict.fromkeys(("method", "finish", "error", "idempotency"), _word),
-    **dict.fromkeys(("path", "id", "model", "tenant", "key_id"), _name),
-    **dict.fromkeys(("user", "safety_identifier"), _note),
-}
+_word, _name, _note = _bounded(LONGEST_WORD), _bounded(LONGEST_NAME), _bounded(LONGEST_NOTE)
 
 
 def _notes(given: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
+from proxy.settings import Settings
 from proxy.telemetry.metrics import QueueMetrics
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
@@ -52,11 +52,11 @@ class HeldEngine(ScriptedEngine):
 class Stand:
     """The proxy over one row. later_s: how far the queue's clock was moved on."""
 
-    def __init__(self, limits: QueueLimits, **settings: object) -> None:
+    def __init__(self, **settings: object) -> None:
         self.later_s = 0.0
         self.engine = HeldEngine()
         self.scheduler = InProcessScheduler(
-            limits,
+            Settings(**settings),
             QueueMetrics(CollectorRegistry()),
             clock=lambda: time.monotonic() + self.later_s,
         )
@@ -80,8 +80,8 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(limits: QueueLimits | None = None, **settings: object) -> AsyncIterator[Stand]:
-    stand = Stand(limits or QueueLimits(), **settings)
+async def standing(**settings: object) -> AsyncIterator[Stand]:
+    stand = Stand(**settings)
     async with started(stand.app):
         yield stand
 
@@ -186,7 +186,7 @@ def test_a_patience_that_is_no_time_is_refused_by_name(serve, path):
 
 @pytest.mark.anyio
 async def test_a_caller_that_returns_when_it_was_told_gets_a_place():
-    async with standing(QueueLimits(waiting=1, waiting_per_tenant=1)) as proxy:
+    async with standing(queue_length=1) as proxy:
         first = proxy.ask(BODY)
         await proxy.until(1, 0)
         second = proxy.ask(BODY)

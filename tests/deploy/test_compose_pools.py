@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from proxy.pools.discovery.source_url import DnsUrl, parse
+from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
 from tests.deploy.places import DOCKER, documents, find
 from tests.deploy.test_compose import seconds, services
@@ -39,8 +40,8 @@ def test_three_tritons_two_proxies_and_a_front(found):
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_the_source_of_a_proxy_has_the_addresses_of_every_triton(found, proxy):
     source = parse(found[proxy]["environment"]["TRITON_URL"])
-    assert isinstance(source, DnsUrl)
-    assert named(found, "inference", source.name) == set(TRITONS)
+    assert isinstance(source, DnsName)
+    assert named(found, "inference", source.host) == set(TRITONS)
     assert "inference" in found[proxy]["networks"]
     fields = Settings.model_fields
     assert source.port == fields["triton_grpc_port"].default

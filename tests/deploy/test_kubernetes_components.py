@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.pools.discovery.source_url import KubernetesUrl, parse
+from proxy.pools.discovery.kubernetes import KubernetesService
+from proxy.pools.discovery.source_url import parse
 from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
 from tests.deploy.places import MANIFESTS, documents
@@ -18,12 +19,12 @@ kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl 
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
 
-def source() -> KubernetesUrl:
+def source() -> KubernetesService:
     [component] = documents(COMPONENT / "kustomization.yaml")
     [settings] = component["configMapGenerator"]
     [literal] = settings["literals"]
     found = parse(literal.removeprefix("TRITON_URL="))
-    assert isinstance(found, KubernetesUrl)
+    assert isinstance(found, KubernetesService)
     return found
 
 
@@ -87,7 +88,7 @@ def test_an_overlay_whose_proxies_find_pods(overlay, tmp_path):
         for each in made
         if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("proxy-settings")
     ]
-    assert settings["TRITON_URL"] == str(source())
+    assert settings["TRITON_URL"] == source().text
     assert settings["DRAIN_TIMEOUT_S"], "the other settings are kept"
     assert "TRITON_CONNECTION_AGE_S" not in settings, "each pod has a connection of its own"
     [binding] = [

@@ -67,14 +67,11 @@ def proxy_metrics() -> dict[str, set[str]]:
     """Name of each series -> its labels."""
     metrics = Metrics()
     found: dict[str, set[str]] = {}
-    groups = [each for each in vars(metrics).values() if type(each).__name__.endswith("Metrics")]
-    parts = (metrics, *groups, EndpointMetrics(metrics.registry))
-    for metric in (each for part in parts for each in vars(part).values()):
-        if not hasattr(metric, "labels"):
-            continue
+    EndpointMetrics(metrics.registry)
+    for metric in set(metrics.registry._names_to_collectors.values()):
         names = metric._labelnames
-        child = metric.labels(*["x"] * len(names)) if names else metric
-        assert child is not None
+        if names:
+            metric.labels(*["x"] * len(names))
     for family in metrics.registry.collect():
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)

@@ -192,7 +192,11 @@ def endpoint_slice(
     name: str, *endpoints: dict[str, Any], family: str = "IPv4", port: int = 8001
 ) -> Slice:
     return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "triton"}},
+        "metadata": {
+            "name": name,
+            "resourceVersion": "1",
+            "labels": {"kubernetes.io/service-name": "triton"},
+        },
         "addressType": family,
         "endpoints": list(endpoints),
         "ports": [

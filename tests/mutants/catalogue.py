@@ -144,7 +144,7 @@ CATALOGUE = (
     Mutant(
         fault="a permit is lost with each request",
         path="proxy/access/concurrency.py",
-        before="            limit.give_back(self._count)",
+        before="            self.running -= count",
         after="            pass",
         tests=(
             "tests/unit/access",

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import Standings
 from proxy.domain.errors import LimitsUnavailable, RateLimited
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import running_record
@@ -50,7 +49,7 @@ class ChargedSandbox:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         who = current_caller.get()
-        if not has_limits(who):
+        if not who.has_limits:
             return await self._sandbox.run(caller, function, *args, **kwargs)
         self._check(who)
         call = self._sandbox.run(caller, function, *args, **kwargs)

@@ -1,114 +1,68 @@
-"""Limits of tenants, keys and models. Called by the service and by api."""
+"""Limits of tenants, keys and models, and what each request reserves of them while it runs.
+
+Called by the generation service and by api.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from operator import sub
 
 from typing_extensions import Self
 
-from proxy.access.limits.caller_meters import NOTHING, Amounts, MeteredCallers, has_limits
-from proxy.access.limits.reservation import Means, RequestUsage, Reservation, refusal_error
-from proxy.access.limits.standing import Standings
+from proxy.access.limits.caller_meters import (
+    NOTHING,
+    Amounts,
+    CallerMeters,
+    MeteredCallers,
+    Standings,
+    Unit,
+)
+from proxy.access.limits.token_bounds import output_bound, prompt_bounds
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import LimitsUnavailable
+from proxy.domain.errors import ErrorCode, LimitsUnavailable, RateLimited, ServiceError
 from proxy.domain.health import Concern
-from proxy.domain.identity import Caller, Limits
-from proxy.domain.model import ModelCard
-from proxy.domain.record import RequestRecord
+from proxy.domain.identity import Caller
+from proxy.domain.model import NANOS, ModelCard
+from proxy.domain.output import TokenDelta, Usage
+from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
-from proxy.domain.usage import UsageStore
-from proxy.state.meters import Grant, Ledger, Refusal
+from proxy.domain.usage import UsageRow, UsageStore
+from proxy.state.meters import NEVER_US, Grant, Ledger, LedgerUnavailable, Meter, MeterKind, Refusal
 
+# The most that is reserved for a choice without `max_tokens`, of a caller whose output is limited.
 DEFAULT_OUTPUT_TOKENS = 4096
 # Of a limit, by one request that does not say how many tokens it wants.
 PART_OF_LIMIT = 4
+OUTPUT_LIMITS = (
+    "output_tokens_per_minute",
+    "tokens_per_minute",
+    "output_tokens_per_day",
+    "tokens_per_day",
+    "monthly_tokens",
+)
 # How long a failure of the ledger is shown: it may concern some callers only, with others between.
 FAILURE_S = 60.0
-
-
-def under_ceiling(
-    request: GenerationRequest, caller: Caller, most: int, record: RequestRecord
-) -> GenerationRequest:
-    """The request with the caller's ceiling, where its priority is higher; notes it in the record.
-
-    A request without a priority has 0, so a ceiling below 0 is its priority.
-
-    Args:
-        most: the ceiling of a caller that has none of its own.
-    """
-    ceiling = most if caller.max_priority is None else caller.max_priority
-    if (request.priority or 0) <= ceiling:
-        return request
-    if request.priority is None:
-        return replace(request, priority=ceiling, has_assigned_priority=True)
-    record.capped_priority = ceiling
-    return replace(request, priority=ceiling)
-
-
+UNCHECKED = Concern(message="the limits of some requests could not be checked", is_fatal=False)
+NOTHING_RESERVED = nullcontext()  # of a caller without limits
 ONE_RUNNING: Amounts = (1, 1, 0, 0, 0, 0, 0)
 ONE_DONE: Amounts = (1, 0, 0, 0, 0, 0, 0)
-
-
-class CountedRequest:
-    """An async context manager, for as long as the request runs.
-
-    Limits of a model do not count it: some of these routes name none.
-    """
-
-    def __init__(self, means: Means, caller: Caller, standings: Standings) -> None:
-        self._means = means
-        self._caller = caller
-        self._standings = standings
-        self._grant: Grant | None = None
-        self._used = ONE_DONE
-
-    async def __aenter__(self) -> Self:
-        """
-        Raises:
-            RateLimited: a limit on requests is reached.
-            LimitsUnavailable: nobody can say whether one is.
-        """
-        self._meters = await self._means.callers.meters(self._caller, "")
-        if self._meters.meters:
-            await self._reserve()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Waits for nothing: the request may have been cancelled."""
-        if isinstance(error, Exception):
-            self.give_back()
-        if self._grant is not None:
-            self._means.ledger.settle(self._grant, self._meters.amounts(self._used))
-
-    def give_back(self) -> None:
-        """The request was refused for another reason, and does not count unless it was costly."""
-        if not self._standings.is_costly:
-            self._used = NOTHING
-
-    async def _reserve(self) -> None:
-        amounts = self._meters.amounts(ONE_RUNNING)
-        result = await self._means.reserve(self._meters.meters, amounts)
-        self._standings.set(self._meters, result.look)
-        if isinstance(result, Refusal):
-            self._means.on_refusal(result.meter.name)
-            raise refusal_error(result, amounts[result.at])
-        self._grant, self._standings.is_counted = result, True
-
-
-UNCHECKED = Concern(message="the limits of some requests could not be checked", is_fatal=False)
+NO_MORE_REQUESTS = (0, 0, 0)
+INPUT_UNITS = frozenset((Unit.INPUT, Unit.TOTAL, Unit.COST))
+MOST_BYTES_A_TOKEN = 16
 
 
 class RequestLimiter:
     """One for the application. Callers without limits cost nothing, unless usage is kept.
 
     Args:
-        output_tokens: the most for a choice without `max_tokens`, of a caller whose output is
-            limited: so much must be reserved.
         cached_weight: what a cached prompt token counts in limits on tokens, from 0 to 1.
         max_priority: of a caller without a ceiling of its own; higher numbers go first.
         usage: gets what each request used, and knows what was used before the ledger began to
@@ -122,40 +76,42 @@ class RequestLimiter:
         tokenizer: Tokenizer,
         *,
         usage: UsageStore | None = None,
-        output_tokens: int = DEFAULT_OUTPUT_TOKENS,
         cached_weight: float = 1.0,
         max_priority: int = 0,
         on_refusal: Callable[[str], None] = lambda limit: None,
     ) -> None:
-        self._usage = usage
-        self._output_tokens = output_tokens
+        self.ledger = ledger
+        self.tokenizer = tokenizer
+        self.usage = usage
+        self.cached_weight = cached_weight
+        self.callers = MeteredCallers(usage)
         self._max_priority = max_priority
-        self._means = Means(
-            ledger=ledger,
-            callers=MeteredCallers(usage),
-            tokenizer=tokenizer,
-            cached_weight=cached_weight,
-            on_refusal=on_refusal,
-        )
+        self._on_refusal = on_refusal
+        self._failed_at = -math.inf  # when the ledger last failed a request
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
         """For readiness: whether the ledger failed a request within the last minute."""
-        has_failed = time.monotonic() - self._means.failed_at < FAILURE_S
-        return (UNCHECKED,) if has_failed else ()
+        return (UNCHECKED,) if time.monotonic() - self._failed_at < FAILURE_S else ()
 
     @property
     def is_ledger_up(self) -> bool:
-        return self._means.ledger.outage is None and not self.concerns
+        return self.ledger.outage is None and not self.concerns
 
     def capped(
         self, request: GenerationRequest, card: ModelCard, caller: Caller, record: RequestRecord
     ) -> GenerationRequest:
-        """With a priority that the caller may have, and with a bound on the output, where the
-        request has none and the caller's is limited.
+        """With a priority that the caller may have, which `record` notes, and with a bound on the
+        output, where the request has none and the caller's is limited.
+
+        A request without a priority has 0, so a ceiling below 0 is its priority.
         """
-        request = under_ceiling(request, caller, self._max_priority, record)
-        is_bounded = request.max_tokens is not None or not has_limits(caller)
+        ceiling = self._max_priority if caller.max_priority is None else caller.max_priority
+        if (request.priority or 0) > ceiling:
+            is_assigned = request.priority is None
+            request = replace(request, priority=ceiling, has_assigned_priority=is_assigned)
+            record.capped_priority = None if is_assigned else ceiling
+        is_bounded = request.max_tokens is not None or not caller.has_limits
         if is_bounded or "limits" not in card.capabilities:
             return request
         each = [
@@ -164,7 +120,7 @@ class RequestLimiter:
         ]
         if not each:
             return request
-        cap = min(self._output_tokens, *each)
+        cap = min(DEFAULT_OUTPUT_TOKENS, *each)
         return replace(request, token_cap=smaller(request.token_cap, cap))
 
     def reservation(
@@ -178,33 +134,87 @@ class RequestLimiter:
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:
         """For as long as the request runs. engine_requests: one for each prompt."""
-        if self._usage is None and not has_limits(caller):
+        if self.usage is None and not caller.has_limits:
             return NOTHING_RESERVED
-        usage = RequestUsage(caller, record, self._usage)
-        return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
+        return Reservation(
+            self, caller, request, card, engine_requests, record, is_stream=is_stream
+        )
 
-    def counted(self, caller: Caller, standings: Standings) -> CountedRequest:
-        """A request that generates nothing; for as long as it runs. standings: written."""
-        return CountedRequest(self._means, caller, standings)
+    @asynccontextmanager
+    async def counted(self, caller: Caller, standings: Standings) -> AsyncIterator[None]:
+        """A request that generates nothing; for as long as it runs. Limits of a model do not count
+        it: some of these routes name none.
+
+        At the end nothing is awaited: the request may have been cancelled.
+
+        Raises:
+            RateLimited: a limit on requests is reached.
+            LimitsUnavailable: nobody can say whether one is.
+        """
+        meters = await self.callers.meters(caller, "")
+        if not meters.meters:
+            yield
+            return
+        result = await self.ask(meters, ONE_RUNNING)
+        grant = self.granted(result, meters, ONE_RUNNING, standings)
+        try:
+            yield
+        except Exception:
+            standings.is_refused = True
+            raise
+        finally:
+            counts = standings.is_costly or not standings.is_refused
+            self.ledger.settle(grant, meters.amounts(ONE_DONE if counts else NOTHING))
 
     async def look(self, caller: Caller, standings: Standings) -> None:
         """Where the caller stands, for a response that used nothing."""
-        meters = await self._means.callers.meters(caller, "")
+        meters = await self.callers.meters(caller, "")
         if not meters.meters:
             return
         try:
-            result = await self._means.reserve(meters.meters, meters.amounts(NOTHING))
+            result = await self.ask(meters, NOTHING)
         except LimitsUnavailable:
             return
         standings.set(meters, result.look)
 
+    async def ask(self, meters: CallerMeters, amounts: Amounts) -> Grant | Refusal:
+        """
+        Raises:
+            LimitsUnavailable: nobody can say whether the limits hold.
+        """
+        try:
+            return await self.ledger.reserve(meters.meters, meters.amounts(amounts))
+        except Exception as error:
+            self._failed_at = time.monotonic()
+            if not isinstance(error, LedgerUnavailable):
+                raise
+            raise LimitsUnavailable(
+                "The limits cannot be checked at present. Try again later.", detail=str(error)
+            ) from error
 
-NOTHING_RESERVED = nullcontext()  # of a caller without limits
+    def granted(
+        self,
+        result: Grant | Refusal,
+        meters: CallerMeters,
+        amounts: Amounts,
+        standings: Standings | None,
+    ) -> Grant:
+        """The grant, once the standings are set. Raises RateLimited: it is a refusal."""
+        if standings is not None:
+            standings.set(meters, result.look)
+        if isinstance(result, Refusal):
+            self._on_refusal(result.meter.name)
+            raise refusal_error(result, amounts[meters.units[result.at]])
+        if standings is not None:
+            standings.is_counted = True
+        return result
 
 
 def _output_limits(caller: Caller, card: ModelCard) -> Iterator[int]:
     """Output tokens that each of the caller's limits allows."""
-    for limits in _limits(caller, card):
+    for limits in (caller.tenant_limits, caller.key_limits, caller.of_models.get(card.name)):
+        if limits is None:
+            continue
         for name in OUTPUT_LIMITS:
             if (limit := getattr(limits, name)) is not None:
                 yield limit
@@ -212,17 +222,229 @@ def _output_limits(caller: Caller, card: ModelCard) -> Iterator[int]:
             yield int(limits.monthly_budget * 1_000_000 / card.price.output)
 
 
-def _limits(caller: Caller, card: ModelCard) -> Iterator[Limits]:
-    yield caller.tenant_limits
-    yield caller.key_limits
-    if (of_model := caller.of_models.get(card.name)) is not None:
-        yield of_model
+@dataclass(slots=True)
+class _Held:
+    """The most that a request, or a later round of it, can use.
+
+    counts: requests, running requests, running streams. prompts: tokens by the id of the engine's
+    request. output: tokens of all choices.
+    """
+
+    counts: tuple[int, int, int]
+    prompts: dict[str, int]
+    output: int
+    amounts: Amounts
+    grant: Grant
 
 
-OUTPUT_LIMITS = (
-    "output_tokens_per_minute",
-    "tokens_per_minute",
-    "output_tokens_per_day",
-    "tokens_per_day",
-    "monthly_tokens",
-)
+class Reservation:
+    """An async context manager. When it ends, all that was not used is given back, and the usage is
+    kept. Where the caller has no limits, it only keeps the usage.
+
+    request: within the operator's limits. engine_requests: one for each of its prompts.
+    """
+
+    def __init__(
+        self,
+        limiter: RequestLimiter,
+        caller: Caller,
+        request: GenerationRequest,
+        card: ModelCard,
+        engine_requests: Sequence[EngineRequest],
+        record: RequestRecord,
+        *,
+        is_stream: bool,
+    ) -> None:
+        self._limiter = limiter
+        self._caller = caller
+        self._request = request
+        self._card = card
+        self._engine_requests = engine_requests
+        self._record = record
+        self._counts = (1, 1, int(is_stream))
+        self._held: list[_Held] = []
+        # Counted here, since callers may not be allowed to see them.
+        self._cached: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        """
+        Raises:
+            RateLimited: a limit is reached.
+            LimitsUnavailable: nobody can say whether one is.
+        """
+        self._meters = await self._limiter.callers.meters(self._caller, self._card.name)
+        await self._reserve(self._request, self._engine_requests, self._counts)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Waits for nothing: the request may have been cancelled. Counts what was used where it was
+        reserved; more than that at the last reservation.
+        """
+        has_failed = isinstance(error, Exception)  # a client that disconnects is no failure
+        usage = replace(self._record.usage or Usage(), cached_tokens=sum(self._cached.values()))
+        counts = NO_MORE_REQUESTS if has_failed and not usage.total_tokens else self._counts
+        left: tuple[int, ...] = self._amounts(
+            counts, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
+        )
+        if self._limiter.usage is not None:
+            self._limiter.usage.add(self._row(usage, left[Unit.COST], errors=int(has_failed)))
+        for number, held in enumerate(self._held, 1):
+            mine = left if number == len(self._held) else tuple(map(min, left, held.amounts))
+            left = tuple(map(sub, left, mine))
+            self._limiter.ledger.settle(held.grant, self._meters.amounts(mine))
+
+    async def extend(
+        self, request: GenerationRequest, engine_requests: Sequence[EngineRequest], *, output: bool
+    ) -> None:
+        """For a later round or attempt. output: its output is not among what was reserved.
+
+        Raises as `__aenter__` does.
+        """
+        more = request if output else replace(request, max_tokens=0)
+        await self._reserve(more, engine_requests, NO_MORE_REQUESTS)
+
+    def see_first(self, request_id: str, delta: TokenDelta, *, counts_prompt: bool) -> None:
+        """Corrects the reservation by the engine's count of a prompt.
+
+        Called with the first delta of each engine stream. request_id: of the choice's first
+        engine request.
+        """
+        if not counts_prompt:
+            return
+        if delta.cached_tokens:
+            self._cached[request_id] = delta.cached_tokens
+        for held in self._held:
+            reserved = held.prompts.get(request_id)
+            if delta.prompt_tokens is None or reserved in (None, delta.prompt_tokens):
+                continue
+            if self._request.thinking_budget is None:  # else a later stream has a longer prompt
+                held.prompts[request_id] = delta.prompt_tokens
+                held.amounts = self._most(held.counts, held.prompts, held.output)
+                self._limiter.ledger.amend(held.grant, self._meters.amounts(held.amounts))
+            return
+
+    async def _reserve(
+        self,
+        request: GenerationRequest,
+        engine_requests: Sequence[EngineRequest],
+        counts: tuple[int, int, int],
+    ) -> None:
+        meters = self._meters
+        if not meters.meters:
+            return
+        prompts = prompt_bounds(engine_requests, request.thinking_budget)
+        output = output_bound(request, self._card)
+        amounts = self._most(counts, prompts, output)
+        result = await self._limiter.ask(meters, amounts)
+        if isinstance(result, Refusal) and _may_fit(result, amounts, meters.units[result.at]):
+            prompts = await self._counted(engine_requests, prompts)
+            amounts = self._most(counts, prompts, output)
+            result = await self._limiter.ask(meters, amounts)
+        standings: Standings | None = running_record().standings
+        grant = self._limiter.granted(result, meters, amounts, standings)
+        self._held.append(_Held(counts, prompts, output, amounts, grant))
+
+    async def _counted(
+        self, engine_requests: Sequence[EngineRequest], bounds: dict[str, int]
+    ) -> dict[str, int]:
+        """The prompts' exact counts; the bounds where the tokenizer cannot say.
+
+        Raises:
+            InvalidRequest: the prompt does not fit into the model, as a generation says too.
+        """
+        counted = dict(bounds)
+        for each in engine_requests:
+            if each.token_ids is not None:
+                continue
+            try:
+                admitted = await self._limiter.tokenizer.admit(replace(each, constraint=None))
+            except (RateLimited, ServiceError):
+                continue
+            counted[each.id] = len(admitted.ids) + (self._request.thinking_budget or 0)
+        return counted
+
+    def _most(self, counts: tuple[int, int, int], prompts: dict[str, int], output: int) -> Amounts:
+        return self._amounts(counts, sum(prompts.values()), output)
+
+    def _amounts(
+        self, counts: tuple[int, int, int], prompt: int, output: int, cached: int = 0
+    ) -> Amounts:
+        cost = self._card.price.nanos(
+            prompt_tokens=prompt, cached_tokens=cached, output_tokens=output
+        )
+        counted = prompt - int(cached * (1 - self._limiter.cached_weight))
+        return (*counts, counted, output, counted + output, cost)
+
+    def _row(self, usage: Usage, nanos: int, *, errors: int) -> UsageRow:
+        return UsageRow(
+            tenant=self._caller.tenant,
+            key_id=self._caller.key_id,
+            model=self._card.name,
+            at=datetime.now(timezone.utc),
+            requests=1,
+            errors=errors,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.completion_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            queue_s=max(self._record.engine_queues_s, default=0.0),
+            cost=nanos / NANOS,
+        )
+
+
+def _may_fit(refusal: Refusal, amounts: Amounts, unit: Unit) -> bool:
+    """Whether the prompts must be counted exactly: bytes are several times as many."""
+    if unit not in INPUT_UNITS:
+        return False
+    left, _ = refusal.look(refusal.at)
+    amount = amounts[unit]
+    return amount > refusal.meter.limit or left * MOST_BYTES_A_TOKEN >= amount
+
+
+SCOPES = {"tenant": "your organization", "key": "your key", "model": "this model"}
+
+
+def refusal_error(refusal: Refusal, amount: int) -> RateLimited:
+    """amount: that the request needs of the meter that refuses."""
+    meter = refusal.meter
+    wait_s = refusal.wait_us / 1e6
+    if refusal.wait_us >= NEVER_US:
+        return RateLimited(
+            f"{_limit(meter)}, and this request alone may need {_amount(meter, amount)}. Ask for "
+            "fewer output tokens, or send a shorter prompt.",
+            retry_after_s=math.inf,
+            code=ErrorCode.REQUEST_EXCEEDS_LIMIT,
+            limit=meter.name,
+        )
+    match meter.kind:
+        case MeterKind.GAUGE:
+            advice, code = (
+                "all of them are in use. Try again when one has ended",
+                ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
+            )
+        case MeterKind.PERIOD:
+            left = _amount(meter, refusal.look(refusal.at)[0])
+            advice, code = (
+                f"{left} are left, and this request may need {_amount(meter, amount)}. The next "
+                "month begins at 00:00 UTC on its first day",
+                ErrorCode.INSUFFICIENT_QUOTA,
+            )
+        case _:
+            advice = f"it is reached. Try again in {wait_s:.3g} seconds"
+            code = ErrorCode.RATE_LIMIT_EXCEEDED
+    return RateLimited(
+        f"{_limit(meter)}: {advice}.", retry_after_s=wait_s, code=code, limit=meter.name
+    )
+
+
+def _limit(meter: Meter) -> str:
+    scope, _, name = meter.name.partition(".")
+    most = meter.limit
+    if meter.kind is MeterKind.RATE:
+        rate = 1e6 / meter.span_us
+        return f"The limit {name} of {SCOPES[scope]} is {rate:.4g}, of which {most} at once"
+    return f"The limit {name} of {SCOPES[scope]} is {_amount(meter, most)}"
+
+
+def _amount(meter: Meter, amount: int) -> str:
+    return f"{amount / NANOS:.6g}" if meter.name.endswith("monthly_budget") else str(amount)

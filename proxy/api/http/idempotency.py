@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.access.limits.caller_meters import has_limits
+from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.access.limits.standing import Standings
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
@@ -133,7 +132,7 @@ class Idempotency:
         """Counts a request that generates nothing in the limits on requests; see COUNTED."""
         caller = current_caller.get()
         standings: Standings | None = running_record().standings
-        is_counted = self._scopes.of(scope["path"]) in COUNTED or not has_limits(caller)
+        is_counted = self._scopes.of(scope["path"]) in COUNTED or not caller.has_limits
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
         else:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.domain.errors import ProxyError
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import current_record, running_record
-from proxy.journal.journal import Journal, Outcome, RecordedRequest
+from proxy.journal.journal import LARGEST, Journal, Outcome, Recorded
 from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
 from proxy.telemetry.traces.messages import TracedContent
 
@@ -190,7 +190,7 @@ class Journaling:
     async def _recorded(
         self, journal: Journal, caller: Caller, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        tap = Tap(journal.limits.record_bytes, journal.hold)
+        tap = Tap(LARGEST, journal.hold)
         try:
             await tap.run(self._app, scope, receive, send)
         finally:
@@ -209,17 +209,18 @@ class Journaling:
         self._has_warned = True
 
 
-def _recorded(tap: Tap, caller: Caller, path: str) -> RecordedRequest:
-    return RecordedRequest(
+def _recorded(tap: Tap, caller: Caller, path: str) -> Recorded:
+    first_s = tap.first_byte_s
+    return Recorded(
         at=tap.at,
         tenant=caller.tenant,
         key_id=caller.key_id,
         request_id=running_record().request_id,
         path=path,
-        body=tap.body,
+        body=tap.body.decode("utf-8", "replace"),
         status=tap.status,
-        answer=tap.answer,
+        answer=tap.answer.decode("utf-8", "replace"),
         is_complete=tap.is_complete,
-        first_byte_s=tap.first_byte_s,
-        duration_s=tap.duration_s,
+        ttft_ms=None if first_s is None else round(first_s * 1000, 1),
+        duration_ms=round(tap.duration_s * 1000, 1),
     )

@@ -13,9 +13,8 @@ from contextlib import nullcontext
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.access.limits.caller_meters import has_limits
-from proxy.access.limits.request_limiter import CountedRequest, RequestLimiter
-from proxy.access.limits.standing import Standings
+from proxy.access.limits.caller_meters import Standings
+from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.api import errors
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.domain import identity
@@ -52,7 +51,7 @@ class RateLimitHeaders:
         self._scopes = scopes
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "http" or not has_limits(current_caller.get()):
+        if scope["type"] != "http" or not current_caller.get().has_limits:
             return self._app(scope, receive, send)
         running_record().standings = standings = Standings()
         return self._answer(scope, receive, send, standings)
@@ -61,23 +60,21 @@ class RateLimitHeaders:
         self, scope: Scope, receive: Receive, send: Send, standings: Standings
     ) -> None:
         has_started = False
-        counted: CountedRequest | None = None
-        if self._scopes.of(scope["path"]) in COUNTED:
-            counted = self._limiter.counted(current_caller.get(), standings)
+        is_counted = self._scopes.of(scope["path"]) in COUNTED
+        caller = current_caller.get()
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
-                if counted is not None and message["status"] >= 400:
-                    counted.give_back()
+                standings.is_refused = is_counted and message["status"] >= 400
                 if not standings.are_known:
-                    await self._limiter.look(current_caller.get(), standings)
+                    await self._limiter.look(caller, standings)
                 message["headers"] = [*message["headers"], *headers_of(standings)]
             await send(message)
 
         try:
-            async with counted or nullcontext():
+            async with self._limiter.counted(caller, standings) if is_counted else nullcontext():
                 await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             raise

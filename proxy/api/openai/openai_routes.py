@@ -46,7 +46,7 @@ from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.language.syntax import parsers
-from proxy.models.callers_models import CallersModels
+from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
@@ -76,7 +76,7 @@ class ModelNames(Answer):
 
 def routes(
     answerer: Answers,
-    models: CallersModels,
+    models: Registry,
     builder: RequestBuilder,
     service: Service,
     tokenizer: Tokenizer,

@@ -19,7 +19,7 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.examiner import Examiner
-from proxy.models.callers_models import CallersModels, ServedModel
+from proxy.models.registry import Registry, ServedModel
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
 
@@ -32,7 +32,7 @@ class RequestBuilder:
 
     def __init__(
         self,
-        models: CallersModels,
+        models: Registry,
         limits: FieldLimits,
         examiner: Examiner,
         service: Service,

@@ -14,7 +14,7 @@ from proxy.api.openapi.responses import Answer
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
-from proxy.models.callers_models import ServedModel
+from proxy.models.registry import ServedModel
 
 
 class PlainChatBody(RequestBody):

@@ -34,7 +34,7 @@ from proxy.api.plain.plain_chat import (
     PlainChunk,
     PlainRenderer,
 )
-from proxy.models.callers_models import CallersModels
+from proxy.models.registry import Registry
 
 USER = {"role": "user", "content": "Who are you?"}
 EXAMPLES: dict[str, Example] = {
@@ -65,7 +65,7 @@ def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Resp
 
 
 def routes(
-    answerer: Answers, models: CallersModels, limits: FieldLimits, *, bodies: BodyReader
+    answerer: Answers, models: Registry, limits: FieldLimits, *, bodies: BodyReader
 ) -> APIRouter:
     router = typed_router(bodies, "/chat", tag="plain")
 

@@ -27,7 +27,7 @@ from proxy.domain.record import running_record
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.choice.answer_text import TextDecoder
 from proxy.generation.service import Service
-from proxy.models.callers_models import CallersModels
+from proxy.models.registry import Registry
 
 TOKENIZE: dict[str, Example] = {
     "text": {"value": {"prompt": "Hello", "return_token_strs": True}},
@@ -38,7 +38,7 @@ TOKENIZE: dict[str, Example] = {
 def routes(
     service: Service,
     tokenizer: Tokenizer,
-    models: CallersModels,
+    models: Registry,
     limits: FieldLimits,
     *,
     bodies: BodyReader,

@@ -13,7 +13,7 @@ from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord, StageName, stage
-from proxy.models.recovery_queue import RecoveryQueue
+from proxy.models.readiness import RecoveryQueue
 from proxy.models.registry import Registry
 
 BEFORE_FIRST = "before the first token of this request"

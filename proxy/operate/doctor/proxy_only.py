@@ -13,6 +13,7 @@ from pathlib import Path
 from proxy.operate.doctor.checks import PYTHONS, Check
 from proxy.operate.triton_server.binaries import Wheel
 from proxy.pools.discovery import source_url
+from proxy.pools.discovery.source import InvalidSource, StaticList
 
 # pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.
 PACKAGES = (
@@ -91,11 +92,11 @@ def triton(url: str | None, source: str) -> Iterator[Check]:
         return
     try:
         found = source_url.parse(source)
-    except source_url.InvalidSource as error:
+    except InvalidSource as error:
         yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
         return
-    if not isinstance(found, source_url.StaticListUrl):
-        detail = f"{found}: its endpoints are looked up when the proxy runs"
+    if not isinstance(found, StaticList):
+        detail = f"{found.text}: its endpoints are looked up when the proxy runs"
         yield Check(name="TRITON_URL", ok=True, detail=detail)
         return
     for endpoint in sorted(found.addresses, key=lambda one: one.address):

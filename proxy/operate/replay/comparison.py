@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import takewhile
 from statistics import median
 from typing import IO, Any
@@ -14,12 +15,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy.operate.replay.recorded import Recorded
-from proxy.telemetry.kept_content import fields_of
+from proxy.journal.journal import Recorded
+from proxy.telemetry.kept_content import fields_of, objects_of
 
 DATA, DONE = "data:", "[DONE]"
 TEXTS = ("content", "text", "reasoning_content", "reasoning", "refusal")
 COUNTS = ("prompt_tokens", "completion_tokens")
+STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
+KINDS = (STATUS, FINISH, USAGE, TEXT, NO_ANSWER)
+WIDE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +40,26 @@ class AnswerFacts:
 
 def facts_of(status: int, answer: str) -> AnswerFacts:
     """An answer that is no JSON has only its status and its text."""
-    choices: dict[int, _Choice] = {}
+    finishes: dict[int, str] = {}
+    texts: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
     usage, errors = None, []
     for chunk in _chunks_of(answer):
-        usage = _usage(chunk) or usage
+        if isinstance(counts := chunk.get("usage"), Mapping):
+            numbers = (counts.get(name) for name in COUNTS)
+            usage = tuple(each for each in numbers if isinstance(each, int)) or usage
         if isinstance(error := chunk.get("error"), Mapping):
             errors.append(f"error: {error.get('code')}")
-        for each in _objects(chunk.get("choices")):
-            index = each.get("index")
-            choices.setdefault(index if isinstance(index, int) else 0, _Choice()).add(each)
-    ordered = [choices[index] for index in sorted(choices)]
+        for choice in objects_of(chunk.get("choices")):
+            at = _number(choice, 0)
+            finishes[at] = str(choice.get("finish_reason") or finishes.get(at, ""))
+            for call, name, text in _texts_of(choice):
+                texts[at, call, name].append(text)
+    has_facts = finishes or errors
     return AnswerFacts(
         status=status,
-        finishes=(*(each.finish for each in ordered), *errors),
+        finishes=(*(finishes[at] for at in sorted(finishes)), *errors),
         usage=usage,
-        text="\n".join(each.text for each in ordered) if ordered or errors else answer,
+        text="\n".join("".join(texts[key]) for key in sorted(texts)) if has_facts else answer,
     )
 
 
@@ -58,132 +67,106 @@ def _chunks_of(answer: str) -> Iterator[Mapping[str, Any]]:
     """The body, or the data of each event. What is no JSON object is left out."""
     lines = [line for line in answer.splitlines() if line.startswith(DATA)]
     for text in [line.removeprefix(DATA).strip() for line in lines] or [answer]:
-        if text != DONE and (found := fields_of(text.encode(errors="surrogatepass"))) is not None:
+        if text != DONE and (found := fields_of(text)) is not None:
             yield found
 
 
-class _Choice:
-    """What the chunks of a choice have together; a whole answer is one chunk."""
-
-    def __init__(self) -> None:
-        self.finish = ""  # without a reason
-        self._texts: dict[str, list[str]] = {}
-        self._calls: dict[int, dict[str, str]] = {}
-
-    @property
-    def text(self) -> str:
-        """Texts, by their name, and calls without their ids."""
-        texts = ("".join(self._texts[name]) for name in sorted(self._texts))
-        calls = (self._calls[at] for at in sorted(self._calls))
-        return "\n".join((*texts, *(f"{call['name']}{call['arguments']}" for call in calls)))
-
-    def add(self, chunk: Mapping[str, Any]) -> None:
-        self.finish = str(chunk.get("finish_reason") or self.finish)
-        message = chunk.get("delta") or chunk.get("message") or chunk
-        if not isinstance(message, Mapping):
-            return
-        for name in TEXTS:
-            if isinstance(text := message.get(name), str):
-                self._texts.setdefault(name, []).append(text)
-        for number, call in enumerate(_objects(message.get("tool_calls"))):
-            at = call.get("index")
-            known = self._calls.setdefault(
-                at if isinstance(at, int) else number, {"name": "", "arguments": ""}
-            )
-            function = call.get("function")
-            if isinstance(function, Mapping):
-                for name in known:
-                    known[name] += str(function.get(name) or "")
+def _texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
+    """The texts of a choice, or of its chunk: (number of the tool call or -1, name, text)."""
+    message = choice.get("delta") or choice.get("message") or choice
+    if not isinstance(message, Mapping):
+        return
+    for name in TEXTS:
+        if isinstance(text := message.get(name), str):
+            yield -1, name, text
+    for number, call in enumerate(objects_of(message.get("tool_calls"))):
+        if isinstance(function := call.get("function"), Mapping):
+            for name in ("name", "arguments"):
+                yield _number(call, number), name, str(function.get(name) or "")
 
 
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none where it is no list."""
-    found = value if isinstance(value, list) else []
-    return [each for each in found if isinstance(each, Mapping)]
-
-
-def _usage(part: Mapping[str, Any]) -> tuple[int, ...] | None:
-    usage = part.get("usage")
-    if not isinstance(usage, Mapping):
-        return None
-    counts = tuple(usage.get(name) for name in COUNTS)
-    return tuple(each for each in counts if isinstance(each, int))
-
-
-STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
+def _number(found: Mapping[str, Any], usual: int) -> int:
+    index = found.get("index")
+    return index if isinstance(index, int) else usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The answer of today. status: None if it did not come; `fault` then says why."""
+    """The answer to a request that was sent again.
+
+    status: None if it did not come; `fault` then says why.
+    """
 
     status: int | None
     answer: str = ""
     ttft_ms: float | None = None
     duration_ms: float = 0.0
-    fault: str = ""
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """is_deterministic: usage and text are compared, too. differs: what is not the same.
+    """A line of JSON: no texts, which may be confidential. Pairs are the recorded value and the
+    replayed one.
 
+    is_deterministic: usage and text are compared, too. differs: what is not the same.
     first_difference: the number of equal characters at the begin of different texts.
     """
 
-    recorded: Recorded
-    replayed: Replayed
+    request_id: str
+    at: datetime
+    tenant: str
+    model: str | None
+    path: str
     is_deterministic: bool
     differs: tuple[str, ...]
     first_difference: int | None
+    status: tuple[int | None, int | None]
+    ttft_ms: tuple[float | None, float | None]
+    duration_ms: tuple[float, float]
+    fault: str | None
 
     @property
     def ttft_ratio(self) -> float | None:
         """Today's by the recorded one; None where one of them has none, or it was no success."""
-        return self._ratio(self.recorded.ttft_ms, self.replayed.ttft_ms)
+        return self._ratio(self.ttft_ms)
 
     @property
     def duration_ratio(self) -> float | None:
-        return self._ratio(self.recorded.duration_ms, self.replayed.duration_ms)
+        return self._ratio(self.duration_ms)
 
-    def _ratio(self, before: float | None, after: float | None) -> float | None:
-        is_success = self.recorded.status == 200 == self.replayed.status
+    def _ratio(self, pair: tuple[float | None, float | None]) -> float | None:
+        before, after = pair
+        is_success = self.status == (200, 200)
         return after / before if is_success and before and after is not None else None
-
-    def as_json(self) -> dict[str, Any]:
-        """For a line of JSON: no texts, which may be confidential."""
-        before, after = self.recorded, self.replayed
-        return {
-            "request_id": before.request_id,
-            "at": before.at,
-            "tenant": before.tenant,
-            "model": before.model,
-            "path": before.path,
-            "is_deterministic": self.is_deterministic,
-            "differs": self.differs,
-            "first_difference": self.first_difference,
-            "status": (before.status, after.status),
-            "ttft_ms": (before.ttft_ms, after.ttft_ms),
-            "duration_ms": (before.duration_ms, after.duration_ms),
-            "fault": after.fault or None,
-        }
 
 
 def compare(recorded: Recorded, replayed: Replayed) -> Comparison:
-    is_deterministic = _is_deterministic(recorded.body)
-    before = facts_of(recorded.status or 0, recorded.answer)
+    fields = fields_of(recorded.body) or {}
+    # It has a seed, or takes the likeliest token each time.
+    is_deterministic = fields.get("seed") is not None or fields.get("temperature") == 0
     differs: tuple[str, ...] = (NO_ANSWER,)
     first = None
     if replayed.status is not None:
+        before = facts_of(recorded.status or 0, recorded.answer)
         after = facts_of(replayed.status, replayed.answer)
         differs = _differences(before, after, is_deterministic=is_deterministic)
-        first = _equal_characters(before.text, after.text) if TEXT in differs else None
+        if TEXT in differs:
+            pairs = zip(before.text, after.text, strict=False)
+            first = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return Comparison(
-        recorded=recorded,
-        replayed=replayed,
+        request_id=recorded.request_id,
+        at=recorded.at,
+        tenant=recorded.tenant,
+        model=recorded.model,
+        path=recorded.path,
         is_deterministic=is_deterministic,
         differs=differs,
         first_difference=first,
+        status=(recorded.status, replayed.status),
+        ttft_ms=(recorded.ttft_ms, replayed.ttft_ms),
+        duration_ms=(recorded.duration_ms, replayed.duration_ms),
+        fault=replayed.fault,
     )
 
 
@@ -200,80 +183,41 @@ def _differences(
     return tuple(name for name, is_same in checks.items() if not is_same)
 
 
-def _is_deterministic(body: str) -> bool:
-    """Whether the request has a seed, or takes the likeliest token each time."""
-    fields = fields_of(body.encode()) or {}
-    return fields.get("seed") is not None or fields.get("temperature") == 0
-
-
-def _equal_characters(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-WIDE = 1000
-KINDS = (STATUS, FINISH, USAGE, TEXT, NO_ANSWER)
-
-
-@dataclass(slots=True)
-class ModelTotals:
-    """requests: sent. compared: those whose text was, too. Ratios: today's by the recorded time."""
-
-    requests: int = 0
-    compared: int = 0
-    same: int = 0
-    differ: Counter[str] = field(default_factory=Counter)
-    ttft_ratios: list[float] = field(default_factory=list)
-    duration_ratios: list[float] = field(default_factory=list)
-
-    def add(self, one: Comparison) -> None:
-        self.requests += 1
-        self.compared += one.is_deterministic
-        self.same += not one.differs
-        self.differ.update(one.differs)
-        for ratios, ratio in (
-            (self.ttft_ratios, one.ttft_ratio),
-            (self.duration_ratios, one.duration_ratio),
-        ):
-            if ratio is not None:
-                ratios.append(ratio)
-
-
 class Report:
     """lines: where the lines of JSON go; None: nowhere."""
 
     def __init__(self, lines: IO[bytes] | None) -> None:
         self._lines = lines
-        self.by_model: dict[str, ModelTotals] = {}
+        self.by_model: defaultdict[str, list[Comparison]] = defaultdict(list)
 
     @property
     def has_differences(self) -> bool:
-        return any(each.differ for each in self.by_model.values())
+        return any(one.differs for found in self.by_model.values() for one in found)
 
     def add(self, one: Comparison) -> None:
-        self.by_model.setdefault(one.recorded.model or "-", ModelTotals()).add(one)
+        self.by_model[one.model or "-"].append(one)
         if self._lines is not None:
             option = orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z
-            self._lines.write(orjson.dumps(one.as_json(), option=option))
+            self._lines.write(orjson.dumps(one, option=option))
 
-
-def show(by_model: Mapping[str, ModelTotals]) -> None:
-    table = Table(
-        "model", "requests", "same", *KINDS, "texts compared", "TTFT", "duration", box=None
-    )
-    for model, totals in sorted(by_model.items()):
-        table.add_row(
-            escape(model),
-            str(totals.requests),
-            str(totals.same),
-            *(str(totals.differ[kind]) for kind in KINDS),
-            str(totals.compared),
-            _ratio(totals.ttft_ratios),
-            _ratio(totals.duration_ratios),
+    def show(self) -> None:
+        table = Table(
+            "model", "requests", "same", *KINDS, "texts compared", "TTFT", "duration", box=None
         )
-    Console(width=WIDE).print(table)
+        for model, found in sorted(self.by_model.items()):
+            differ = Counter(kind for one in found for kind in one.differs)
+            table.add_row(
+                escape(model),
+                str(len(found)),
+                str(sum(not one.differs for one in found)),
+                *(str(differ[kind]) for kind in KINDS),
+                str(sum(one.is_deterministic for one in found)),
+                _median([one.ttft_ratio for one in found]),
+                _median([one.duration_ratio for one in found]),
+            )
+        Console(width=WIDE).print(table)
 
 
-def _ratio(ratios: Iterable[float]) -> str:
-    """The median."""
-    found = list(ratios)
+def _median(ratios: list[float | None]) -> str:
+    found = [ratio for ratio in ratios if ratio is not None]
     return f"x{median(found):.2f}" if found else "-"

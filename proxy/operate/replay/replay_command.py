@@ -46,9 +46,8 @@ def replay(
     from contextlib import ExitStack
 
     from proxy.operate.administration.remote import given_key
-    from proxy.operate.replay.comparison import Report, show
-    from proxy.operate.replay.recorded import Selection
-    from proxy.operate.replay.sender import Target, send
+    from proxy.operate.replay.comparison import Report
+    from proxy.operate.replay.sender import Selection, Target, send
     from proxy.processes.errors import LaunchError
 
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
@@ -61,7 +60,7 @@ def replay(
         lines = None if output is None else stack.enter_context(output.open("wb"))
         found = Report(lines)
         asyncio.run(send(chosen.of(folder), target, found.add, concurrency=concurrency))
-    show(found.by_model)
+    found.show()
     if left := chosen.passed_over + chosen.unreadable:
         typer.echo(
             f"{left} records were not sent: {chosen.passed_over} ended early, or by load or access;"

@@ -1,32 +1,85 @@
-"""Sends recorded requests to a proxy, several at once, and compares each answer."""
+"""Reads the records of a folder, and sends them to a proxy, several at once."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
 
+from proxy.journal.journal import VERSION, Recorded, record_files
 from proxy.operate.replay.comparison import Comparison, Replayed, compare
-from proxy.operate.replay.recorded import Recorded
 from proxy.processes.errors import LaunchError
 
-JSON = {"Content-Type": "application/json"}
+PATH = re.compile(r"(/[a-z0-9_]+)+")  # never another host, which would get the key
+# Of the load and the callers at that time: sent again, they say nothing of the deployment.
+OF_THE_MOMENT = (401, 403, 408, 409, 429)
+LINES = TypeAdapter(Recorded)
+
+
+@dataclass(slots=True, kw_only=True)
+class Selection:
+    """Of the records. unreadable, passed_over: counted while they are read; lines that were cut are
+    unreadable.
+    """
+
+    since: datetime | None = None
+    tenant: str | None = None
+    model: str | None = None
+    unreadable: int = field(default=0, init=False)
+    passed_over: int = field(default=0, init=False)
+
+    def of(self, folder: Path) -> Iterator[Recorded]:
+        """Those that can be compared. Raises OSError."""
+        for day, file in record_files(folder):
+            if self.since is None or day >= self.since.date():
+                with file.open("rb") as lines:
+                    for line in filter(bytes.strip, lines):
+                        found = self._read(line)
+                        if found is not None and self._chooses(found):
+                            yield found
+
+    def _read(self, line: bytes) -> Recorded | None:
+        try:
+            found = LINES.validate_json(line)
+        except ValidationError:
+            found = None
+        is_ours = found is not None and found.version == VERSION and found.at.tzinfo is not None
+        if found is not None and is_ours and PATH.fullmatch(found.path):
+            return found
+        self.unreadable += 1
+        return None
+
+    def _chooses(self, found: Recorded) -> bool:
+        """Passes over an answer that did not come to its end, or did not depend on the request
+        alone.
+        """
+        is_early = self.since is not None and found.at < self.since
+        is_other = self.tenant not in (None, found.tenant) or self.model not in (None, found.model)
+        if is_early or is_other:
+            return False
+        status = found.status
+        is_whole = found.is_complete and status is not None and status < 500
+        can_be_compared = is_whole and status not in OF_THE_MOMENT
+        self.passed_over += not can_be_compared
+        return can_be_compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The proxy that gets the requests. transport: another than the network; tests give it."""
+    """The proxy that gets the requests."""
 
     url: str
     key: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
     timeout_s: float = 600.0
-    transport: httpx.AsyncBaseTransport | None = None
 
     def client(self, connections: int) -> httpx.AsyncClient:
         """Raises LaunchError: the address or the certificates cannot be used."""
@@ -34,12 +87,11 @@ class Target:
         try:
             return httpx.AsyncClient(
                 base_url=self.url,
-                headers={**JSON, **headers},
+                headers={"Content-Type": "application/json", **headers},
                 timeout=self.timeout_s,
                 limits=httpx.Limits(max_connections=connections),
                 trust_env=False,  # a proxy of the environment would get key and prompts
                 verify=ssl.create_default_context(cafile=self.ca_file),
-                transport=self.transport,
             )
         except (OSError, ValueError, httpx.InvalidURL) as error:
             raise LaunchError(f"--to {self.url} or --ca-file cannot be used: {error}") from None

@@ -6,13 +6,12 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from threading import Thread
-from typing import TypeAlias
 
 from proxy.domain.endpoints import EndpointAddress
 from proxy.pools.discovery.endpoint_address import joined
 from proxy.pools.discovery.source import GrowingPause, Source
-from proxy.pools.discovery.source_url import DnsUrl
 
 EVERY_S = 5.0
 # How long the last addresses remain: where the name has none any more, as of a service without
@@ -21,25 +20,18 @@ EMPTY_S = 60.0
 FAILED_S = 3600.0
 _NO_ADDRESSES = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
-# name -> its IP addresses, none if it has none; raises OSError if that is not known
-Resolve: TypeAlias = Callable[[str], Awaitable[list[str]]]
-
 
 async def system_addresses(name: str) -> list[str]:
-    """A and AAAA, from the system's resolver.
+    """A and AAAA, from the system's resolver; none if the name has none. Raises OSError.
 
     In a thread of its own, which no exit of the process waits for: a lookup without an answer can
     take half a minute, and nothing ends it.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
+    answer: asyncio.Future[list[str] | OSError] = loop.create_future()
 
     def finish(found: list[str] | OSError) -> None:
-        if answer.done():
-            return
-        if isinstance(found, OSError):
-            answer.set_exception(found)
-        else:
+        if not answer.done():
             answer.set_result(found)
 
     def look_up() -> None:
@@ -48,7 +40,10 @@ async def system_addresses(name: str) -> list[str]:
             loop.call_soon_threadsafe(finish, found)
 
     Thread(target=look_up, name="dns", daemon=True).start()
-    return await answer
+    found = await answer
+    if isinstance(found, OSError):
+        raise found
+    return found
 
 
 def _looked_up(name: str) -> list[str] | OSError:
@@ -61,11 +56,17 @@ def _looked_up(name: str) -> list[str] | OSError:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+@dataclass(kw_only=True, eq=False)
 class DnsName(Source):
-    def __init__(self, url: DnsUrl, resolve: Resolve = system_addresses) -> None:
-        super().__init__(str(url), GrowingPause(1.0, 2 * EVERY_S))
-        self._url = url
-        self._resolve = resolve
+    host: str
+    port: int
+    metrics_port: int | None  # of every endpoint; None for the pool's own
+    resolve: Callable[[str], Awaitable[list[str]]] = system_addresses
+    pause: GrowingPause = field(default_factory=lambda: GrowingPause(1.0, 2 * EVERY_S))
+
+    @property
+    def certified_name(self) -> str:
+        return self.host
 
     async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
         now = asyncio.get_running_loop().time
@@ -73,9 +74,9 @@ class DnsName(Source):
         answered_at = now()
         while True:
             try:
-                found = await self._resolve(self._url.name)
+                found = await self.resolve(self.host)
             except OSError as error:
-                self.problem = f"{self._url.name}: {error.strerror or error}"
+                self.problem = f"{self.host}: {error.strerror or error}"
                 if held is None:
                     raise ValueError(self.problem) from None
                 if now() - answered_at >= FAILED_S:
@@ -83,7 +84,7 @@ class DnsName(Source):
                 yield self._endpoints(held)
                 await self.pause.wait()
                 continue
-            self.problem = None if found else f"{self._url.name} has no addresses"
+            self.problem = None if found else f"{self.host} has no addresses"
             if found:
                 answered_at = now()
             if found or held is None or now() - answered_at >= EMPTY_S:
@@ -92,5 +93,4 @@ class DnsName(Source):
             await asyncio.sleep(EVERY_S)
 
     def _endpoints(self, addresses: list[str]) -> list[EndpointAddress]:
-        port, metrics_port = self._url.port, self._url.metrics_port
-        return [EndpointAddress(joined(each, port), metrics_port) for each in addresses]
+        return [EndpointAddress(joined(each, self.port), self.metrics_port) for each in addresses]

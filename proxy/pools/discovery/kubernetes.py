@@ -6,240 +6,225 @@ The protocol: "Efficient detection of changes", kubernetes.io/docs/reference/usi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import httpx
+from pydantic import BaseModel, Field, RootModel
 
 from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery import json_watch
 from proxy.pools.discovery.endpoint_address import host, joined
-from proxy.pools.discovery.http_stream import (
-    CONNECT_S,
-    checked,
-    http_client,
-    json_lines,
-    json_object,
-    objects,
-)
-from proxy.pools.discovery.source import GrowingPause, Source
-from proxy.pools.discovery.source_url import KubernetesUrl
+from proxy.pools.discovery.source import InvalidSource, Source
 
-MOST_SLICES = 1000
-MOST_READY = 5000  # endpoints of all slices: more are not held
-_FAMILIES = ("IPv4", "IPv6", "FQDN")
 WATCH_S = 60  # then the API server ends a watch, and the next one begins where it ended
 LATE_S = 10.0  # a watch that is silent for longer than WATCH_S and this is lost
 PAGE_SLICES = 10  # of up to 100 endpoints by default, about 50 kB each
-MOST_BYTES = 4_000_000  # of a page, and of an event
 TOKEN_BYTES = 64_000
-GONE = 410
+GONE = 410  # the API server no longer has the changes since our resource version
+# Kubernetes mounts them into pods: "Accessing the Kubernetes API from a Pod", kubernetes.io.
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+FAMILIES = ("IPv4", "IPv6", "FQDN")
+
+Text = Annotated[str, Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Ready:
-    """One ready endpoint of a slice. family: index in _FAMILIES. pod: its uid, or its address."""
-
-    family: int
-    address: str
-    pod: str
-    metrics_port: int = 0
-
-
-class EndpointSlices:
-    """port, metrics_port: of pods, or names of ports in the slices."""
-
-    def __init__(self, port: int | str, metrics_port: int | str | None) -> None:
-        self._port = port
-        self._metrics_port = metrics_port
-        self._ready: dict[str, tuple[_Ready, ...]] = {}
-        self._problems: dict[str, str] = {}
-
-    @property
-    def problem(self) -> str | None:
-        """Why endpoints of some slice cannot be used."""
-        return min(self._problems.values(), default=None)
-
-    def put(self, found: Mapping[str, Any]) -> None:
-        """Adds a slice, or replaces the one of its name.
-
-        Raises ValueError: it is no EndpointSlice, or there are too many slices or endpoints.
-        """
-        name = _name(found)
-        ready = self._endpoints(name, found)
-        others = sum(len(each) for each in self._ready.values()) - len(self._ready.get(name, ()))
-        if others + len(ready) > MOST_READY:
-            raise ValueError(f"the service has more than {MOST_READY:,} endpoints")
-        self._ready[name] = ready
-        if len(self._ready) > MOST_SLICES:
-            raise ValueError(f"the service has more than {MOST_SLICES:,} EndpointSlices")
-
-    def remove(self, found: Mapping[str, Any]) -> None:
-        """Raises ValueError: it is no EndpointSlice."""
-        self._ready.pop(_name(found), None)
-        self._problems.pop(_name(found), None)
-
-    def addresses(self) -> list[EndpointAddress]:
-        """One for each pod: of a pod with several addresses, an IPv4 address."""
-        pods: dict[str, _Ready] = {}
-        for ready in self._ready.values():
-            for each in ready:
-                other = pods.get(each.pod)
-                if other is None or each < other:
-                    pods[each.pod] = each
-        return [EndpointAddress(each.address, each.metrics_port or None) for each in pods.values()]
-
-    def _endpoints(self, name: str, found: Mapping[str, Any]) -> tuple[_Ready, ...]:
-        ready = [each for each in objects(found, "endpoints") if _is_ready(each)]
-        self._problems.pop(name, None)
-        if not ready:
-            return ()
-        port = self._number(name, self._port, found)
-        if port is None:
-            return ()
-        metrics = self._metrics_port
-        metrics_port = None if metrics is None else self._number(name, metrics, found)
-        family = _family(found)
-        return tuple(_ready(each, family, port, metrics_port) for each in ready)
-
-    def _number(self, name: str, port: int | str, found: Mapping[str, Any]) -> int | None:
-        if isinstance(port, int):
-            return port
-        ports = {str(each.get("name") or ""): each.get("port") for each in objects(found, "ports")}
-        number = ports.get(port)
-        if isinstance(number, int) and 0 < number < 65_536:
-            return number
-        names = ", ".join(sorted(ports)) or "none"
-        self._problems[name] = f"EndpointSlice {name} has no port named {port!r}; it has {names}"
-        return None
-
-
-def metadata(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises ValueError: it is no object of Kubernetes."""
-    value = found.get("metadata")
-    if not isinstance(value, dict):
-        raise ValueError("the Kubernetes API sent an object without metadata")
-    return value
-
-
-def _name(found: Mapping[str, Any]) -> str:
-    name = metadata(found).get("name")
-    if not isinstance(name, str) or not name:
-        raise ValueError("the Kubernetes API sent an EndpointSlice without a name")
-    return name
-
-
-def _is_ready(endpoint: Mapping[str, Any]) -> bool:
+class Conditions(BaseModel):
     """Conditions that are not reported count as ready and not terminating.
 
     `ready` alone does not do: it is true for terminating pods of a service that publishes
     addresses of pods that are not ready.
     """
-    conditions = endpoint.get("conditions") or {}
-    if not isinstance(conditions, dict):
-        raise ValueError("the Kubernetes API sent an endpoint whose conditions are no object")
-    return conditions.get("ready") is not False and conditions.get("terminating") is not True
+
+    ready: bool | None = None
+    terminating: bool | None = None
 
 
-def _family(found: Mapping[str, Any]) -> int:
-    family = found.get("addressType")
-    if family not in _FAMILIES:
-        raise ValueError(f"EndpointSlice {_name(found)} has the unknown addressType {family!r}")
-    return _FAMILIES.index(family)
+class Target(BaseModel):
+    uid: str | None = None
 
 
-def _ready(endpoint: Mapping[str, Any], family: int, port: int, metrics_port: int | None) -> _Ready:
+class SliceEndpoint(BaseModel):
     """The addresses of one endpoint are interchangeable, so the first one is used."""
-    addresses = endpoint.get("addresses")
-    if not isinstance(addresses, list) or not addresses or not isinstance(addresses[0], str):
-        raise ValueError("the Kubernetes API sent an endpoint without an address")
-    found = addresses[0]
-    address = joined(host(f"[{found}]" if ":" in found else found), port)
-    target = endpoint.get("targetRef")
-    uid = target.get("uid") if isinstance(target, dict) else None
-    return _Ready(family, address, uid if isinstance(uid, str) else address, metrics_port or 0)
+
+    addresses: Annotated[list[str], Field(min_length=1)]
+    conditions: Conditions | None = None
+    target: Target | None = Field(None, alias="targetRef")
+
+    @property
+    def is_ready(self) -> bool:
+        found = self.conditions or Conditions()
+        return found.ready is not False and found.terminating is not True
 
 
-# Kubernetes mounts them into pods: "Accessing the Kubernetes API from a Pod", kubernetes.io.
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+class SlicePort(BaseModel):
+    name: str | None = None
+    port: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesApi:
-    """url: without a slash at its end. token_file: read for each request, since tokens rotate.
+class Metadata(BaseModel):
+    name: str = ""
+    version: Text = Field(alias="resourceVersion")
+    after: str | None = Field(None, alias="continue")
 
-    ca_file: PEM file of the authorities to trust, read for each connection.
+
+class Versioned(BaseModel):
+    metadata: Metadata
+
+
+class EndpointSlice(Versioned):
+    family: Literal["IPv4", "IPv6", "FQDN"] = Field(alias="addressType")
+    endpoints: list[SliceEndpoint] | None = None
+    ports: list[SlicePort] | None = None
+
+    def number(self, port: int | str) -> int:
+        """The number of a port. Raises LookupError: the slice has none with this name."""
+        if isinstance(port, int):
+            return port
+        ports = {each.name or "": each.port for each in self.ports or ()}
+        if number := ports.get(port):
+            return number
+        names = ", ".join(sorted(ports)) or "none"
+        raise LookupError(
+            f"EndpointSlice {self.metadata.name} has no port named {port!r}; it has {names}"
+        )
+
+
+class Page(Versioned):
+    items: list[EndpointSlice] | None = None
+
+
+class Change(BaseModel):
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: EndpointSlice
+
+
+class Bookmark(BaseModel):
+    type: Literal["BOOKMARK"]
+    object: Versioned
+
+
+class Status(BaseModel):
+    code: int | None = None
+    message: str | None = None
+
+
+class Failure(BaseModel):
+    type: Literal["ERROR"]
+    object: Status
+
+
+class Event(RootModel[Annotated[Change | Bookmark | Failure, Field(discriminator="type")]]):
+    pass
+
+
+def addresses_in(
+    slices: Iterable[EndpointSlice], port: int | str, metrics_port: int | str | None
+) -> tuple[list[EndpointAddress], str | None]:
+    """One for each ready pod, and why endpoints of some slice cannot be used.
+
+    Of a pod with several addresses, an IPv4 address. Raises ValueError: an address is none.
     """
-
-    url: str
-    token_file: Path | None = None
-    ca_file: Path | None = None
-
-
-def in_cluster(environment: Mapping[str, str], account: Path = ACCOUNT) -> KubernetesApi | None:
-    """The API of the cluster that this process is a pod of; Kubernetes sets both variables."""
-    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    if not host or not port.isdigit():
-        return None
-    return KubernetesApi(
-        url=f"https://{joined(host, int(port))}",
-        token_file=account / "token",
-        ca_file=account / "ca.crt",
-    )
-
-
-class _Gone(Exception):
-    """The API server no longer has the changes since our resource version."""
+    pods: dict[str, tuple[int, str, int | None]] = {}  # by uid, or by address without one
+    problems = []
+    for each in slices:
+        ready = [one for one in each.endpoints or () if one.is_ready]
+        try:
+            number = each.number(port) if ready else 0
+            metrics = each.number(metrics_port) if ready and metrics_port is not None else None
+        except LookupError as error:
+            problems.append(error.args[0])
+            continue
+        family = FAMILIES.index(each.family)
+        for one in ready:
+            given = one.addresses[0]
+            address = joined(host(f"[{given}]" if ":" in given else given), number)
+            pod = (one.target and one.target.uid) or address
+            pods[pod] = min(pods.get(pod, (len(FAMILIES), "", None)), (family, address, metrics))
+    found = [EndpointAddress(address, metrics) for _, address, metrics in pods.values()]
+    return found, min(problems, default=None)
 
 
+@dataclass(kw_only=True, eq=False)
 class KubernetesService(Source):
-    def __init__(
-        self, url: KubernetesUrl, api: KubernetesApi, *, pause: GrowingPause | None = None
-    ) -> None:
-        super().__init__(str(url), pause)
-        self._url = url
-        self._api = api
-        self.place = f"{api.url}: "
+    namespace: str
+    service: str
+    port: int | str  # of pods, or the name of a port of the EndpointSlices
+    metrics_port: int | str | None
+    api_url: str | None  # without a slash at its end; None before `find_api`
+    token_file: Path | None = None  # read for each request, since tokens rotate
+    ca_file: Path | None = None  # PEM file of the authorities to trust, read for each connection
+
+    @property
+    def certified_name(self) -> str:
+        return f"{self.service}.{self.namespace}.svc"
+
+    def find_api(self, environment: Mapping[str, str], account: Path = ACCOUNT) -> None:
+        """Without an API in the URL, uses that of the cluster that this process is a pod of.
+
+        Raises InvalidSource: the process runs in no cluster.
+        """
+        if self.api_url is not None:
+            return
+        name, port = (environment.get(f"KUBERNETES_SERVICE_{one}", "") for one in ("HOST", "PORT"))
+        if not name or not port.isdigit():
+            raise InvalidSource(
+                f"{self.text}: this process runs in no pod of Kubernetes (KUBERNETES_SERVICE_HOST "
+                "is not set): add ?api=http://127.0.0.1:8001, as of kubectl proxy"
+            )
+        self.api_url = f"https://{joined(name, int(port))}"
+        self.token_file, self.ca_file = account / "token", account / "ca.crt"
 
     async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
-        """All ready pods, again after each change."""
-        slices = EndpointSlices(self._url.port, self._url.metrics_port)
-        async with await http_client(self._api.url, self._api.ca_file) as client:
+        """All ready pods, again after each change, until the API server forgets our version."""
+        assert self.api_url is not None
+        self.place = f"{self.api_url}: "
+        slices: dict[str, EndpointSlice] = {}
+        async with await json_watch.http_client(self.api_url, self.ca_file) as client:
             try:
                 version = await self._list(client, slices)
-                self.problem = slices.problem
-                yield slices.addresses()
+                yield self._addresses(slices)
                 while True:
                     async with aclosing(self._events(client, version)) as events:
                         async for event in events:
-                            version = _version(event["object"])
-                            if _apply(event, slices):
-                                self.problem = slices.problem
-                                yield slices.addresses()
+                            if isinstance(event, Failure):
+                                if event.object.code == GONE:
+                                    return
+                                why = f"the Kubernetes API ended a watch: {event.object.message}"
+                                raise ValueError(why)
+                            version = event.object.metadata.version
+                            if isinstance(event, Change):
+                                _apply(event, slices)
+                                yield self._addresses(slices)
                     await self.pause.wait()
-            except _Gone:
-                return
+            except json_watch.WrongStatus as error:
+                if error.status == GONE:
+                    return
+                if error.status not in (401, 403):
+                    raise
+                need = "the service account needs `list` and `watch` of endpointslices"
+                raise ValueError(f"{need}, discovery.k8s.io: {error}") from None
 
-    async def _list(self, client: httpx.AsyncClient, slices: EndpointSlices) -> str:
+    def _addresses(self, slices: Mapping[str, EndpointSlice]) -> list[EndpointAddress]:
+        found, self.problem = addresses_in(slices.values(), self.port, self.metrics_port)
+        return found
+
+    async def _list(self, client: httpx.AsyncClient, slices: dict[str, EndpointSlice]) -> str:
         """The resource version to watch from."""
         query = {"limit": str(PAGE_SLICES)}
         while True:
-            request = await self._request(client, query)
-            async with aclosing(await client.send(request, stream=True)) as response:
-                await _answered(response)
-                page = await json_object(response, MOST_BYTES)
-            for each in objects(page, "items"):
-                slices.put(each)
-            after = metadata(page).get("continue")
-            if not after:
-                return _version(page)
-            query["continue"] = str(after)
+            page = await json_watch.answer(client, await self._request(client, query), Page)
+            slices.update((each.metadata.name, each) for each in page.items or ())
+            if not page.metadata.after:
+                return page.metadata.version
+            query["continue"] = page.metadata.after
 
     async def _events(
         self, client: httpx.AsyncClient, version: str
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[Change | Bookmark | Failure, None]:
         """Until the API server ends the watch."""
         query = {
             "watch": "1",
@@ -248,76 +233,36 @@ class KubernetesService(Source):
             "resourceVersion": version,
         }
         request = await self._request(client, query)
-        request.extensions["timeout"] = httpx.Timeout(CONNECT_S, read=WATCH_S + LATE_S).as_dict()
-        async with aclosing(await client.send(request, stream=True)) as response:
-            await _answered(response)
-            lines = json_lines(response, most_bytes=MOST_BYTES, lasts_s=WATCH_S + LATE_S)
-            async with aclosing(lines) as events:
-                async for event in events:
-                    yield _checked_event(event)
+        lines = json_watch.lines(client, request, Event, lasts_s=WATCH_S + LATE_S)
+        async with aclosing(lines) as events:
+            async for event in events:
+                yield event.root
 
     async def _request(self, client: httpx.AsyncClient, query: dict[str, str]) -> httpx.Request:
         headers = {}
-        if self._api.token_file is not None:
-            headers["Authorization"] = f"Bearer {await asyncio.to_thread(self._token)}"
+        if self.token_file is not None:
+            token = await asyncio.to_thread(_token, self.token_file)
+            headers["Authorization"] = f"Bearer {token}"
         return client.build_request(
             "GET",
-            f"/apis/discovery.k8s.io/v1/namespaces/{self._url.namespace}/endpointslices",
-            params={"labelSelector": f"kubernetes.io/service-name={self._url.service}", **query},
+            f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices",
+            params={"labelSelector": f"kubernetes.io/service-name={self.service}", **query},
             headers=headers,
         )
 
-    def _token(self) -> str:
-        """Raises OSError, and ValueError: the file has none."""
-        path = self._api.token_file
-        assert path is not None
-        with path.open("rb") as file:
-            token = file.read(TOKEN_BYTES).strip()
-        if not token or not token.isascii() or len(token.split()) != 1:
-            raise ValueError(f"{path} has no token")
-        return token.decode("ascii")
+
+def _apply(change: Change, slices: dict[str, EndpointSlice]) -> None:
+    name = change.object.metadata.name
+    if change.type == "DELETED":
+        slices.pop(name, None)
+    else:
+        slices[name] = change.object
 
 
-async def _answered(response: httpx.Response) -> None:
-    """Raises _Gone, and ValueError."""
-    if response.status_code == GONE:
-        raise _Gone
-    try:
-        await checked(response)
-    except ValueError as error:
-        if response.status_code not in (401, 403):
-            raise
-        hint = "the service account needs `list` and `watch` of endpointslices, discovery.k8s.io"
-        raise ValueError(f"{hint}: {error}") from None
-
-
-def _checked_event(event: dict[str, Any]) -> dict[str, Any]:
-    """Raises _Gone, and ValueError."""
-    kind, found = event.get("type"), event.get("object")
-    if not isinstance(found, dict):
-        raise ValueError(f"the Kubernetes API sent an event {kind!r} without an object")
-    if kind == "ERROR":
-        if found.get("code") == GONE:
-            raise _Gone
-        raise ValueError(f"the Kubernetes API ended a watch: {found.get('message')}")
-    return event
-
-
-def _apply(event: dict[str, Any], slices: EndpointSlices) -> bool:
-    """Whether the slices have changed. Raises ValueError."""
-    kind: object = event.get("type")
-    found = event["object"]
-    if kind in ("ADDED", "MODIFIED"):
-        slices.put(found)
-    elif kind == "DELETED":
-        slices.remove(found)
-    elif kind != "BOOKMARK":
-        raise ValueError(f"the Kubernetes API sent an event of the unknown type {kind!r}")
-    return kind != "BOOKMARK"
-
-
-def _version(found: dict[str, Any]) -> str:
-    version = metadata(found).get("resourceVersion")
-    if not isinstance(version, str) or not version:
-        raise ValueError("the Kubernetes API sent an object without a resourceVersion")
-    return version
+def _token(path: Path) -> str:
+    """Raises OSError, and ValueError: the file has none."""
+    with path.open("rb") as file:
+        token = file.read(TOKEN_BYTES).strip()
+    if not token or not token.isascii() or len(token.split()) != 1:
+        raise ValueError(f"{path} has no token")
+    return token.decode("ascii")

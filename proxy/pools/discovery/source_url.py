@@ -1,6 +1,6 @@
 """Parses where a pool's endpoints are found: TRITON_URL, and the pools of models.yaml.
 
-docs/pools.md has the syntax. `named_pools` makes a Source of the parsed value.
+docs/pools.md has the syntax. Nothing is connected or read before the source is watched.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
-from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.dns import DnsName
 from proxy.pools.discovery.endpoint_address import (
     endpoint_address,
     host_and_port,
@@ -21,8 +20,10 @@ from proxy.pools.discovery.endpoint_address import (
     port,
     shown,
 )
+from proxy.pools.discovery.etcd import EtcdPrefix
+from proxy.pools.discovery.kubernetes import KubernetesService
+from proxy.pools.discovery.source import InvalidSource, Source, StaticList, WatchedFile
 
-MOST_ENDPOINTS = 1000  # of a pool
 MOST_ETCD_HOSTS = 16
 MOST_CHARS = 300_000  # of a URL: a static list of as many endpoints as a pool may have
 SYNTAX = (
@@ -31,70 +32,7 @@ SYNTAX = (
 )
 
 
-class InvalidSource(ValueError):
-    """The URL of a source is wrong. The message has the value, without a password."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """is_tls: connections to the endpoints use TLS. text: the URL without a password, for logs."""
-
-    is_tls: bool
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaticListUrl(_Source):
-    addresses: frozenset[EndpointAddress]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DnsUrl(_Source):
-    """metrics_port: of every endpoint; None for the pool's own."""
-
-    name: str
-    port: int
-    metrics_port: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesUrl(_Source):
-    """Ports are numbers of the pods' ports, or names of ports of the EndpointSlices.
-
-    api_url: a Kubernetes API that needs no credentials, as of `kubectl proxy`. None: the API of
-    the cluster that this process runs in.
-    """
-
-    namespace: str
-    service: str
-    port: int | str
-    metrics_port: int | str | None
-    api_url: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EtcdUrl(_Source):
-    """hosts: base URLs. username, password: both or neither. ca_file: None for the system's."""
-
-    hosts: tuple[str, ...]
-    prefix: str
-    username: str | None
-    password: str | None = field(repr=False)
-    ca_file: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileUrl(_Source):
-    path: str
-
-
-SourceUrl: TypeAlias = StaticListUrl | DnsUrl | KubernetesUrl | EtcdUrl | FileUrl
-
-
-def parse(text: str) -> SourceUrl:
+def parse(text: str) -> Source:
     """Raises InvalidSource: it says what is wrong with which value, and what to write."""
     if len(text) > MOST_CHARS:
         raise InvalidSource(f"{shown(text)}: more than {MOST_CHARS:,} characters")
@@ -117,7 +55,7 @@ def without_password(text: str) -> str:
     return f"{scheme}{separator}***@{place}" if at else text
 
 
-def _static_list(text: str, is_tls: bool, safe: str) -> StaticListUrl:
+def _static_list(text: str, is_tls: bool, safe: str) -> StaticList:
     parts = [part.strip() for part in text.split(",")]
     scheme = "grpcs://" if is_tls else "grpc://"
     for part in parts:
@@ -127,30 +65,30 @@ def _static_list(text: str, is_tls: bool, safe: str) -> StaticListUrl:
     for address, times in Counter(each.address for each in addresses).items():
         if times > 1:
             raise ValueError(f"{address} stands there twice")
-    return StaticListUrl(is_tls=is_tls, text=safe, addresses=frozenset(addresses))
+    return StaticList(is_tls=is_tls, text=safe, addresses=frozenset(addresses))
 
 
-def _dns(rest: str, is_tls: bool, safe: str) -> DnsUrl:
+def _dns(rest: str, is_tls: bool, safe: str) -> DnsName:
     authority, options = _options(rest, ("metrics",))
     name, number = host_and_port(authority)
     metrics = options.get("metrics")
-    return DnsUrl(
+    return DnsName(
         is_tls=is_tls,
         text=safe,
-        name=name,
+        host=name,
         port=number,
         metrics_port=None if metrics is None else port(metrics, "metrics"),
     )
 
 
-def _kubernetes(rest: str, is_tls: bool, safe: str) -> KubernetesUrl:
+def _kubernetes(rest: str, is_tls: bool, safe: str) -> KubernetesService:
     target, options = _options(rest, ("metrics", "api"))
     found = re.fullmatch(r"([^/:]+)/([^/:]+):([^/:]+)", target)
     if found is None:
         raise ValueError("write k8s+grpc://namespace/service:port, with a port's number or name")
     namespace, service, number = found.groups()
     metrics, api = options.get("metrics"), options.get("api")
-    return KubernetesUrl(
+    return KubernetesService(
         is_tls=is_tls,
         text=safe,
         namespace=_label(namespace, "namespace"),
@@ -179,7 +117,7 @@ def _api_url(text: str) -> str:
     return f"{scheme}://{joined(*host_and_port(authority))}"
 
 
-def _etcd(rest: str, is_tls: bool, safe: str, *, scheme: str) -> EtcdUrl:
+def _etcd(rest: str, is_tls: bool, safe: str, *, scheme: str) -> EtcdPrefix:
     target, options = _options(rest, ("ca_file",))
     if "ca_file" in options and scheme == "http":
         raise ValueError("ca_file is for TLS to etcd: begin with etcds+")
@@ -191,14 +129,14 @@ def _etcd(rest: str, is_tls: bool, safe: str, *, scheme: str) -> EtcdUrl:
     if len(found) > MOST_ETCD_HOSTS:
         raise ValueError(f"{len(found)} hosts of etcd; at most {MOST_ETCD_HOSTS} are tried")
     username, password = _credentials(user) if at else (None, None)
-    return EtcdUrl(
+    return EtcdPrefix(
         is_tls=is_tls,
         text=safe,
         hosts=tuple(f"{scheme}://{joined(*each)}" for each in found),
         prefix=unquote(f"/{prefix}", errors="strict"),
         username=username,
         password=password,
-        ca_file=options.get("ca_file"),
+        ca_file=Path(options["ca_file"]) if "ca_file" in options else None,
     )
 
 
@@ -209,11 +147,11 @@ def _credentials(user: str) -> tuple[str, str]:
     return unquote(name, errors="strict"), unquote(password, errors="strict")
 
 
-def _file(rest: str, is_tls: bool, safe: str) -> FileUrl:
+def _file(rest: str, is_tls: bool, safe: str) -> WatchedFile:
     path = unquote(rest, errors="strict")
     if not path.startswith("/") or path.endswith("/") or "\0" in path:
         raise ValueError("write an absolute path of a file after ://, as file+grpc:///etc/list")
-    return FileUrl(is_tls=is_tls, text=safe, path=path)
+    return WatchedFile(is_tls=is_tls, text=safe, path=Path(path))
 
 
 def _options(rest: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
@@ -232,7 +170,7 @@ def _options(rest: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
     return target, dict(pairs)
 
 
-_PARSERS: dict[str, Callable[[str, bool, str], SourceUrl]] = {
+_PARSERS: dict[str, Callable[[str, bool, str], Source]] = {
     "": _static_list,
     "dns": _dns,
     "k8s": _kubernetes,

@@ -1,5 +1,4 @@
-"""OpenTelemetry's standard environment variables -> what this proxy does. Called by
-`app`.
+"""OpenTelemetry's standard environment variables -> what this proxy does. Called by `app`.
 
 The exporter and its queue read the others by themselves: OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT,
 _COMPRESSION, _CERTIFICATE, OTEL_BSP_…, OTEL_RESOURCE_ATTRIBUTES.
@@ -8,21 +7,16 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-PREFIX = "OTEL_"
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-PROTOCOL = "http/protobuf"
-EXPORTERS = ("otlp", "none")
-PROPAGATORS = frozenset({"tracecontext", "baggage", "none"})
 PARENT_BASED = "parentbased_"
 RATIOS = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
+SAMPLERS = (*RATIOS, *(f"{PARENT_BASED}{name}" for name in RATIOS))
 SERVICE_NAME = "triton-openai-proxy"
-CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 CONTENTS = {"false": False, "NO_CONTENT": False, "true": True, "SPAN_ONLY": True}
-TRACES_PATH = "/v1/traces"
 
 
 class WrongTraceVariable(Exception):
@@ -50,55 +44,43 @@ class TraceConfiguration:
         Raises:
             WrongTraceVariable.
         """
-        given = {
-            name: value.strip()
-            for name, value in variables.items()
-            if name.startswith(PREFIX) and value.strip()
-        }
-        endpoint = _endpoint(given)
+        given = {name: value.strip() for name, value in variables.items() if value.strip()}
+
+        def one_of(name: str, default: str, supported: Iterable[str]) -> str:
+            return _supported(name, given.get(name, default), supported)
+
+        endpoint = given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        if endpoint is None and ENDPOINT in given:
+            endpoint = given[ENDPOINT].rstrip("/") + "/v1/traces"
         is_off = given.get("OTEL_SDK_DISABLED", "").lower() == "true"
-        if endpoint is None or is_off or _exporter(given) == "none":
+        if (
+            endpoint is None
+            or is_off
+            or one_of("OTEL_TRACES_EXPORTER", "otlp", ("otlp", "none")) == "none"
+        ):
             return None
-        _check_protocol(given)
-        sampler = given.get("OTEL_TRACES_SAMPLER", f"{PARENT_BASED}always_on")
+        protocol = PROTOCOLS[0] if PROTOCOLS[0] in given else PROTOCOLS[1]
+        one_of(protocol, "http/protobuf", ("http/protobuf",))
+        sampler = one_of("OTEL_TRACES_SAMPLER", f"{PARENT_BASED}always_on", SAMPLERS)
+        fixed = RATIOS[sampler.removeprefix(PARENT_BASED)]
+        propagators = given.get("OTEL_PROPAGATORS", "tracecontext,baggage").split(",")
+        # baggage is valid and has no effect: nothing here reads or writes it
+        found = {
+            _supported("OTEL_PROPAGATORS", each.strip(), ("baggage", "none", "tracecontext"))
+            for each in propagators
+        }
+        content = one_of("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "false", CONTENTS)
         return cls(
             endpoint=endpoint,
             service=given.get("OTEL_SERVICE_NAME", SERVICE_NAME),
-            ratio=_ratio(sampler, given),
+            ratio=_ratio(given.get("OTEL_TRACES_SAMPLER_ARG", "1.0")) if fixed is None else fixed,
             follows_callers=sampler.startswith(PARENT_BASED),
-            propagates="tracecontext" in _propagators(given),
-            has_content=CONTENTS[_one_of(CONTENT, given.get(CONTENT, "false"), (*CONTENTS,))],
+            propagates="tracecontext" in found,
+            has_content=CONTENTS[content],
         )
 
 
-def _endpoint(given: Mapping[str, str]) -> str | None:
-    """Of traces: the first is taken as it is, to the other one the path is added."""
-    if (own := given.get(ENDPOINTS[0])) is not None:
-        return own
-    whole = given.get(ENDPOINTS[1])
-    return None if whole is None else whole.rstrip("/") + TRACES_PATH
-
-
-def _exporter(given: Mapping[str, str]) -> str:
-    return _one_of("OTEL_TRACES_EXPORTER", given.get("OTEL_TRACES_EXPORTER", "otlp"), EXPORTERS)
-
-
-def _check_protocol(given: Mapping[str, str]) -> None:
-    name = next((name for name in PROTOCOLS if name in given), None)
-    if name is not None:
-        _one_of(name, given[name], (PROTOCOL,))
-
-
-def _ratio(sampler: str, given: Mapping[str, str]) -> float:
-    kind = _one_of(
-        "OTEL_TRACES_SAMPLER",
-        sampler,
-        (*RATIOS, *(f"{PARENT_BASED}{name}" for name in RATIOS)),
-    ).removeprefix(PARENT_BASED)
-    fixed = RATIOS[kind]
-    if fixed is not None:
-        return fixed
-    text = given.get("OTEL_TRACES_SAMPLER_ARG", "1.0")
+def _ratio(text: str) -> float:
     try:
         ratio = float(text)
     except ValueError:
@@ -110,16 +92,7 @@ def _ratio(sampler: str, given: Mapping[str, str]) -> float:
     return ratio
 
 
-def _propagators(given: Mapping[str, str]) -> frozenset[str]:
-    """baggage is valid and has no effect: nothing here reads or writes it."""
-    words = given.get("OTEL_PROPAGATORS", "tracecontext,baggage").split(",")
-    found = frozenset(word.strip() for word in words)
-    for word in sorted(found):
-        _one_of("OTEL_PROPAGATORS", word, tuple(sorted(PROPAGATORS)))
-    return found
-
-
-def _one_of(name: str, value: str, supported: tuple[str, ...]) -> str:
+def _supported(name: str, value: str, supported: Iterable[str]) -> str:
     if value not in supported:
         raise WrongTraceVariable(
             f"{name}={value} is not supported here: use {' or '.join(supported)}"

@@ -19,7 +19,7 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept
+from proxy.telemetry.kept_content import HeldBytes, fields_of, may_be_kept, objects_of
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 CONTENT_CUT, CONTENT_LOST = "triton_openai.content_cut", "triton_openai.content_lost"
@@ -164,7 +164,7 @@ def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:
     for each in prompt if isinstance(prompt, list) else [prompt]:
         if isinstance(each, str):
             yield {"role": "user", "parts": [_text(each)]}
-    for message in _objects(fields.get("messages")):
+    for message in objects_of(fields.get("messages")):
         role = str(message.get("role"))[:LONGEST_NAME]
         yield {"role": role, "parts": [*_parts_of(message, is_answer=role == "tool")]}
 
@@ -184,7 +184,7 @@ def _parts_of(message: Mapping[str, Any], *, is_answer: bool) -> Iterator[Part]:
             yield _text(text)
         elif isinstance(each, Mapping):  # an image, for example: its kind, not its bytes
             yield {"type": str(each.get("type"))}
-    for call in _objects(message.get("tool_calls")):
+    for call in objects_of(message.get("tool_calls")):
         yield _call(call.get("id"), call.get("function"))
 
 
@@ -201,9 +201,3 @@ def _call(call_id: Any, function: Any) -> Part:
         "name": str(named.get("name") or ""),
         "arguments": str(named.get("arguments") or ""),
     }
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none where it is no list."""
-    found = value if isinstance(value, list) else []
-    return [each for each in found if isinstance(each, Mapping)]

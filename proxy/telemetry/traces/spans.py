@@ -7,7 +7,7 @@ Of the names of attributes, `gen_ai.…` is of OpenTelemetry's GenAI conventions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
@@ -17,22 +17,16 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from proxy.domain.record import SPAN_BITS, RequestRecord, Stage, StageName, Trace, new_id
+from proxy.telemetry.request_log import Line
 
 SCOPE = InstrumentationScope("triton_openai.proxy")
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-KINDS: Mapping[StageName, SpanKind] = {StageName.TRITON: SpanKind.CLIENT}
 NANOSECONDS = 1_000_000_000
-FAILED = Status(StatusCode.ERROR)
-UNSET = Status(StatusCode.UNSET)
-PROVIDER, PROVIDER_NAME = "gen_ai.provider.name", "triton"
-OPERATION = "gen_ai.operation.name"
-ERROR_TYPE = "error.type"
-DROPPED = "triton_openai.dropped_stages"
+ERROR_TYPE, OPERATION = "error.type", "gen_ai.operation.name"
 OPERATIONS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",
 }
-
 # Field of the request's log line -> attribute. Others stay out.
 OF_LINE: Mapping[str, str] = {
     "method": "http.request.method",
@@ -53,127 +47,108 @@ OF_LINE: Mapping[str, str] = {
     "idempotency": "triton_openai.idempotency",
     "capped_priority": "triton_openai.capped_priority",
 }
-
-
 # Attribute of a stage -> of its span. Others get PREFIX.
 OF_STAGE: Mapping[str, str] = {"tool": "gen_ai.tool.name", "endpoint": "server.address"}
 PREFIX = "triton_openai."
 
 
-class RequestSpans:
-    """The spans of one request: its own, and one for each stage.
+def spans_of(
+    record: RequestRecord,
+    trace: Trace,
+    line: Line,
+    resource: Resource,
+    content: Mapping[str, Any],
+    *,
+    has_failed: bool,
+) -> Iterator[ReadableSpan]:
+    """The request's own span, then one for each stage.
 
     content: attributes of the request's own. has_failed: it ended by a fault that is not its
     caller's.
     """
+    state = TraceState.from_header([trace.state]) if trace.state else None
 
-    def __init__(
-        self,
-        record: RequestRecord,
-        trace: Trace,
-        line: Mapping[str, Any],
-        resource: Resource,
-        content: Mapping[str, Any],
-    ) -> None:
-        self._record = record
-        self._content = content
-        self._trace = trace
-        self._line = line
-        self._resource = resource
-        self._state = TraceState.from_header([trace.state]) if trace.state else None
-        self._ids: dict[int, int] = {}  # id() of a stage -> its span's
+    def context(span_id: int) -> SpanContext:
+        return SpanContext(trace.trace_id, span_id, False, trace_flags=SAMPLED, trace_state=state)
 
-    def all(self, *, has_failed: bool) -> list[ReadableSpan]:
-        return [self._own(has_failed=has_failed), *map(self._of_stage, self._record.stages)]
+    def unix_ns(at: float) -> int:
+        return record.began_ns + int((at - record.began) * NANOSECONDS)
 
-    def _own(self, *, has_failed: bool) -> ReadableSpan:
-        record, trace, line = self._record, self._trace, self._line
-        found = {**of_line(line), **self._content}
-        if record.dropped:
-            found[DROPPED] = record.dropped
-        operation = found.get(OPERATION)
-        name = f"{line.get('method')} {line.get('path')}"
-        if operation is not None and "model" in line:
-            name = f"{operation} {line['model']}"
-        parent = None
-        if trace.parent_id is not None:
-            parent = SpanContext(trace.trace_id, trace.parent_id, is_remote=True)
-        return self._span(
-            name,
-            trace.span_id,
-            parent,
-            SpanKind.SERVER,
-            found,
-            FAILED if has_failed else UNSET,
-            (record.began, record.ended or record.began),
-        )
-
-    def _of_stage(self, stage: Stage) -> ReadableSpan:
-        found = of_stage(stage.attributes)
-        if stage.error is not None:
-            found[ERROR_TYPE] = stage.error
-        own_id = self._trace.span_id if stage.parent is None else self._id_of(stage.parent)
-        return self._span(
-            stage.name.value,
-            self._id_of(stage),
-            self._context(own_id),
-            KINDS.get(stage.name, SpanKind.INTERNAL),
-            found,
-            FAILED if stage.error is not None else UNSET,
-            (stage.began, stage.ended or self._record.ended or stage.began),
-        )
-
-    def _span(
-        self,
+    def span(
         name: str,
         span_id: int,
         parent: SpanContext | None,
         kind: SpanKind,
-        found: dict[str, Any],
-        status: Status,
-        times: tuple[float, float],
+        attributes: dict[str, Any],
+        has_failed: bool,
+        began: float,
+        ended: float | None,
     ) -> ReadableSpan:
         return ReadableSpan(
             name,
-            context=self._context(span_id),
+            context=context(span_id),
             parent=parent,
-            resource=self._resource,
-            attributes=found,
+            resource=resource,
+            attributes=attributes,
             kind=kind,
             instrumentation_scope=SCOPE,
-            status=status,
-            start_time=self._unix_ns(times[0]),
-            end_time=self._unix_ns(times[1]),
+            status=Status(StatusCode.ERROR if has_failed else StatusCode.UNSET),
+            start_time=unix_ns(began),
+            end_time=unix_ns(ended or record.ended or began),
         )
 
-    def _context(self, span_id: int) -> SpanContext:
-        return SpanContext(
-            self._trace.trace_id, span_id, False, trace_flags=SAMPLED, trace_state=self._state
+    operation = OPERATIONS.get(record.path)
+    parent = None
+    if trace.parent_id is not None:
+        parent = SpanContext(trace.trace_id, trace.parent_id, is_remote=True)
+    yield span(
+        f"{operation} {line['model']}"
+        if operation and "model" in line
+        else f"{line.get('method')} {line.get('path')}",
+        trace.span_id,
+        parent,
+        SpanKind.SERVER,
+        {**_of_line(line, operation), **content, **_dropped(record)},
+        has_failed,
+        record.began,
+        record.ended,
+    )
+    for stage in record.stages:
+        yield span(
+            stage.name.value,
+            _id_of(stage),
+            context(trace.span_id if stage.parent is None else _id_of(stage.parent)),
+            SpanKind.CLIENT if stage.name is StageName.TRITON else SpanKind.INTERNAL,
+            _of_stage(stage),
+            stage.error is not None,
+            stage.began,
+            stage.ended,
         )
 
-    def _id_of(self, stage: Stage) -> int:
-        """The id that Triton was given, or a new one."""
-        stage.span_id = stage.span_id or new_id(SPAN_BITS)
-        return stage.span_id
 
-    def _unix_ns(self, at: float) -> int:
-        return self._record.began_ns + int((at - self._record.began) * NANOSECONDS)
+def _id_of(stage: Stage) -> int:
+    """The id that Triton was given, or a new one."""
+    stage.span_id = stage.span_id or new_id(SPAN_BITS)
+    return stage.span_id
 
 
-def of_stage(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {OF_STAGE.get(name, PREFIX + name): value for name, value in found.items()}
+def _of_stage(stage: Stage) -> dict[str, Any]:
+    given = stage.attributes.items()
+    found = {OF_STAGE.get(name, PREFIX + name): value for name, value in given}
+    return found if stage.error is None else {**found, ERROR_TYPE: stage.error}
 
 
-def of_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a request's own span."""
-    found: dict[str, Any] = {PROVIDER: PROVIDER_NAME}
-    for field, name in OF_LINE.items():
-        if (value := line.get(field)) is not None:
-            found[name] = value
+def _of_line(line: Line, operation: str | None) -> dict[str, Any]:
+    found = {name: line[field] for field, name in OF_LINE.items() if field in line}
+    found["gen_ai.provider.name"] = "triton"
     if "finish" in line:
         found[OF_LINE["finish"]] = (line["finish"],)
     if "ttft_ms" in line:
         found[OF_LINE["ttft_ms"]] = line["ttft_ms"] / 1000
-    if operation := OPERATIONS.get(line.get("path", "")):
+    if operation is not None:
         found[OPERATION] = operation
     return found
+
+
+def _dropped(record: RequestRecord) -> dict[str, int]:
+    return {f"{PREFIX}dropped_stages": record.dropped} if record.dropped else {}

@@ -36,7 +36,7 @@ from proxy.telemetry.kept_content import HeldBytes
 from proxy.telemetry.request_log import HEALTH_CHECKS, Line
 from proxy.telemetry.traces.configuration import TraceConfiguration
 from proxy.telemetry.traces.messages import TracedContent
-from proxy.telemetry.traces.spans import RequestSpans
+from proxy.telemetry.traces.spans import spans_of
 
 REPORT = "report it with this traceback; the request was answered"
 MOST_CONTENT = 64_000_000  # bytes of requests and answers that run, or wait to be written
@@ -158,8 +158,8 @@ class Tracing:
         try:
             is_answered = record.status == HTTPStatus.OK
             found = {} if content is None else content.attributes(is_answered=is_answered)
-            spans = RequestSpans(record, trace, line, self._resource, found)
-            for span in spans.all(has_failed=_has_failed(line)):
+            has_failed = _has_failed(line)
+            for span in spans_of(record, trace, line, self._resource, found, has_failed=has_failed):
                 queue.on_end(span)  # a full queue drops the span, and a line of the log says so
         except Exception:  # nobody waits for what a thread raises
             logger.exception("the spans of a request are lost", advice=REPORT)

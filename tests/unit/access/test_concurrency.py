@@ -10,10 +10,12 @@ from proxy.access.concurrency import (
     LONGEST_S,
     SHORTEST_S,
     ConcurrencyLimit,
+    LogProbBudget,
     ModelConcurrency,
-    PermitRate,
+    permits_needed,
 )
-from proxy.domain.errors import RateLimited
+from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD, FACTS
 
 
@@ -38,15 +40,36 @@ def test_a_request_takes_all_its_permits_or_none():
             assert limit.running == 5
 
 
-def test_models_have_limits_of_their_own_by_their_rows():
-    admission = ModelConcurrency(per_row=2)
-    small = replace(CARD, triton_model="small", facts=replace(FACTS, rows=1))
-    large = replace(CARD, triton_model="large", facts=replace(FACTS, rows=4))
-    with admission.permits(small, 2), admission.permits(large, 8):
+def choices(number: int, top: int | None = None) -> GenerationRequest:
+    return GenerationRequest(
+        id="r",
+        model="demo",
+        prompt=TextPrompt(text="x"),
+        choices=number,
+        sampling=Sampling(top_log_probs=top),
+    )
+
+
+@pytest.mark.parametrize(
+    ("top", "number", "counted"), [(None, 3, 3), (0, 3, 3), (1, 1, 2), (4, 2, 4), (20, 2, 12)]
+)
+def test_choices_with_alternatives_count_for_more(top, number, counted):
+    assert permits_needed(choices(number, top)) == counted
+
+
+def test_models_have_limits_of_their_own_by_their_rows_as_they_are_now():
+    rows = {"small": 1, "large": 4}
+    admission = ModelConcurrency(per_row=2, rows=lambda card: rows[card.triton_model])
+    small, large = (replace(CARD, triton_model=name) for name in rows)
+    with admission.permits(small, choices(2)), admission.permits(large, choices(8)):
         assert admission.running == 10
         for card in (small, large):
-            with pytest.raises(RateLimited), admission.permits(card, 1):
+            with pytest.raises(RateLimited), admission.permits(card, choices(1)):
                 pass
+        rows["small"] = 2
+        with admission.permits(small, choices(2)):
+            assert admission.running == 12
+    assert admission.running == 0
 
 
 def test_an_adapter_shares_the_rows_of_its_model():
@@ -54,9 +77,9 @@ def test_an_adapter_shares_the_rows_of_its_model():
     model = replace(CARD, facts=replace(FACTS, rows=1))
     adapter = replace(model, name="adapter", parent="demo")
     with (
-        admission.permits(model, 1),
+        admission.permits(model, choices(1)),
         pytest.raises(RateLimited, match="'demo'"),
-        admission.permits(adapter, 1),
+        admission.permits(adapter, choices(1)),
     ):
         pass
 
@@ -65,37 +88,56 @@ def test_the_limit_of_all_models_holds_beside_theirs():
     admission = ModelConcurrency(3, per_row=16)
     other = replace(CARD, triton_model="other")
     with (
-        admission.permits(CARD, 2),
+        admission.permits(CARD, choices(2)),
         pytest.raises(RateLimited, match="This server"),
-        admission.permits(other, 2),
+        admission.permits(other, choices(2)),
     ):
         pass
-    with admission.permits(other, 3):  # what the refused one had taken of its model came back
+    with admission.permits(other, choices(3)):  # what the refused one had taken came back
         pass
 
 
-class Clock:
-    now = 100.0
+def test_where_streams_are_queued_only_the_size_of_a_request_and_the_total_are_limited():
+    model = replace(CARD, facts=replace(FACTS, rows=2, says_rows=True))
+    free, bounded = (ModelConcurrency(most, per_row=2, are_queued=True) for most in (None, 4))
+    for admission in (free, bounded):
+        with pytest.raises(InvalidRequest, match="at most 4"), admission.permits(model, choices(5)):
+            pass
+    with free.permits(model, choices(4)), free.permits(model, choices(4)):
+        pass
+    with (
+        bounded.permits(model, choices(4)),
+        pytest.raises(RateLimited, match="This server"),
+        bounded.permits(model, choices(1)),
+    ):
+        pass
 
-    def __call__(self) -> float:
-        return self.now
+
+def test_held_log_probs_are_bounded_for_all_and_given_back():
+    budget = LogProbBudget(10)
+    with budget.share() as one, budget.share() as other:
+        one(6)
+        other(4)
+        with pytest.raises(RateLimited, match="at most 10") as refused:
+            other(1)
+    assert refused.value.code is ErrorCode.QUEUE_FULL
+    with budget.share() as one:
+        one(10)
 
 
-def test_the_wait_is_the_missing_permits_over_the_measured_rate():
-    clock = Clock()
-    rate = PermitRate(clock)
-    for _ in range(11):  # one each half second
-        rate.returned(1)
-        clock.now += 0.5
-    assert rate.wait_s(1) == pytest.approx(0.55)
-    assert rate.wait_s(10) == pytest.approx(5.5)
+def test_the_wait_is_the_missing_permits_over_the_measured_rate_within_bounds():
+    now_s = [100.0]
 
+    def measured(permits: int, gap_s: float) -> ConcurrencyLimit:
+        limit = ConcurrencyLimit(200, clock=lambda: now_s[0])
+        for _ in range(11):
+            with limit.permits(permits):
+                pass
+            now_s[0] += gap_s
+        return limit
 
-def test_no_wait_is_shorter_or_longer_than_clients_take():
-    clock = Clock()
-    rate = PermitRate(clock)
-    for _ in range(64):
-        rate.returned(128)
-    assert rate.wait_s(1) == SHORTEST_S
-    clock.now += 100_000
-    assert rate.wait_s(128) == LONGEST_S
+    halves = measured(1, 0.5)
+    assert halves.wait_s(1) == pytest.approx(0.55)
+    assert halves.wait_s(10) == pytest.approx(5.5)
+    assert measured(128, 0.0).wait_s(1) == SHORTEST_S
+    assert measured(1, 10_000).wait_s(128) == LONGEST_S

@@ -1,4 +1,4 @@
-"""Bounds on a request's size, the log-probability budget, and the check of guides."""
+"""Bounds on a request's size, and the check of guides."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from proxy.access.guide_precheck import GuidePrecheck
-from proxy.access.log_prob_budget import LogProbBudget
-from proxy.access.request_size import RequestSizeLimits, permits_needed
+from proxy.access.request_size import check_copies, limit_log_probs
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.request import (
     GenerationRequest,
     PromptBatch,
@@ -23,7 +22,6 @@ from proxy.domain.request import (
 from proxy.domain.tokenizer import AdmittedPrompt
 from tests.doubles.engine import CARD
 
-LIMITS = RequestSizeLimits(copied_bytes=1000, log_probs=100)
 REGEX = Constraint(GuideKind.REGEX, "a" * 300)
 
 
@@ -32,30 +30,29 @@ def request(prompt="x", **fields) -> GenerationRequest:
     return GenerationRequest(id="r", model="demo", prompt=prompt, **fields)
 
 
-def copies(asked: GenerationRequest, *texts: str | None) -> None:
-    LIMITS.check_copies(asked, texts)
-
-
 @pytest.mark.parametrize(
-    ("asked", "texts"),
+    "asked",
     [
-        (request("é" * 100, choices=6), ["é" * 100]),
-        (request("x" * 300, best_of=4), ["x" * 300]),
-        (request("x", choices=4, constraint=REGEX), ["x"]),
-        (request(TokenPrompt(ids=(1,) * 100), choices=3), [None]),
-        (
-            request(PromptBatch(prompts=(TextPrompt(text="x" * 400),) * 2), choices=2),
-            ["x" * 400] * 2,
-        ),
-        (request("x", choices=5, sampling=Sampling(bad_words=("w" * 50,) * 5)), ["x"]),
-        (request("x", choices=5, sampling=Sampling(allowed_token_ids=(1,) * 60)), ["x"]),
+        request("é" * 100, choices=6),
+        request("x" * 300, best_of=4),
+        request("x", choices=4, constraint=REGEX),
+        request(TokenPrompt(ids=(1,) * 100), choices=3),
+        request(PromptBatch(prompts=(TextPrompt(text="x" * 400),) * 2), choices=2),
+        request("x", choices=5, sampling=Sampling(bad_words=("w" * 50,) * 5)),
+        request("x", choices=5, sampling=Sampling(allowed_token_ids=(1,) * 60)),
     ],
 )
-def test_choices_times_what_each_is_sent_is_bounded(asked, texts):
+def test_choices_times_what_each_is_sent_is_bounded(asked):
+    sent = [
+        replace(
+            guided(""), text=getattr(prompt, "text", None), token_ids=getattr(prompt, "ids", None)
+        )
+        for prompt in asked.prompts
+    ]
     with pytest.raises(InvalidRequest, match="at most 1000") as refused:
-        copies(asked, *texts)
+        check_copies(asked, sent, most=1000)
     assert refused.value.param == "choices"
-    RequestSizeLimits(copied_bytes=10_000).check_copies(asked, texts)
+    check_copies(asked, sent, most=10_000)
 
 
 def logged(top: int, **fields) -> GenerationRequest:
@@ -65,42 +62,22 @@ def logged(top: int, **fields) -> GenerationRequest:
 @pytest.mark.parametrize(("top", "choices", "most"), [(0, 1, 100), (4, 1, 20), (4, 5, 4)])
 def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
     allowed = logged(top, choices=choices, max_tokens=most)
-    assert LIMITS.limit_log_probs(allowed, CARD) is allowed
+    assert limit_log_probs(allowed, CARD, 100) is allowed
     with pytest.raises(InvalidRequest, match=rf"'max_tokens' to {most} or less") as refused:
-        LIMITS.limit_log_probs(replace(allowed, max_tokens=most + 1), CARD)
+        limit_log_probs(replace(allowed, max_tokens=most + 1), CARD, 100)
     assert refused.value.param == "max_tokens"
 
 
-@pytest.mark.parametrize(
-    ("top", "choices", "counted"), [(None, 3, 3), (0, 3, 3), (1, 1, 2), (4, 2, 4), (20, 2, 12)]
-)
-def test_choices_with_alternatives_count_for_more(top, choices, counted):
-    assert permits_needed(request(sampling=Sampling(top_log_probs=top), choices=choices)) == counted
-
-
 def test_more_tokens_than_the_context_holds_do_not_count():
-    limits = RequestSizeLimits(log_probs=CARD.facts.context_length)
     asked = logged(0, max_tokens=10**6)
-    assert limits.limit_log_probs(asked, CARD) is asked
+    assert limit_log_probs(asked, CARD, CARD.facts.context_length) is asked
 
 
 def test_an_echoed_prompts_log_probs_count_too():
     asked = replace(logged(0, max_tokens=40), prompt=TextPrompt(text="x" * 50))
-    assert LIMITS.limit_log_probs(asked, CARD) is asked
+    assert limit_log_probs(asked, CARD, 100) is asked
     with pytest.raises(InvalidRequest):
-        LIMITS.limit_log_probs(replace(asked, echoes_prompt=True, max_tokens=50), CARD)
-
-
-def test_held_log_probs_are_bounded_for_all_and_given_back():
-    held = LogProbBudget(10)
-    with held.share() as one, held.share() as other:
-        one.add(6)
-        other.add(4)
-        with pytest.raises(RateLimited, match="at most 10") as refused:
-            other.add(1)
-    assert refused.value.code is ErrorCode.QUEUE_FULL
-    with held.share() as one:
-        one.add(10)
+        limit_log_probs(replace(asked, echoes_prompt=True, max_tokens=50), CARD, 100)
 
 
 class SlowTokenizer:

@@ -109,7 +109,7 @@ def test_no_request_goes_to_another_build_than_it_was_prepared_for():
     tritons = {"a:1": lossy(), "b:1": ScriptedTriton(build(1))}
 
     async def body(pools: PoolStand, stand: PooledStand) -> None:
-        cards = {card.facts.created: card for card in stand.registry.variants("demo")}
+        cards = {card.facts.created: card for card in stand.registry.model("demo").cards}
         assert len(cards) == 2
         answers = [fold(await stand.answer(id=f"r{n}")).text for n in range(32)]
         assert set(answers) == {"ab"}

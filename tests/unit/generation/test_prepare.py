@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.access.request_size import RequestSizeLimits
 from proxy.access.start_gate import StartGate
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest, RequestError, SchemaViolation
@@ -154,7 +153,6 @@ def planned(
             StartGate(),
             unlimited(),
             OnlyBuild(),
-            RequestSizeLimits(),
             timeout_s=9,
             isolates_caches=False,
             queues_by_priority=queues,

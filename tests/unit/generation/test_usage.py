@@ -113,7 +113,7 @@ def test_1000_mixed_requests_use_what_the_engines_counted():
     async def main() -> None:
         current_caller.set(caller(key=LIMITS))
         await mixed(await serving(engine, limiter), random.Random(7))
-        meters = (await limiter._means.callers.meters(caller(key=LIMITS), "demo")).meters
+        meters = (await limiter.callers.meters(caller(key=LIMITS), "demo")).meters
         grant = await ledger.reserve(meters, [0] * len(meters))
         assert isinstance(grant, Grant)
         for at, meter in enumerate(meters):
@@ -163,7 +163,7 @@ def test_the_engines_count_of_the_prompt_frees_what_bytes_had_reserved():
         request = GenerationRequest(
             id="r", model="demo", prompt=TextPrompt(text="x" * 80), max_tokens=9
         )
-        meters = (await limiter._means.callers.meters(who, "demo")).meters
+        meters = (await limiter.callers.meters(who, "demo")).meters
         async with aclosing(service.generate(request, service.card).events) as events:
             await anext(events)
             look = (await ledger.reserve(meters, [0])).look

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.journal.folder import JournalLimits
-from proxy.journal.journal import Journal, Outcome, RecordedRequest
+from proxy.journal.journal import Journal, JournalLimits, Outcome, Recorded
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-BODY = b'{"model":"demo","messages":[]}'
+BODY = '{"model":"demo","messages":[]}'
 LIMITS = JournalLimits(keep_days=2, bytes=1_000_000)
-RECORD = RecordedRequest(
+RECORD = Recorded(
     at=NOON,
     tenant="acme",
     key_id="k1",
@@ -27,10 +26,10 @@ RECORD = RecordedRequest(
     path="/v1/chat/completions",
     body=BODY,
     status=200,
-    answer='{"x": "Grüße\u2028"}'.encode(),
+    answer='{"x": "Grüße\u2028"}',
     is_complete=True,
-    first_byte_s=0.0123,
-    duration_s=1.5,
+    ttft_ms=12.3,
+    duration_ms=1500.0,
 )
 
 
@@ -45,12 +44,12 @@ class Watched(Journal):
     def _add(self, outcome: str) -> None:
         self.outcomes[outcome] += 1
 
-    def put(self, record: RecordedRequest) -> None:
+    def put(self, record: Recorded) -> None:
         assert self.hold(len(record.body))
         self.add(record, len(record.body))
 
 
-def run(journal: Watched, *records: RecordedRequest) -> list[dict]:
+def run(journal: Watched, *records: Recorded) -> list[dict]:
     """Writes the records; returns all lines of the folder."""
 
     async def main() -> None:
@@ -60,7 +59,7 @@ def run(journal: Watched, *records: RecordedRequest) -> list[dict]:
 
     asyncio.run(main())
     assert journal._held.bytes == 0
-    return lines(Path(journal._place))
+    return lines(journal._folder)
 
 
 def lines(folder: Path) -> list[dict]:
@@ -79,9 +78,9 @@ def test_a_record_is_a_line_that_only_the_owner_may_read(tmp_path):
         "request_id": "req_1",
         "path": "/v1/chat/completions",
         "model": "demo",
-        "body": BODY.decode(),
+        "body": BODY,
         "status": 200,
-        "answer": RECORD.answer.decode(),
+        "answer": RECORD.answer,
         "is_complete": True,
         "ttft_ms": 12.3,
         "duration_ms": 1500.0,
@@ -96,12 +95,12 @@ def test_a_record_is_a_line_that_only_the_owner_may_read(tmp_path):
 @pytest.mark.parametrize(
     ("body", "outcome"),
     [
-        (b'{"store":false}', "store_false"),
-        (b'{"store":false,"model":"m"}', "store_false"),
-        (b'{"store":null}', "written"),
-        (b"{", "invalid"),
-        (b"[]", "invalid"),
-        (b"\xff", "invalid"),
+        ('{"store":false}', "store_false"),
+        ('{"store":false,"model":"m"}', "store_false"),
+        ('{"store":null}', "written"),
+        ("{", "invalid"),
+        ("[]", "invalid"),
+        ("\ufffd", "invalid"),
     ],
 )
 def test_what_its_caller_does_not_let_be_stored_is_not_written(tmp_path, body, outcome):

@@ -1,4 +1,4 @@
-"""CallersModels.serving: which model answers where the one that was asked for cannot."""
+"""Registry.serving: which model answers where the one that was asked for cannot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from build_engines.models_file import ModelsFile
 from proxy.domain.errors import ModelNotAllowed, UnknownModel
 from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
 from proxy.domain.model import LoadedModel
-from proxy.models.callers_models import CallersModels, ServedModel
-from proxy.models.registry import Registry
+from proxy.models.registry import Registry, ServedModel
 from tests.doubles.engine import FACTS
 
 POLICY = ModelsFile.model_validate(
@@ -23,10 +22,10 @@ POLICY = ModelsFile.model_validate(
 ).models
 
 
-def models(*loaded: str, away: tuple[str, ...] = ()) -> CallersModels:
-    registry = Registry(POLICY)
+def models(*loaded: str, away: tuple[str, ...] = ()) -> Registry:
+    registry = Registry(POLICY, is_available=lambda card: card.name not in away)
     registry.serve([LoadedModel(name=name, facts=FACTS) for name in loaded])
-    return CallersModels(registry, lambda card: card.name not in away)
+    return registry
 
 
 def answered(found: ServedModel) -> tuple[str, str, str | None]:

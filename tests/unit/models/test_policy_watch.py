@@ -68,7 +68,7 @@ class Served:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return self.registry.cards()[0].aliases
+        return self.registry.model("m").names[1:]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from build_engines.models_file import ModelEntry, SamplingDefaults
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel
-from proxy.models.registry import Registry
+from proxy.models.registry import ModelInfo, Registry
 from tests.doubles.engine import FACTS
 
 POLICY = {
@@ -81,11 +81,11 @@ def test_a_public_name_has_a_card_for_each_deployment_that_is_loaded():
     )
     east = LoadedModel(name="v1", facts=FACTS, pool="east")
     made.serve([east, LoadedModel(name="v2", facts=FACTS, pool="west")])
-    found = [(card.deployment, card.pool, card.triton_model) for card in made.variants("gpt-4o")]
+    found = [(card.deployment, card.pool, card.triton_model) for card in made.model("gpt-4o").cards]
     assert found == [("blue", "east", "v1"), ("green", "west", "v2")]
     assert [card.name for card in made.cards()] == ["chat"]
     assert made.serve([east])
-    assert [card.deployment for card in made.variants("chat")] == ["blue"]
+    assert [card.deployment for card in made.model("chat").cards] == ["blue"]
 
 
 def test_the_parts_of_every_deployment_and_build_are_internal():
@@ -129,15 +129,15 @@ def test_a_version_of_a_deployment_must_be_ready():
     )
     made = Registry(entries)
     made.serve([LoadedModel(name="m", facts=FACTS, versions=frozenset({1, 3}))])
-    assert [card.version for card in made.variants("chat")] == [1, 3]
+    assert [card.version for card in made.model("chat").cards] == [1, 3]
 
 
 def test_builds_of_one_deployment_are_variants_the_newest_first():
     made = Registry({})
     builds = [LoadedModel(name="m", facts=replace(FACTS, created=n)) for n in (1, 3, 2)]
     made.serve(builds)
-    assert [card.facts.created for card in made.variants("m")] == [3, 2, 1]
-    old = made.variants("m")[-1]
+    assert [card.facts.created for card in made.model("m").cards] == [3, 2, 1]
+    old = made.model("m").cards[-1]
     assert made.has_build(old)
     made.serve(builds[1:])
     assert not made.has_build(old)
@@ -148,9 +148,41 @@ def test_models_without_an_endpoint_are_unserved_as_long_as_no_build_has_one():
     made = Registry(POLICY, is_available=lambda card: card.triton_model in available)
     adapters = replace(FACTS, adapters=("sql",))
     made.serve([LoadedModel(name="big", facts=adapters), LoadedModel(name="small", facts=FACTS)])
-    assert (made.unserved(), made.models) == (("big",), 2)
+    assert (made.unserved(), len(made.own_models)) == (("big",), 2)
     assert not made.is_available(made.known("big"))
     available.add("big")
     assert made.unserved() == ()
     made.suspend(NotReady("away"))
     assert not made.is_available(made.known("big"))
+
+
+NEW = DeploymentEntry(name="new", model="chat-v2", pool="west")
+DEPLOYED = {"chat": ModelEntry(deployments=(DeploymentEntry(name="old"), NEW))}
+
+
+def places(registry: Registry) -> set[tuple[str, ...]]:
+    [family] = ModelInfo(registry).collect()
+    assert {(sample.name, sample.value) for sample in family.samples} <= {("proxy_model_info", 1)}
+    labels = ("model", "pool", "triton_model")
+    return {tuple(sample.labels[name] for name in labels) for sample in family.samples}
+
+
+def test_every_deployment_and_adapter_names_its_triton_model():
+    registry = Registry(DEPLOYED)
+    registry.serve(
+        [
+            LoadedModel(name="chat", facts=FACTS),
+            LoadedModel(name="chat-v2", pool="west", facts=FACTS),
+            LoadedModel(name="tuned", facts=replace(FACTS, adapters=("poet",))),
+        ]
+    )
+    assert places(registry) == {
+        ("chat", "default", "chat"),
+        ("chat", "west", "chat-v2"),
+        ("tuned", "default", "tuned"),
+        ("poet", "default", "tuned"),
+    }
+
+
+def test_before_a_model_is_known_there_is_none():
+    assert places(Registry(DEPLOYED)) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,9 +12,9 @@ from itertools import count
 
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Standing, Ticket
-from proxy.scheduling.in_process import FairQueues
-from proxy.scheduling.places import QueueLimits
+from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.stream import State
+from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 
 STEP_S = 0.025  # of all rows: each gets one token
@@ -96,7 +97,7 @@ class SimulatedRows:
     def __init__(
         self,
         rows: int,
-        limits: QueueLimits,
+        settings: Scheduling,
         *,
         spare: int = 0,
         charge_s: float = 0.25,
@@ -104,9 +105,8 @@ class SimulatedRows:
         takes_priority: bool = True,
     ) -> None:
         self.clock = Clock()
-        self.queues = FairQueues(limits, self.clock)
-        self.queues[QUEUE].set_capacity(rows + spare, spare)
-        self.queue = self.queues[QUEUE]
+        self.queue = FairQueue(settings, self.clock)
+        self.queue.set_capacity(rows + spare, spare)
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.refusals_s: list[float] = []
         self.grants = 0
@@ -225,9 +225,6 @@ class SimulatedRows:
             self._at(at, self._come, request.callers, True)
 
     def _advance(self, time: float) -> None:
-        while (deadline := self.queues.deadline()) is not None and deadline <= time:
-            self.clock.now = deadline
-            self.queues.expire()
         self.clock.now = time
 
     def _at(self, time: float, call: Callable[..., None], *arguments: object) -> None:
@@ -268,10 +265,12 @@ class SimulatedRows:
         self.seen[request.ticket.tenant].returned += request.has_returned
         request.seen = self.grants
         try:
-            self.queues.enter(request)
+            self.queue.enter(request)
         except RateLimited as error:
             self.seen[request.ticket.tenant].refused_again += request.has_returned
             self.refuse(request, error)
+        if request.state is State.WAITING and request.deadline < math.inf:
+            self._at(request.deadline, self.queue.expire, request)
 
     def _end(self, request: _Request, since_s: float) -> None:
         if request not in self._running or request.since_s != since_s:
@@ -289,7 +288,7 @@ class SimulatedRows:
     def _charge_all(self) -> None:
         for request in self._running:
             self._charge_one(request)
-        self.queues.rearrange()
+        self.queue.rearrange()
 
     def _charge_one(self, request: _Request) -> None:
         assert request.state is State.RUNNING

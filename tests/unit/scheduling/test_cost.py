@@ -14,15 +14,15 @@ from prometheus_client import CollectorRegistry
 
 from proxy.scheduling import in_process
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.in_process import FairQueues, InProcessScheduler
-from proxy.scheduling.places import QueueLimits
+from proxy.scheduling.in_process import InProcessScheduler
+from proxy.settings.streams import Scheduling
 from proxy.telemetry.metrics import QueueMetrics
 from tests.doubles.clock import run as run_jumping
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket
 
 WAITING = 10_000
-LIMITS = QueueLimits(waiting=WAITING, waiting_per_tenant=WAITING)
+SETTINGS = Scheduling(queue_length=WAITING)
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def counted_calls() -> Iterator[list[int]]:
 
 def full(tenants: int, priorities: int = 1) -> tuple[FairQueue, list[QueuedStream]]:
     """The first of the streams runs."""
-    queue = FairQueue(LIMITS, Clock())
+    queue = FairQueue(SETTINGS, Clock())
     queue.set_capacity(1)
     streams = [
         QueuedStream(ticket(f"t{n % tenants}", prompt_tokens=n % 7, priority=n % priorities))
@@ -87,23 +87,23 @@ def test_a_pass_of_standings_is_cut_into_short_steps(tenants: int, priorities: i
 
 def test_other_work_runs_between_the_parts_of_a_pass():
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        queues = FairQueues(LIMITS, loop.time)
-        queues[QUEUE].set_capacity(0)
-        keeper, turns = in_process.Timekeeper(queues, loop.time), [0]
-        for n in range(WAITING):
-            queues.enter(QueuedStream(ticket(f"t{n % 100}")))
-        keeper.watch()
-
-        def turn() -> None:
-            turns[0] += 1
-            if turns[0] < 10_000:
-                loop.call_soon(turn)
-
-        loop.call_later(in_process.STANDINGS_S - 0.001, turn)
-        await asyncio.sleep(in_process.STANDINGS_S + 0.1)
-        assert turns[0] > WAITING / in_process.STANDINGS_AT_ONCE
-        keeper.stop()
+        loop, counter = asyncio.get_running_loop(), QueueMetrics(CollectorRegistry())
+        async with InProcessScheduler(SETTINGS, counter, clock=loop.time) as scheduler:
+            scheduler.set_capacity(QUEUE, 0)
+            callers = [Caller(scheduler, ticket(f"t{n % 100}")) for n in range(WAITING)]
+            await asyncio.sleep(in_process.READ_S * in_process.READS_A_REPORT - 0.001)
+            turns = 0
+            while loop.time() < 1.0 or turns < WAITING / in_process.STANDINGS_AT_ONCE:
+                turns += 1
+                await asyncio.sleep(0 if loop.time() >= 1.0 else 0.0005)
+                moved = sum(len(each.standings) > 1 for each in callers)
+                if 0 < moved < WAITING / 2:
+                    break
+            else:
+                raise AssertionError("the pass was not interrupted")
+            for each in callers:
+                each.task.cancel()
+            await settled()
 
     run_jumping(main())
 
@@ -123,7 +123,7 @@ def test_callers_that_come_and_go_do_not_fill_the_memory():
     async def main() -> None:
         loop = asyncio.get_running_loop()
         counter = QueueMetrics(CollectorRegistry())
-        async with InProcessScheduler(QueueLimits(), counter, clock=loop.time) as scheduler:
+        async with InProcessScheduler(SETTINGS, counter, clock=loop.time) as scheduler:
             scheduler.set_capacity(QUEUE, 1)
             first = Caller(scheduler, ticket("first"))
             keeps = Caller(scheduler, ticket("keeps"))
@@ -134,7 +134,6 @@ def test_callers_that_come_and_go_do_not_fill_the_memory():
                 gone.task.cancel()
                 await settled(2)
             queue = scheduler._queues[QUEUE]
-            assert len(scheduler._queues._deadlines) < 200
             assert len(queue._classes[0].order) < 200
             assert len(queue._classes[0].shares) == 2
             first.release()
@@ -146,7 +145,7 @@ def test_callers_that_come_and_go_do_not_fill_the_memory():
 
 
 def test_counters_stay_small_however_much_is_served():
-    queue = FairQueue(LIMITS, Clock())
+    queue = FairQueue(SETTINGS, Clock())
     queue.set_capacity(1)
     streams = [
         QueuedStream(ticket("ab"[n % 2], prompt_tokens=10**11 + n, weight=1 + n % 2))

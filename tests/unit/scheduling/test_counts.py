@@ -10,11 +10,11 @@ import pytest
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Permit, QueueState, Ticket
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
+from proxy.settings.streams import Scheduling
 from tests.doubles import clock
 
 QUEUE = "default/demo"
-LIMITS = QueueLimits(waiting=2, longest_wait_s=30.0)
+SETTINGS = Scheduling(queue_length=2, queue_timeout_s=30.0)
 
 
 class Counts:
@@ -38,7 +38,7 @@ class Counts:
 
 
 def observed(counts: Counts) -> InProcessScheduler:
-    return InProcessScheduler(LIMITS, counts, clock=asyncio.get_running_loop().time)
+    return InProcessScheduler(SETTINGS, counts, clock=asyncio.get_running_loop().time)
 
 
 async def acquire(scheduler: InProcessScheduler, tenant: str = "acme", **fields: object) -> Permit:

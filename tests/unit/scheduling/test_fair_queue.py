@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.fair_queue import FairQueue, RefusedByQueue
-from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
+from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 
 tickets = st.builds(
@@ -32,18 +30,15 @@ picks = st.integers(0, 1_000)
 class Queue(RuleBasedStateMachine):
     @initialize(
         waiting=st.integers(0, 8),
-        per_tenant=st.integers(0, 4),
         rows=st.integers(0, 4),
         spare=st.integers(0, 2),
         fair=st.booleans(),
     )
-    def begin(self, waiting: int, per_tenant: int, rows: int, spare: int, fair: bool) -> None:
-        self.limits = QueueLimits(
-            waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair
-        )
+    def begin(self, waiting: int, rows: int, spare: int, fair: bool) -> None:
+        self.settings = Scheduling(queue_length=waiting, fair_preemption=fair)
         self.clock = Clock()
         self.streams: list[QueuedStream] = []
-        self.queue = FairQueue(self.limits, self.clock)
+        self.queue = FairQueue(self.settings, self.clock)
         self.queue.set_capacity(rows, spare)
 
     def those(self, state: State) -> list[QueuedStream]:
@@ -117,9 +112,7 @@ class Queue(RuleBasedStateMachine):
     @invariant()
     def no_more_wait_than_have_places(self) -> None:
         tickets = [each.ticket for each in self.those(State.WAITING) if not each.ticket.has_begun]
-        assert len(tickets) <= self.limits.waiting
-        of_tenants = Counter(ticket.tenant for ticket in tickets)
-        assert all(count <= self.limits.waiting_per_tenant for count in of_tenants.values())
+        assert len(tickets) <= self.settings.queue_length
 
     @invariant()
     def positions_are_the_order_of_service(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from proxy.domain.scheduling import Ticket
-from proxy.scheduling.priority_class import PriorityClass
+from proxy.scheduling.priority_class import IDLE_TENANTS, PriorityClass
 from tests.doubles.queued_stream import QueuedStream
 
 numbers = count(1)
@@ -37,30 +37,20 @@ def test_one_that_comes_back_begins_as_a_new_one_does():
     assert of_class.shares["early"].counter == of_class.shares["new"].counter == 200
 
 
-def test_one_that_owes_is_remembered_until_the_others_have_had_as_much():
+def test_one_that_owes_is_remembered():
     of_class = PriorityClass()
     of_class.begin(stream("other"))
     serve(of_class, "greedy", 150)
     serve(of_class, "busy", 100)
     assert of_class.shares["greedy"].counter == 150
-    for _ in range(2):
-        serve(of_class, "busy", 100)
-    assert "greedy" not in of_class.shares
+    of_class.begin(stream("greedy"))
+    assert of_class.shares["greedy"].counter == 150
 
 
-def test_one_that_owes_is_forgotten_when_the_least_that_waits_has_gone():
+def test_as_many_idle_tenants_are_remembered_as_have_room():
     of_class = PriorityClass()
     of_class.begin(stream("other"))
-    small = stream("small")
-    of_class.enter(small)
-    of_class.charge(small, -5)
-    large = stream("large")
-    of_class.enter(large)
-    of_class.charge(large, 200)
-    back = stream("back")
-    of_class.begin(back)
-    of_class.charge(back, 50)
-    of_class.end(back, now=0.0)
-    assert of_class.shares["back"].counter == 45
-    of_class.leave(small, now=0.0)
-    assert "back" not in of_class.shares
+    for number in range(IDLE_TENANTS + 10):
+        serve(of_class, f"t{number}", 150)
+    assert len(of_class.shares) == 1 + IDLE_TENANTS
+    assert "t0" not in of_class.shares

@@ -6,8 +6,9 @@ import pytest
 
 from proxy.domain.errors import RateLimited
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.places import GRACE_S, Promises, QueueLimits
+from proxy.scheduling.places import GRACE_S, KEPT, Places
 from proxy.scheduling.service_rate import START_S, ServiceRate
+from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import ticket
 
@@ -15,9 +16,9 @@ from tests.fixtures.schedulers import ticket
 class Row:
     """A queue whose streams take one second each."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, places: int) -> None:
         self.clock = Clock()
-        self.queue = FairQueue(QueueLimits(**limits), self.clock)
+        self.queue = FairQueue(Scheduling(queue_length=places), self.clock)
         self.queue.set_capacity(1)
         self.running: list[QueuedStream] = []
 
@@ -44,8 +45,8 @@ class Row:
                 self.queue.release(self.running.pop(0))
 
 
-def busy(**limits: int) -> Row:
-    row = Row(**limits)
+def busy(places: int) -> Row:
+    row = Row(places)
     for _ in range(200):
         row.enter()
         row.serve(1)
@@ -53,7 +54,7 @@ def busy(**limits: int) -> Row:
 
 
 def test_a_place_is_free_at_the_time_that_was_told_and_was_not_far_earlier():
-    row = busy(waiting_per_tenant=10)
+    row = busy(10)
     while not (retry_after_s := row.enter()):
         pass
     assert 1 <= retry_after_s < 6
@@ -62,7 +63,7 @@ def test_a_place_is_free_at_the_time_that_was_told_and_was_not_far_earlier():
 
 
 def test_callers_are_told_different_times_and_all_are_admitted_in_time():
-    row = busy(waiting_per_tenant=10)
+    row = busy(10)
     while not (first_s := row.enter()):
         pass
     began = row.clock.now
@@ -76,26 +77,38 @@ def test_callers_are_told_different_times_and_all_are_admitted_in_time():
         assert not row.enter()
 
 
+def places(taken: int) -> Places:
+    """Ten places, of which the tenant `a` has taken so many."""
+    made = Places()
+    made.most = 10
+    for _ in range(taken):
+        made.add(QueuedStream(ticket("a")), now=0.0)
+    return made
+
+
 def test_a_caller_that_comes_early_does_not_get_the_place_of_another_one():
-    promises = Promises(10)
-    promises.add(5.0)
-    assert not promises.has_place(9, now=1.0)
-    assert promises.has_place(8, now=1.0)
-    assert promises.has_place(9, now=5.0)
-    promises.keep(5.0)
-    assert promises.has_place(9, now=5.0)  # nothing is promised any more
+    nine, eight = places(9), places(8)
+    for each in (nine, eight):
+        each.promise("a", 5.0)
+    assert not nine.has_place("a", now=1.0)
+    assert nine.has_place("few", now=1.0)  # a tenant with fewer streams need not wait for it
+    assert eight.has_place("a", now=1.0)
+    assert nine.has_place("a", now=5.0)
+    eight.add(QueuedStream(ticket("a")), now=5.0)
+    assert eight.has_place("a", now=1.0)  # nothing is promised any more
 
 
 def test_a_promise_lapses_and_half_of_the_places_are_never_kept():
-    promises = Promises(10)
-    for time in range(40):
-        promises.add(100.0 + time)
-    assert promises.has_place(4, now=1.0)
-    assert not promises.has_place(5, now=1.0)
-    assert promises.has_place(9, now=140.0 + GRACE_S)
+    four, five, nine = places(4), places(5), places(9)
+    for each in (four, five, nine):
+        for time in range(40):
+            each.promise("a", 100.0 + time)
+    assert four.has_place("a", now=1.0)
+    assert not five.has_place("a", now=1.0)
+    assert nine.has_place("a", now=140.0 + GRACE_S)
     for time in range(1_000):
-        promises.add(200.0 + time)
-    assert len(promises._times) <= 40
+        nine.promise("a", 200.0 + time)
+    assert nine.promised("a", now=140.0 + GRACE_S) <= KEPT * 10
 
 
 def test_the_time_of_a_stream_is_measured_with_those_that_still_run():
@@ -112,6 +125,6 @@ def test_the_time_of_a_stream_is_measured_with_those_that_still_run():
 
 
 def test_without_rows_the_time_is_finite():
-    row = Row(waiting_per_tenant=0)
+    row = Row(0)
     row.queue.set_capacity(0)
     assert 0 < row.enter() < 100

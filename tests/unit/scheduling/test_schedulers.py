@@ -89,12 +89,12 @@ def test_a_full_queue_refuses_with_a_retry_after():
         assert isinstance(error, RateLimited)
         assert error.code is ErrorCode.QUEUE_FULL
         assert 0 < error.retry_after_s < 1_000
-        assert "room for 2 requests of your organization" in error.message
+        assert "room for 2 requests" in error.message
         callers[0].release()
         await settled()
         assert callers[1].runs  # the refused one has left nothing behind
 
-    run(test, waiting_per_tenant=2)
+    run(test, places=2)
 
 
 def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
@@ -110,7 +110,7 @@ def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
         assert isinstance(again.error, RateLimited)
         assert other.error is None
 
-    run(test, waiting=4)
+    run(test, places=4)
 
 
 def test_streams_that_have_begun_go_first_and_are_never_refused():
@@ -127,7 +127,7 @@ def test_streams_that_have_begun_go_first_and_are_never_refused():
             assert caller.runs
             running = caller
 
-    run(test, waiting=1)
+    run(test, places=1)
 
 
 def test_no_patience_fails_fast_and_a_short_one_ends():

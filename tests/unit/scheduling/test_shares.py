@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.scheduling.places import QueueLimits
+from proxy.settings.streams import Scheduling
 from tests.unit.scheduling.simulated_rows import STEP_S, Callers, Seen, SimulatedRows
 
 HOUR_S = 3_600.0
-MANY = QueueLimits(waiting=5_000, waiting_per_tenant=1_000, longest_wait_s=HOUR_S)
+MANY = Scheduling(queue_length=5_000, queue_timeout_s=HOUR_S, fair_preemption=False)
+PREEMPTING = Scheduling(queue_length=5_000, queue_timeout_s=HOUR_S)
 
 
 def simulated(
-    rows: int, *callers: Callers, limits: QueueLimits = MANY, until_s: float = HOUR_S
+    rows: int, *callers: Callers, settings: Scheduling = MANY, until_s: float = HOUR_S
 ) -> dict[str, Seen]:
-    simulation = SimulatedRows(rows, limits)
+    simulation = SimulatedRows(rows, settings)
     for each in callers:
         simulation.add(each)
     simulation.run(until_s)
@@ -121,17 +122,17 @@ def test_service_that_nobody_else_wanted_is_not_held_against_a_tenant():
     ("others", "admitted"),
     [
         ([], 0.9),
-        ([Callers("b", streams=15), Callers("c", every_s=5.0)], 0.8),
-        ([Callers("b", streams=10, weight=2), Callers("high", every_s=30.0, priority=1)], 0.8),
+        ([Callers("b", streams=15), Callers("c", every_s=5.0)], 0.55),
+        ([Callers("b", streams=10, weight=2), Callers("high", every_s=30.0, priority=1)], 0.85),
     ],
 )
 def test_callers_that_return_when_they_are_told_are_admitted(
     others: list[Callers], admitted: float
 ):
     """Twice as many callers as places, of which none gives up, and none comes early."""
-    limits = QueueLimits(waiting=200, waiting_per_tenant=20)
+    settings = Scheduling(queue_length=30, queue_timeout_s=60, fair_preemption=False)
     callers = Callers("a", streams=50, pause_s=1, returns=True)
-    seen = simulated(8, callers, *others, limits=limits)["a"]
+    seen = simulated(8, callers, *others, settings=settings)["a"]
     assert seen.returned > 500
     assert 1 - seen.refused_again / seen.returned >= admitted
 
@@ -152,7 +153,7 @@ def closed(streams: int, tokens: int) -> Callers:
 
 def two_minutes(*callers: Callers, **engine: object) -> dict[str, Seen]:
     """After ten seconds, so that the large tenant has all rows and long answers."""
-    simulation = SimulatedRows(4, replace(MANY, fair_preemption=True), **engine)
+    simulation = SimulatedRows(4, PREEMPTING, **engine)
     for each in callers:
         simulation.add(each)
     simulation.run(10)
@@ -211,7 +212,7 @@ def test_what_is_not_cached_must_pay_off_before_a_stream_yields_again():
 )
 @pytest.mark.parametrize("spare", [0, 2])
 def test_positions_and_waits_are_told_as_they_will_be(callers: list[Callers], spare: int):
-    simulation = SimulatedRows(4, replace(MANY, fair_preemption=True), spare=spare)
+    simulation = SimulatedRows(4, PREEMPTING, spare=spare)
     for each in callers:
         simulation.add(each)
     simulation.run(300)  # what streams cost is known

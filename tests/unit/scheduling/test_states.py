@@ -8,13 +8,16 @@ from itertools import count
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Permit, QueueState, Scheduler, TenantState, Ticket
+from proxy.scheduling.fair_queue import FairQueue
 from proxy.scheduling.in_process import InProcessScheduler
-from proxy.scheduling.places import QueueLimits
+from proxy.settings.streams import Scheduling
 from proxy.telemetry.metrics import QueueMetrics
+from tests.doubles.queued_stream import Clock, QueuedStream
 
 QUEUE, OTHER = "default/demo", "default/other"
-LIMITS = QueueLimits()
+SETTINGS = Scheduling()
 
 
 async def acquire(scheduler: Scheduler, tenant: str, **fields: object) -> Permit:
@@ -39,7 +42,7 @@ def numbers(scheduler: Scheduler) -> list[tuple[str, int, int]]:
 
 def test_queues_with_a_capacity_or_streams_are_listed_by_name():
     async def run() -> None:
-        async with InProcessScheduler(LIMITS, QueueMetrics(CollectorRegistry())) as scheduler:
+        async with InProcessScheduler(SETTINGS, QueueMetrics(CollectorRegistry())) as scheduler:
             assert scheduler.states() == ()
             scheduler.set_capacity(OTHER, 3)
             permit = await acquire(scheduler, "acme")
@@ -55,7 +58,7 @@ def test_queues_with_a_capacity_or_streams_are_listed_by_name():
 
 def test_a_tenants_streams_of_all_classes_are_counted_together():
     async def run() -> None:
-        async with InProcessScheduler(LIMITS, QueueMetrics(CollectorRegistry())) as scheduler:
+        async with InProcessScheduler(SETTINGS, QueueMetrics(CollectorRegistry())) as scheduler:
             scheduler.set_capacity(QUEUE, 2)
             kept = [await acquire(scheduler, "acme"), await acquire(scheduler, "acme", priority=1)]
             tasks = [await waiting(scheduler, "acme", priority=at % 2) for at in range(3)]
@@ -79,13 +82,13 @@ def test_a_tenants_streams_of_all_classes_are_counted_together():
 
 
 @pytest.mark.parametrize(
-    ("limits", "capacity", "places"),
-    [
-        (QueueLimits(waiting=7), 100, 7),
-        (QueueLimits(waiting=7, waiting_a_stream=2), 100, 200),
-        (QueueLimits(waiting=7, waiting_a_stream=2), None, 7),
-        (QueueLimits(waiting=7, waiting_a_stream=2), 0, 0),
-    ],
+    ("queue_length", "capacity", "places"), [(7, 2, 7), (None, 2, 32), (None, 0, 0), (0, 1, 0)]
 )
-def test_places_may_depend_on_the_capacity(limits, capacity, places):
-    assert limits.places(capacity) == places
+def test_places_may_depend_on_the_capacity(queue_length, capacity, places):
+    queue = FairQueue(Scheduling(queue_length=queue_length), Clock())
+    queue.set_capacity(capacity)
+    for _ in range(capacity + places):
+        queue.enter(QueuedStream(Ticket(queue=QUEUE, tenant="a")))
+    with pytest.raises(RateLimited):
+        queue.enter(QueuedStream(Ticket(queue=QUEUE, tenant="a")))
+    assert queue.waiting == places

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.domain.scheduling import Ticket
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.places import QueueLimits
 from proxy.scheduling.stream import State
+from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 
 
@@ -16,7 +16,7 @@ class Rows:
 
     def __init__(self, rows: int, *, fair_preemption: bool = True) -> None:
         self.clock = Clock()
-        self.queue = FairQueue(QueueLimits(fair_preemption=fair_preemption), self.clock)
+        self.queue = FairQueue(Scheduling(fair_preemption=fair_preemption), self.clock)
         self.queue.set_capacity(rows)
 
     def enter(self, tenant: str, count: int = 1, **fields: object) -> list[QueuedStream]:

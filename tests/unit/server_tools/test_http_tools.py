@@ -27,7 +27,7 @@ def server(shared: ToolServer) -> ToolServer:
 
 
 def tool(url: str, **fields) -> ServerTool:
-    given = {"name": "t", "url": url, "method": "GET", "allows_private_addresses": True}
+    given = {"name": "t", "url": url, "method": "GET", "allow_private_addresses": True}
     return ServerTool(**given | fields)
 
 
@@ -131,7 +131,7 @@ def test_a_tool_that_is_not_there_is_a_result(server):
      "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b:1::7f00:1]", "[fec0::1]"],
 )  # fmt: skip
 def test_a_private_address_is_refused_by_default(server, host):
-    result = run(tool(server.url("/weather", host), allows_private_addresses=False))
+    result = run(tool(server.url("/weather", host), allow_private_addresses=False))
     assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])
     assert "127.0.0.1" not in result.text
 
@@ -151,7 +151,7 @@ class Names:
 def test_one_private_address_among_public_ones_is_enough_to_refuse(server):
     tools = HttpToolRunner(HeaderSecrets({}), Names(["8.8.8.8", "127.0.0.1"]))
     url = server.url("/weather", "evil.example")
-    result = run(tool(url, allows_private_addresses=False), tools=tools)
+    result = run(tool(url, allow_private_addresses=False), tools=tools)
     assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])
 
 

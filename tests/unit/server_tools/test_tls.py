@@ -51,7 +51,7 @@ async def loopback(host: str, port: int) -> list[str]:
 
 def call(host: str, port: str) -> ToolResult:
     url = f"https://{host}:{port}/weather"
-    tool = ServerTool(name="t", url=url, allows_private_addresses=True)
+    tool = ServerTool(name="t", url=url, allow_private_addresses=True)
     return asyncio.run(HttpToolRunner(HeaderSecrets({}), loopback).run(tool, {}, timeout_s=5))
 
 

@@ -76,7 +76,7 @@ async def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server:
         assert isinstance(await one.reserve([meter], [1]), Grant)
         refused = asyncio.ensure_future(one.reserve([meter], [1]))
         while not refused.done():
-            assert one.calls or list(one._own.holdings()) == [(meter, 1)]
+            assert one.calls or one._own.holdings() == [(meter, 0, 0, 1)]
             await asyncio.sleep(0)
         assert isinstance(refused.result(), Refusal)
 

@@ -8,15 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from proxy.access.limits.caller_meters import (
-    MOST,
-    NOTHING,
-    CallerMeters,
-    MeteredCallers,
-    Unit,
-    has_limits,
-    meters_of,
-)
+from proxy.access.limits.caller_meters import MOST, NOTHING, CallerMeters, MeteredCallers, Unit
 from proxy.domain.identity import ANYONE, Caller, Limits
 from proxy.domain.usage import Spent
 from proxy.state.meters import MeterKind
@@ -46,7 +38,8 @@ DECEMBER = datetime(2026, 12, 31, 23, 59, 59, tzinfo=timezone.utc).timestamp()
 
 
 def meters(who: Caller, model: str = "demo", now_s: float = NOVEMBER, **spent) -> CallerMeters:
-    return asyncio.run(meters_of(who, model, KeptUsage(Spent(**spent)), now_s=now_s))
+    known = MeteredCallers(KeptUsage(Spent(**spent)), clock=lambda: now_s)
+    return asyncio.run(known.meters(who, model))
 
 
 def test_every_limit_of_each_of_the_three_becomes_a_meter_of_its_own():
@@ -103,9 +96,11 @@ def test_no_tenant_can_be_taken_for_another(name: str):
 
 
 def test_who_has_limits():
-    assert not has_limits(ANYONE)
-    assert not has_limits(caller(key=Limits(), of_models={"demo": Limits()}))
-    assert has_limits(caller(of_models={"demo": Limits(concurrent_requests=1)}))
+    assert not ANYONE.has_limits
+    assert not caller(key=Limits(), of_models={"demo": Limits()}).has_limits
+    limited = caller(of_models={"demo": Limits(concurrent_requests=1)})
+    assert limited.has_limits
+    assert not replace(limited, of_models={}).has_limits
 
 
 async def test_meters_are_kept_until_limits_change_or_the_month_ends():

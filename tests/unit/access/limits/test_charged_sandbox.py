@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.charged_sandbox import ChargedSandbox
-from proxy.access.limits.standing import Standings
 from proxy.domain.errors import RateLimited
 from proxy.domain.identity import Caller, Limits, current_caller
 from proxy.domain.record import RequestRecord, current_record
@@ -77,10 +77,10 @@ async def test_a_request_that_is_counted_already_is_not_given_back():
     stand, standings = Stand(), Standings()
     current_caller.set(TWO)
     current_record.set(RequestRecord(standings=standings))
-    async with stand.limiter.counted(TWO, standings) as counted:
+    async with stand.limiter.counted(TWO, standings):
         with pytest.raises(TooCostly):
             await stand.sandbox.run("a", stand.work)
-        counted.give_back()
+        standings.is_refused = True
     assert await stand.left() == 1
 
 

@@ -1,30 +1,53 @@
-"""RequestLimiter: priorities under the ceiling, and requests that generate nothing."""
+"""RequestLimiter: priorities under the ceiling, and prompts that only fit when they are counted."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.access.limits.request_limiter import under_ceiling
-from proxy.access.limits.standing import Standings
-from proxy.domain.errors import ErrorCode, RateLimited
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, ModelUnavailable, RateLimited
 from proxy.domain.identity import Limits
+from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest, TextPrompt
-from tests.fixtures.limits import caller, unlimited
+from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.tokenizer import AdmittedPrompt
+from proxy.state.memory_meters import InProcessLedger
+from tests.doubles.engine import CARD, FACTS
+from tests.fixtures.ledgers import Clock
+from tests.fixtures.limits import caller
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
-REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="hi"))
+LONG = replace(CARD, facts=replace(FACTS, context_length=100_000))
+REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"), max_tokens=1)
+
+
+class FourBytes:
+    """A token for four bytes; `error` in place of an answer."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls = 0
+        self._error = error
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        self.calls += 1
+        if self._error is not None:
+            raise self._error
+        return AdmittedPrompt(ids=tuple(range(len(request.text or "") // 4)), max_tokens=9)
 
 
 @given(st.none() | INT32, st.none() | INT32, INT32)
 def test_the_priority_is_the_lower_of_what_is_asked_and_what_is_allowed(asked, own, most):
+    limiter = RequestLimiter(InProcessLedger(), FourBytes(), max_priority=most)
     report, who = RequestRecord(), replace(caller(), max_priority=own)
     request = replace(REQUEST, priority=asked)
-    got = under_ceiling(request, who, most, report)
+    got = limiter.capped(request, CARD, who, report)
     ceiling = most if own is None else own
     assert (got.priority or 0) == min(asked or 0, ceiling)
     is_lowered = (asked or 0) > ceiling
@@ -34,13 +57,57 @@ def test_the_priority_is_the_lower_of_what_is_asked_and_what_is_allowed(asked, o
         assert got is request
 
 
-@pytest.mark.anyio
-async def test_a_second_request_at_once_is_refused_and_a_later_one_is_not():
-    limiter, who = unlimited(), caller(key=Limits(concurrent_requests=1))
-    async with limiter.counted(who, Standings()):
-        with pytest.raises(RateLimited) as refused:
-            async with limiter.counted(who, Standings()):
-                pass
-        assert refused.value.code is ErrorCode.CONCURRENCY_LIMIT_EXCEEDED
-    async with limiter.counted(who, Standings()):
-        pass
+class Stand:
+    """Requests of a caller with a limit on its input tokens, whose clock stands still."""
+
+    def __init__(self, limit: int, error: Exception | None = None) -> None:
+        self.tokenizer = FourBytes(error)
+        self.limiter = RequestLimiter(InProcessLedger(Clock()), self.tokenizer)
+        self.who = caller(key=Limits(input_tokens_per_minute=limit))
+
+    async def begin(self, size: int):
+        sent = EngineRequest(id="r", model=LONG, text="x" * size, timeout_s=1, sampling=Sampling())
+        record = RequestRecord()
+        made = self.limiter.reservation(self.who, REQUEST, LONG, [sent], record, is_stream=False)
+        return await made.__aenter__()
+
+
+def test_a_prompt_that_fits_only_in_tokens_is_counted_and_admitted():
+    stand = Stand(250)
+    asyncio.run(stand.begin(1000))
+    assert stand.tokenizer.calls == 1
+
+
+def test_99_percent_of_a_limit_can_be_used_although_bytes_are_four_times_as_many():
+    """The engine counts each of them; near the limit the tokenizer does before."""
+    stand = Stand(1_000)
+
+    async def main() -> int:
+        admitted = 0
+        with suppress(RateLimited):
+            while True:
+                running = await stand.begin(40)
+                admitted += 1
+                running.see_first("r", TokenDelta((), prompt_tokens=10), counts_prompt=True)
+        return admitted
+
+    assert asyncio.run(main()) == 100
+    assert 0 < stand.tokenizer.calls < 10
+
+
+def test_without_a_tokenizer_that_answers_the_bytes_decide():
+    with pytest.raises(RateLimited) as refused:
+        asyncio.run(Stand(250, ModelUnavailable("away")).begin(1000))
+    assert refused.value.code is ErrorCode.REQUEST_EXCEEDS_LIMIT
+
+
+def test_a_prompt_far_beyond_what_is_left_is_refused_without_being_counted():
+    stand = Stand(1_000)
+
+    async def main() -> None:
+        await stand.begin(990)
+        with pytest.raises(RateLimited):
+            await stand.begin(900)
+
+    asyncio.run(main())
+    assert stand.tokenizer.calls == 0

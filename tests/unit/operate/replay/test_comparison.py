@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from datetime import datetime, timezone
 
 import pytest
 
+from proxy.journal.journal import Recorded
 from proxy.operate.replay.comparison import Replayed, compare, facts_of
-from proxy.operate.replay.recorded import Recorded
 
 SEEDED, GREEDY, RANDOM = '{"seed":1}', '{"temperature":0}', '{"temperature":1}'
 CALLS = [{"id": "call_1", "function": {"name": "f", "arguments": '{"a":1}'}}]
@@ -30,8 +32,7 @@ def chunk(index: int = 0, finish: str | None = None, **delta: object) -> dict[st
 
 def recorded(body: str, answer: str, status: int = 200) -> Recorded:
     return Recorded(
-        version=1,
-        at="2026-03-01T12:00:00Z",
+        at=datetime(2026, 3, 1, 12, tzinfo=timezone.utc),
         tenant="acme",
         key_id="k",
         request_id="req_1",
@@ -94,7 +95,7 @@ def test_what_differs_is_named(body, before, after, differs, first):
     found = compare(recorded(body, before), Replayed(status=200, answer=after, ttft_ms=20.0))
     assert (found.differs, found.first_difference) == (differs, first)
     assert found.ttft_ratio == 2.0
-    line = json.dumps(found.as_json(), default=str)
+    line = json.dumps(asdict(found), default=str)
     assert "Hello" not in line
     assert "Bye" not in line
 
@@ -111,4 +112,4 @@ def test_a_refusal_is_the_same_by_status_and_code():
 def test_no_answer_is_a_difference():
     found = compare(recorded(SEEDED, whole()), Replayed(status=None, fault="ConnectError: refused"))
     assert (found.differs, found.duration_ratio) == (("no answer",), None)
-    assert found.as_json()["fault"] == "ConnectError: refused"
+    assert found.fault == "ConnectError: refused"

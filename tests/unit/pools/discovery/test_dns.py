@@ -38,7 +38,10 @@ class Names:
 
 def sets_within(seconds: float, names: Names, url: str = "dns+grpc://triton:8001"):
     """(time, addresses) of each set, and the log."""
-    found, logs = emitted(DnsName(parse(url), names.resolve), seconds)
+    source = parse(url)
+    assert isinstance(source, DnsName)
+    source.resolve = names.resolve
+    found, logs = emitted(source, seconds)
     return [(at, sorted(each.address for each in endpoints)) for at, endpoints in found], logs
 
 
@@ -82,8 +85,7 @@ def test_nothing_is_emitted_before_the_first_answer():
 
 @pytest.mark.anyio
 async def test_the_systems_resolver():
-    source = DnsName(parse("dns+grpc://localhost:8001?metrics=8012"))
-    async with watched(source) as watching:
+    async with watched(parse("dns+grpc://localhost:8001?metrics=8012")) as watching:
         found = await watching.endpoints()
     assert {each.address for each in found} & {"127.0.0.1:8001", "[::1]:8001"}
     assert {each.metrics_port for each in found} == {8012}

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
-from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix
+from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix, end_of_prefix, endpoint_in
 from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.stack import free_port
 from tests.unit.pools.discovery.etcd_server import EtcdServer, encoded, needs_etcd, running
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -28,10 +28,13 @@ def etcd(tmp_path) -> Iterator[EtcdServer]:
 
 def prefix(where: str | EtcdServer, *, watch_s: float = WATCH_S) -> EtcdPrefix:
     hosts = where if isinstance(where, str) else f"127.0.0.1:{where.port}"
-    url = parse(f"etcd+grpc://{hosts}/triton/")
-    return EtcdPrefix(url, pause=GrowingPause(0.02, 0.05), watch_s=watch_s)
+    source = parse(f"etcd+grpc://{hosts}/triton/")
+    assert isinstance(source, EtcdPrefix)
+    source.pause, source.watch_s = GrowingPause(0.02, 0.05), watch_s
+    return source
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_endpoints_come_change_and_go(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001")
@@ -50,6 +53,7 @@ async def test_endpoints_come_change_and_go(etcd):
         assert await watching.addresses() == ["10.0.0.3:8001"]
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_an_endpoint_goes_with_its_lease(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001", lease=etcd.lease(1))
@@ -59,6 +63,7 @@ async def test_an_endpoint_goes_with_its_lease(etcd):
         assert await watching.addresses() == ["10.0.0.2:8001"]
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_more_keys_than_a_page(etcd):
     for number in range(1, 1003):
@@ -70,6 +75,7 @@ async def test_more_keys_than_a_page(etcd):
     assert (line["found"], line["kept"]) == (1002, 1000)
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_the_endpoints_remain_while_etcd_is_down(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001")
@@ -88,21 +94,7 @@ async def test_the_endpoints_remain_while_etcd_is_down(etcd):
     assert len({each["reason"] for each in logs[:-1]}) == len(logs) - 1, "no reason twice"
 
 
-@needs_etcd
-async def test_changes_during_an_outage_are_found_after_it(etcd):
-    etcd.put("/triton/a", "10.0.0.1:8001")
-    with capture_logs():
-        async with watched(prefix(etcd)) as watching:
-            await watching.endpoints()
-            etcd.kill()
-            await asyncio.to_thread(etcd.start)
-            etcd.delete("/triton/a")
-            revision = etcd.put("/triton/b", "10.0.0.2:8001")
-            etcd.compact(revision)
-            while (found := await watching.addresses()) != ["10.0.0.2:8001"]:
-                assert found == [], "the moment between the two changes"
-
-
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_compacted_revision_is_no_failure(etcd):
     """The watch begins after changes that were compacted since the keys were read."""
@@ -116,6 +108,7 @@ async def test_a_compacted_revision_is_no_failure(etcd):
     assert logs == []
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_silent_watch_ends_and_the_keys_are_read_again(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001")
@@ -129,6 +122,7 @@ async def test_a_silent_watch_ends_and_the_keys_are_read_again(etcd):
     assert logs == []
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_host_that_is_down_is_passed_over(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001")
@@ -142,6 +136,7 @@ async def test_a_host_that_is_down_is_passed_over(etcd):
     ]
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_wrong_value_is_logged_once_and_leaves_the_others(etcd):
     with capture_logs() as logs:
@@ -158,6 +153,7 @@ async def test_a_wrong_value_is_logged_once_and_leaves_the_others(etcd):
     assert "write host:port" in line["reason"]
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_user_logs_in(etcd):
     etcd.put("/triton/a", "10.0.0.1:8001")
@@ -177,6 +173,7 @@ async def test_a_user_logs_in(etcd):
     assert logs == []
 
 
+@pytest.mark.anyio
 @needs_etcd
 async def test_a_wrong_password_is_logged_without_it(etcd):
     etcd.call("/v3/auth/user/add", name="root", password="right")
@@ -191,9 +188,49 @@ async def test_a_wrong_password_is_logged_without_it(etcd):
     assert "guess" not in str(logs)
 
 
+@pytest.mark.anyio
 async def test_a_server_that_is_no_etcd():
     with FileServer({}) as server, capture_logs() as logs:
         async with watched(prefix(server.url("").removeprefix("http://"))) as watching:
             watching.read_ahead()
             await until(lambda: bool(logs))
     assert "/v3/kv/range: status 501" in logs[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b" h:8001\n", EndpointAddress("h:8001")),
+        (b"h:8001?metrics=8012", EndpointAddress("h:8001", 8012)),
+        (b'{"address": "[::1]:8001"}', EndpointAddress("[::1]:8001")),
+        (b'{"address": "h:8001", "metrics_port": null}', EndpointAddress("h:8001")),
+        (b'{"address": "h:8001", "metrics_port": 8012}', EndpointAddress("h:8001", 8012)),
+    ],
+)
+def test_values(value, expected):
+    assert endpoint_in(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"", "has no port"),
+        (b"\xff", "codec"),
+        (b"{", "EOF"),
+        (b"{}", "address: Field required"),
+        (b'{"address": "h"}', "has no port"),
+        (b'{"address": "h:1", "metrics_port": true}', "metrics_port: "),
+        (b'{"address": "h:1", "metrics_port": 70000}', "metrics_port: "),
+        (b'{"address": "h:1", "weight": 3}', "weight: "),
+    ],
+)
+def test_values_that_are_no_endpoints(value, says):
+    with pytest.raises(ValueError, match=says):
+        endpoint_in(value)
+
+
+@given(st.binary(min_size=1, max_size=6), st.binary(max_size=8))
+def test_the_end_of_a_prefix_comes_after_its_keys_only(prefix, key):
+    end = end_of_prefix(prefix)
+    is_within = prefix <= key and (end == b"\0" or key < end)
+    assert is_within == key.startswith(prefix) or end == b"\0"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
-from proxy.pools.discovery import kubernetes
-from proxy.pools.discovery.kubernetes import KubernetesApi, KubernetesService, in_cluster
-from proxy.pools.discovery.source import GrowingPause
+from proxy.pools.discovery.json_watch import MOST_BYTES
+from proxy.pools.discovery.kubernetes import EndpointSlice, KubernetesService, addresses_in
+from proxy.pools.discovery.source import GrowingPause, InvalidSource
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.kubernetes_api import (
     BREAK,
@@ -24,8 +24,6 @@ from tests.doubles.kubernetes_api import (
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.certificates import certificate, needs_openssl
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def api() -> Iterator[KubernetesApiServer]:
@@ -34,15 +32,21 @@ def api() -> Iterator[KubernetesApiServer]:
         yield server
 
 
-def service(api: KubernetesApiServer, url: str = "k8s+grpc://llm/triton:grpc", **more):
-    where = KubernetesApi(url=api.url, **more)
-    return KubernetesService(parse(url), where, pause=GrowingPause(0.01, 0.02))
+def service(
+    api: KubernetesApiServer,
+    url: str = "k8s+grpc://llm/triton:grpc",
+    *,
+    token_file: Path | None = None,
+    ca_file: Path | None = None,
+) -> KubernetesService:
+    source = parse(f"{url}?api={api.url}")
+    assert isinstance(source, KubernetesService)
+    source.pause = GrowingPause(0.01, 0.02)
+    source.token_file, source.ca_file = token_file, ca_file
+    return source
 
 
-async def changes(api: KubernetesApiServer, do, *more) -> None:
-    await asyncio.to_thread(do, *more)
-
-
+@pytest.mark.anyio
 async def test_pods_come_and_go(api):
     async with watched(service(api)) as watching:
         assert await watching.addresses() == ["10.0.0.1:8001"]
@@ -54,11 +58,12 @@ async def test_pods_come_and_go(api):
         assert await watching.addresses() == []
 
 
+@pytest.mark.anyio
 async def test_what_it_asks_for(api):
     async with watched(service(api)) as watching:
         await watching.endpoints()
         watching.read_ahead()
-        await changes(api, api.wait_watched, 1)
+        await asyncio.to_thread(api.wait_watched, 1)
     (path, listed, _), (_, watch, _) = api.requests
     assert path == "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
     assert listed == {"labelSelector": "kubernetes.io/service-name=triton", "limit": "10"}
@@ -71,12 +76,7 @@ async def test_what_it_asks_for(api):
     }
 
 
-async def test_a_service_without_pods_has_no_endpoints(api):
-    api.delete("first")
-    async with watched(service(api)) as watching:
-        assert await watching.addresses() == []
-
-
+@pytest.mark.anyio
 async def test_many_slices_come_in_pages(api):
     for number in range(25):
         api.put(endpoint_slice(f"slice-{number:02}", endpoint(f"10.1.0.{number}")))
@@ -85,6 +85,7 @@ async def test_many_slices_come_in_pages(api):
     assert [query.get("continue") for _, query, _ in api.requests[:3]] == [None, "10", "20"]
 
 
+@pytest.mark.anyio
 async def test_a_bookmark_and_a_change_of_nothing_emit_no_set(api):
     async with watched(service(api)) as watching:
         await watching.endpoints()
@@ -96,15 +97,16 @@ async def test_a_bookmark_and_a_change_of_nothing_emit_no_set(api):
         assert await watching.addresses() == ["10.0.0.9:8001"]
 
 
+@pytest.mark.anyio
 async def test_the_next_watch_begins_at_the_last_bookmark(api):
     with capture_logs() as logs:
         async with watched(service(api)) as watching:
             await watching.endpoints()
             coming = watching.read_ahead()
-            await changes(api, api.wait_watched, 1)
+            await asyncio.to_thread(api.wait_watched, 1)
             api.bookmark()
             api.send(END)
-            await changes(api, api.wait_watched, 2)
+            await asyncio.to_thread(api.wait_watched, 2)
             api.put(endpoint_slice("first", endpoint("10.0.0.2")))
             assert await coming == {EndpointAddress("10.0.0.2:8001")}
     watches = [query for _, query, _ in api.requests if "watch" in query]
@@ -113,17 +115,19 @@ async def test_the_next_watch_begins_at_the_last_bookmark(api):
     assert logs == []
 
 
+@pytest.mark.anyio
 async def test_changes_that_the_server_has_forgotten_are_listed_again(api):
     with capture_logs() as logs:
         async with watched(service(api)) as watching:
             await watching.endpoints()
             coming = watching.read_ahead()
-            await changes(api, api.wait_watched, 1)
+            await asyncio.to_thread(api.wait_watched, 1)
             api.expire(endpoint_slice("first", endpoint("10.0.0.7")))
             assert await coming == {EndpointAddress("10.0.0.7:8001")}
     assert logs == [], "this is no failure"
 
 
+@pytest.mark.anyio
 async def test_a_watch_from_a_forgotten_version_is_answered_with_410(api):
     async with watched(service(api)) as watching:
         await watching.endpoints()
@@ -138,33 +142,32 @@ async def test_a_watch_from_a_forgotten_version_is_answered_with_410(api):
     ("line", "reason"),
     [
         (BREAK, ""),
-        (b"<html>\n", "is not JSON"),
-        (b"[1]\n", "is not a JSON object"),
-        (b"\xff\xfe\n", "is not JSON"),
-        (b'{"type": "ADDED"}\n', "without an object"),
-        (b'{"type": "ADDED", "object": {}}\n', "without metadata"),
-        (b'{"type": "ADDED", "object": {"metadata": {"name": 3}}}\n', "resourceVersion"),
+        (b"<html>\n", "Invalid JSON"),
+        (b"[1]\n", "object"),
+        (b'{"type": "ADDED"}\n', "Field required"),
+        (b'{"type": "ADDED", "object": {}}\n', "metadata: Field required"),
         (b'{"type": "NEW", "object": {"metadata": {"resourceVersion": "9"}}}\n', "'NEW'"),
         (b'{"type": "ERROR", "object": {"message": "etcd is away"}}\n', "etcd is away"),
-        (b"x" * (kubernetes.MOST_BYTES + 2), "more than 4,000,000 bytes"),
-        (b"[" * 100_000 + b"\n", "is not JSON"),
+        (b"x" * (MOST_BYTES + 2), "more than 4,000,000 bytes"),
+        (b"[" * 100_000 + b"\n", "Invalid JSON"),
     ],
     ids=lambda value: repr(value)[:30],
 )
+@pytest.mark.anyio
 async def test_a_watch_that_breaks_keeps_the_endpoints_and_is_tried_again(api, line, reason):
     with capture_logs() as logs:
         async with watched(service(api)) as watching:
             await watching.endpoints()
             coming = watching.read_ahead()
-            await changes(api, api.wait_watched, 1)
+            await asyncio.to_thread(api.wait_watched, 1)
             api.send(line)
-            await changes(api, api.wait_watched, 2)
+            await asyncio.to_thread(api.wait_watched, 2)
             assert not coming.done(), "the endpoints are the same"
             api.put(endpoint_slice("first", endpoint("10.0.0.2")))
             assert await coming == {EndpointAddress("10.0.0.2:8001")}
     failed, works = logs
     assert failed["event"] == "endpoints cannot be found"
-    assert failed["source"] == "k8s+grpc://llm/triton:grpc"
+    assert failed["source"].startswith("k8s+grpc://llm/triton:grpc")
     assert reason in failed["reason"]
     assert works["event"] == "endpoints can be found again"
 
@@ -175,15 +178,13 @@ async def test_a_watch_that_breaks_keeps_the_endpoints_and_is_tried_again(api, l
         (403, b'{"message": "endpointslices is forbidden"}', "needs `list` and `watch`"),
         (500, b"y" * 10_000, "status 500"),
         (302, b"", "status 302"),
-        (200, b"", "is not JSON"),
-        (200, b"[]", "is not a JSON object"),
-        (200, b'{"metadata": {"resourceVersion": "1"}, "items": [3]}', "'items'"),
-        (200, b'{"metadata": [], "items": []}', "without metadata"),
-        (200, b" " * (kubernetes.MOST_BYTES + 1), "more than 4,000,000 bytes"),
-        (200, gzip.compress(b'{"metadata": {"resourceVersion": "1"}}', mtime=0), "is not JSON"),
+        (200, b"", "Invalid JSON"),
+        (200, b'{"metadata": {"resourceVersion": "1"}, "items": [3]}', "items.0: "),
+        (200, b" " * (MOST_BYTES + 1), "more than 4,000,000 bytes"),
     ],
     ids=lambda value: repr(value)[:30],
 )
+@pytest.mark.anyio
 async def test_a_list_that_fails_is_tried_again_and_logged_once(api, status, body, reason):
     api.refusal = (status, body)
     with capture_logs() as logs:
@@ -199,6 +200,7 @@ async def test_a_list_that_fails_is_tried_again_and_logged_once(api, status, bod
     assert works["event"] == "endpoints can be found again"
 
 
+@pytest.mark.anyio
 async def test_the_token_is_read_for_each_request(api, tmp_path):
     token = tmp_path / "token"
     token.write_text("one\n")
@@ -206,11 +208,12 @@ async def test_the_token_is_read_for_each_request(api, tmp_path):
         await watching.endpoints()
         token.write_text("two\n")
         watching.read_ahead()
-        await changes(api, api.wait_watched, 1)
+        await asyncio.to_thread(api.wait_watched, 1)
     assert [given for *_, given in api.requests] == ["Bearer one", "Bearer two"]
 
 
 @pytest.mark.parametrize("content", ["", "two words", "one\r\nX-Other: header"])
+@pytest.mark.anyio
 async def test_a_token_file_without_a_token_is_never_sent(api, tmp_path, content):
     token = tmp_path / "token"
     token.write_text(content)
@@ -224,6 +227,7 @@ async def test_a_token_file_without_a_token_is_never_sent(api, tmp_path, content
     assert "has no token" in logs[0]["reason"]
 
 
+@pytest.mark.anyio
 async def test_a_port_name_that_the_service_lacks_is_logged_with_those_it_has(api):
     with capture_logs() as logs:
         async with watched(service(api, "k8s+grpc://llm/triton:http")) as watching:
@@ -231,16 +235,18 @@ async def test_a_port_name_that_the_service_lacks_is_logged_with_those_it_has(ap
     assert "no port named 'http'; it has grpc, metrics" in logs[0]["reason"]
 
 
+@pytest.mark.anyio
 async def test_closing_ends_the_connection(api):
     before = asyncio.all_tasks()
     async with watched(service(api)) as watching:
         await watching.endpoints()
         watching.read_ahead()
-        await changes(api, api.wait_watched, 1)
+        await asyncio.to_thread(api.wait_watched, 1)
     assert asyncio.all_tasks() == before
 
 
 @needs_openssl
+@pytest.mark.anyio
 async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):
     files = certificate(tmp_path, "api")
     other, _ = certificate(tmp_path, "other")
@@ -258,10 +264,63 @@ async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):
     assert api.url.startswith("https://")
 
 
-def test_a_pod_finds_the_api_of_its_cluster(tmp_path):
-    variables = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    api = in_cluster(variables)
-    assert in_cluster({**variables, "KUBERNETES_SERVICE_PORT": "tcp"}) is None
-    assert api.url == "https://[fd00::1]:443"
-    assert str(api.token_file) == "/var/run/secrets/kubernetes.io/serviceaccount/token"
-    assert str(api.ca_file) == "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+def test_a_pod_finds_the_api_of_its_cluster():
+    source = parse("k8s+grpc://llm/triton:grpc")
+    variables = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "tcp"}
+    with pytest.raises(InvalidSource, match="KUBERNETES_SERVICE_HOST"):
+        source.find_api(variables)
+    source.find_api({**variables, "KUBERNETES_SERVICE_PORT": "443"})
+    assert source.api_url == "https://[fd00::1]:443"
+    assert str(source.token_file) == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert str(source.ca_file) == "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+
+def addresses(*slices, port: int | str = 8001) -> list[str]:
+    found, _ = addresses_in(map(EndpointSlice.model_validate, slices), port, None)
+    return sorted(each.address for each in found)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_used"),
+    [
+        ({"ready": True}, True),
+        ({"ready": False}, False),
+        ({"ready": None}, True),
+        ({"ready": True, "serving": True, "terminating": False}, True),
+        ({"ready": False, "serving": True, "terminating": True}, False),
+        ({"ready": True, "serving": True, "terminating": True}, False),
+        ({"ready": True, "serving": False, "terminating": None}, True),
+    ],
+)
+def test_which_conditions_get_requests(conditions, is_used):
+    found = addresses(endpoint_slice("a", endpoint("10.0.0.1", **conditions)))
+    assert found == (["10.0.0.1:8001"] if is_used else [])
+
+
+def test_conditions_and_lists_may_be_absent():
+    assert addresses({**endpoint_slice("a"), "endpoints": None, "ports": None}) == []
+    bare = {**endpoint_slice("a"), "endpoints": [{"addresses": ["10.0.0.1"]}]}
+    assert addresses(bare) == ["10.0.0.1:8001"]
+
+
+def test_ports_by_name_differ_between_slices():
+    old = endpoint_slice("a", endpoint("10.0.0.1"), port=8001)
+    new = endpoint_slice("b", endpoint("10.0.0.2"), port=9001)
+    found, problem = addresses_in(map(EndpointSlice.model_validate, [old, new]), "grpc", "metrics")
+    assert found == [EndpointAddress("10.0.0.1:8001", 8002), EndpointAddress("10.0.0.2:9001", 9002)]
+    assert problem is None
+
+
+def test_a_pod_with_two_addresses_or_in_two_slices_is_one_endpoint():
+    four = endpoint_slice("a", endpoint("10.0.0.1", uid="pod"))
+    six = endpoint_slice("b", endpoint("fd00::1", uid="pod"), family="IPv6")
+    assert addresses(four, six) == addresses(six, four) == ["10.0.0.1:8001"]
+    assert addresses(six) == ["[fd00::1]:8001"]
+    one = endpoint_slice("a", endpoint("10.0.0.1"))
+    assert addresses(one, one) == ["10.0.0.1:8001"]
+
+
+@pytest.mark.parametrize("address", ["a b", "::x", ""])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(ValueError, match=r"host name|hex digits|At least"):
+        addresses(endpoint_slice("a", endpoint(address)))

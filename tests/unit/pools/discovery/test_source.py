@@ -1,15 +1,28 @@
-"""source: what all sources emit and log, and how long they pause."""
+"""source: what all sources emit and log, how long they pause, and what a watched file does."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
-from proxy.pools.discovery.source import MOST_REASONS, GrowingPause, Source, StaticList
-from proxy.pools.discovery.source_url import MOST_ENDPOINTS
+from proxy.pools.discovery.source import (
+    MOST_BYTES,
+    MOST_ENDPOINTS,
+    MOST_REASONS,
+    GrowingPause,
+    Source,
+    StaticList,
+    WatchedFile,
+)
+from proxy.pools.discovery.source_url import parse
 from tests.doubles import clock
-from tests.doubles.watched_source import emitted
+from tests.doubles.watched_source import emitted, until, watched
 
 ONE, TWO = EndpointAddress("one:8001"), EndpointAddress("two:8001", 8012)
 
@@ -18,7 +31,7 @@ class Scripted(Source):
     """Reads what it is given: endpoints, or why they cannot be read. Then nothing happens."""
 
     def __init__(self, *script: list[EndpointAddress] | str) -> None:
-        super().__init__("dns+grpc://x:1")
+        super().__init__(text="dns+grpc://x:1", is_tls=False)
         self._script = list(script)
 
     async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
@@ -41,7 +54,8 @@ def test_only_changes_are_emitted():
 
 
 def test_an_address_with_two_metrics_ports_is_one_endpoint():
-    found, _ = sets(StaticList("grpc://x", frozenset({ONE, EndpointAddress("one:8001", 8012)})))
+    both = frozenset({ONE, EndpointAddress("one:8001", 8012)})
+    found, _ = sets(StaticList(text="grpc://x", is_tls=False, addresses=both))
     assert found == [{EndpointAddress("one:8001", 8012)}]
 
 
@@ -79,3 +93,99 @@ def test_pauses_grow_and_begin_anew_after_quiet():
         assert longest / 2 - 1e-6 <= length <= longest + 1e-6
     assert len(set(lengths)) == len(lengths), "jittered"
     assert after_quiet < 0.11
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "endpoints"
+
+
+def replace(path: Path, content: bytes) -> None:
+    """At once: a file that is truncated first may be read in between."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.rename(path)
+
+
+def file(path: Path) -> WatchedFile:
+    found = parse(f"file+grpc://{path}")
+    assert isinstance(found, WatchedFile)
+    found.pause = GrowingPause(0.01, 0.01)
+    return found
+
+
+@pytest.mark.anyio
+async def test_lines_comments_and_changes(path):
+    path.write_text("# Tritons\n\none:8001\n two:8001?metrics=8012  # the second\r\n")
+    async with watched(file(path)) as watching:
+        two = EndpointAddress("two:8001", 8012)
+        assert await watching.endpoints() == {EndpointAddress("one:8001"), two}
+        path.write_text("six:8001\n")
+        assert await watching.addresses() == ["six:8001"]
+        path.write_text("ten:8001\n")  # as long as before
+        assert await watching.addresses() == ["ten:8001"]
+        path.write_text("")
+        assert await watching.addresses() == []
+
+
+@pytest.mark.anyio
+async def test_a_file_that_does_not_exist_yet(path):
+    with capture_logs() as logs:
+        async with watched(file(path)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: len(logs) >= 1)
+            replace(path, b"one:8001")
+            assert await coming == {EndpointAddress("one:8001")}
+    assert logs[0]["reason"] == f"{path}: No such file or directory"
+    assert [each["log_level"] for each in logs] == ["warning", "info"]
+
+
+@pytest.mark.anyio
+async def test_a_file_that_goes_and_comes_back(path, tmp_path):
+    path.write_text("one:8001")
+    with capture_logs() as logs:
+        async with watched(file(path)) as watching:
+            await watching.endpoints()
+            coming = watching.read_ahead()
+            path.rename(tmp_path / "away")
+            await until(lambda: len(logs) >= 1)
+            (tmp_path / "away").rename(path)
+            await until(lambda: len(logs) >= 2)
+            assert not coming.done(), "the endpoints are the same"
+    assert logs[1]["event"] == "endpoints can be found again"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"one:8001\nwrong\n", "line 2: 'wrong' has no port"),
+        (b"grpc://one:8001\n", "line 1: "),
+        (b"\n\n\xff\n", "line 3: it is not UTF-8"),
+        (b"#" * (MOST_BYTES + 1), "has more than 1,000,000 bytes"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+@pytest.mark.anyio
+async def test_a_wrong_file_keeps_the_endpoints(path, content, reason):
+    path.write_text("one:8001\n")
+    with capture_logs() as logs:
+        async with watched(file(path)) as watching:
+            await watching.endpoints()
+            coming = watching.read_ahead()
+            replace(path, content)
+            await until(lambda: len(logs) >= 1)
+            assert not coming.done()
+            replace(path, b"two:8001\n")
+            assert await coming == {EndpointAddress("two:8001")}
+    assert str(path) in logs[0]["reason"]
+    assert reason in logs[0]["reason"]
+
+
+@pytest.mark.anyio
+async def test_a_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with capture_logs() as logs:
+        async with watched(file(path)) as watching:
+            watching.read_ahead()
+            await until(lambda: len(logs) >= 1)
+    assert "is not a regular file" in logs[0]["reason"]

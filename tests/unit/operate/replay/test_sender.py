@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.operate.replay.recorded import Selection
+from proxy.operate.replay.sender import Selection
 
 LINE = {
     "version": 1,

@@ -1,0 +1,171 @@
+"""Public models: what Triton has loaded, joined with what models.yaml says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from build_engines.deployment_entries import DeploymentEntry
+from build_engines.models_file import ModelEntry
+from build_engines.price_entry import PriceEntry
+from proxy.domain.endpoints import DEFAULT_POOL
+from proxy.domain.engine import NotReady
+from proxy.domain.identity import current_caller
+from proxy.domain.model import FREE, NO_END, Lifecycle, LoadedModel, ModelCard, Price
+from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
+from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.models.deployments import DeploymentPlan, plan_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicModel:
+    """names: the public name, then the aliases; an adapter has no aliases. cards: of each build in
+    each deployment; empty: Triton has not loaded it. fallback: the public model that answers while
+    no deployment of this one is available.
+    """
+
+    names: tuple[str, ...]
+    cards: tuple[ModelCard, ...]
+    plan: DeploymentPlan
+    fallback: str | None
+
+    @property
+    def is_adapter(self) -> bool:
+        return bool(self.cards) and self.cards[0].parent is not None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the caller's key allows the model by its name or by any alias."""
+        models = current_caller.get().models
+        return not models.patterns or any(map(models.allows, self.names))
+
+
+Models = Mapping[str, PublicModel]
+
+
+@dataclass(frozen=True, slots=True)
+class CardDefaults:
+    """What holds for every model. A model's own entry can only lower the limits."""
+
+    limits: RequestLimits
+    callers_control_tokens: str
+
+
+def public_models(
+    loaded: Sequence[LoadedModel], policy: Mapping[str, ModelEntry], defaults: CardDefaults
+) -> Models:
+    """By public name: those of models.yaml in its order, then the others by name.
+
+    The adapters of a model follow it.
+
+    Raises:
+        NotReady: the limits of one of the models cannot be enforced.
+    """
+    found: dict[str, PublicModel] = {}
+    for name, entry in (*policy.items(), *_others(loaded, policy)):
+        plan = plan_of(entry)
+        cards: dict[str, list[ModelCard]] = {name: []}
+        for deployment in plan.deployments:
+            place = (deployment.pool, deployment.model or name)
+            for model in loaded:
+                is_there = deployment.version in (None, *model.versions)
+                if (model.pool, model.name) == place and is_there:
+                    for card in _cards(name, model, deployment, entry, defaults):
+                        cards.setdefault(card.name, []).append(card)
+        for public, each in cards.items():
+            names = (public, *entry.aliases) if public == name else (public,)
+            found[public] = PublicModel(
+                names=names, cards=tuple(each), plan=plan, fallback=entry.fallback
+            )
+    return found
+
+
+def _others(
+    loaded: Sequence[LoadedModel], policy: Mapping[str, ModelEntry]
+) -> Iterator[tuple[str, ModelEntry]]:
+    """What is loaded and not in models.yaml, under Triton's name of it.
+
+    A Triton model that an entry's deployment names is not also served under its own name. One that
+    several pools have is served from the pool `default`, or else from the first by name.
+    """
+    claimed = {
+        (one.pool, one.model or name)
+        for name, entry in policy.items()
+        for one in plan_of(entry).deployments
+    }
+    pools: dict[str, str] = {}
+    for model in loaded:
+        if (model.pool, model.name) not in claimed and model.name not in policy:
+            pool = pools.setdefault(model.name, model.pool)
+            if model.pool == DEFAULT_POOL != pool:
+                pools[model.name] = DEFAULT_POOL
+    for name, pool in sorted(pools.items()):
+        yield name, ModelEntry(deployments=(DeploymentEntry(name="default", pool=pool),))
+
+
+def _cards(
+    name: str,
+    model: LoadedModel,
+    deployment: DeploymentEntry,
+    entry: ModelEntry,
+    defaults: CardDefaults,
+) -> Iterator[ModelCard]:
+    """The card of a build, and of each of its LoRA adapters. name: the public one.
+
+    Raises:
+        NotReady: the model's limits cannot be enforced.
+    """
+    limits = defaults.limits.and_also(RequestLimits(**entry.limits.model_dump()))
+    if limits.need_the_tokenizer and "limits" not in model.capabilities:
+        raise NotReady(
+            f"model {model.name!r} was built by a version that cannot enforce the limits "
+            "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",
+            "the limits of a model cannot be enforced",
+        )
+    card = ModelCard(
+        name=name,
+        triton_model=model.name,
+        pool=model.pool,
+        deployment=deployment.name,
+        version=deployment.version,
+        facts=model.facts,
+        capabilities=model.capabilities,
+        limits=limits,
+        protects_control_tokens=(
+            (entry.callers_control_tokens or defaults.callers_control_tokens) == "plain"
+        ),
+        takes_template_values=entry.chat_template_kwargs,
+        takes_templates=entry.chat_template,
+        tool_parser=entry.tool_parser,
+        reasoning_parser=entry.reasoning_parser,
+        max_retries=entry.max_retries,
+        streams_unchecked=entry.stream_mode == "optimistic",
+        owned_by=entry.owned_by,
+        sampling=Sampling(temperature=entry.sampling.temperature, top_p=entry.sampling.top_p),
+        server_tools=ServerTools(
+            tools=tuple(
+                ServerTool(name=tool, **dict(one)) for tool, one in entry.server_tools.items()
+            ),
+            max_rounds=entry.max_tool_rounds,
+            max_seconds=entry.max_tool_seconds,
+        ),
+        price=_price(entry.price),
+        lifecycle=_lifecycle(entry),
+    )
+    yield card
+    for adapter in model.facts.adapters:
+        yield replace(card, name=adapter, parent=name)
+
+
+def _lifecycle(entry: ModelEntry) -> Lifecycle:
+    if entry.deprecated is None and entry.sunset is None:
+        return NO_END
+    return Lifecycle(deprecated=entry.deprecated, sunset=entry.sunset, link=entry.lifecycle_link)
+
+
+def _price(entry: PriceEntry | None) -> Price:
+    if entry is None:
+        return FREE
+    cached = entry.input if entry.cached_input is None else entry.cached_input
+    return Price(input=entry.input, cached_input=cached, output=entry.output)
