@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import FinishReason
 from tests.api.formats import named
-from tests.api.test_tools import CALL, CATALOG, TOOLS
+from tests.api.tools.test_tools import CALL, CATALOG, TOOLS
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.api.answers.test_parameters import SeededEngine
 from tests.api.formats import CHAT, CHAT_BODY, TEXT, TEXT_BODY, events
-from tests.api.test_parameters import SeededEngine
 from tests.fixtures.examples import examples
 
 

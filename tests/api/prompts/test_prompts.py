@@ -10,9 +10,9 @@ import yaml
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit
+from tests.api.answers.test_parameters import LimitedCatalog
 from tests.api.error_body import error_of
 from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
-from tests.api.test_parameters import LimitedCatalog
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 

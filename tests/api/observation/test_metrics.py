@@ -17,7 +17,7 @@ import pytest
 
 from proxy.domain.errors import EngineFailed
 from tests.api.error_body import error_of
-from tests.api.paced_engine import PacedEngine
+from tests.api.observation.paced_engine import PacedEngine
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started

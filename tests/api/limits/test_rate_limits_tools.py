@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from proxy.domain.identity import Limits
 from tests.api.conftest import Policy
-from tests.api.test_server_tools import call, rounds
-from tests.api.test_tools import CATALOG, CHAT, HI
+from tests.api.tools.test_server_tools import call, rounds
+from tests.api.tools.test_tools import CATALOG, CHAT, HI
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.application import application

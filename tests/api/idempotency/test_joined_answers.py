@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.output import TokenDelta
-from tests.api.stepped_engine import SteppedEngine
+from tests.api.idempotency.stepped_engine import SteppedEngine
 from tests.doubles.engine import deltas, large
 from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started

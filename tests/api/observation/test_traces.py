@@ -9,8 +9,8 @@ import pytest
 
 from proxy.domain.errors import EngineFailed
 from proxy.processes.errors import LaunchError
-from tests.api.test_server_tools import call, rounds
-from tests.api.test_tools import CATALOG, CHAT, HI
+from tests.api.tools.test_server_tools import call, rounds
+from tests.api.tools.test_tools import CATALOG, CHAT, HI
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.otlp import Collector, Span, collecting
 

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from proxy.domain.output import FinishReason
-from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
+from tests.api.tools.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started

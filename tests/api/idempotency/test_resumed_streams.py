@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.conftest import Serve
 from tests.api.error_body import error_of
-from tests.api.test_idempotency import CHAT, STREAM, chat
+from tests.api.idempotency.test_idempotency import CHAT, STREAM, chat
 from tests.doubles.engine import ScriptedEngine, deltas
 
 

@@ -8,8 +8,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from tests.api.test_document import CATALOG
-from tests.api.test_parameters import logged
+from tests.api.answers.test_parameters import logged
+from tests.api.document.test_document import CATALOG
 from tests.doubles.engine import ScriptedEngine
 from tests.fixtures.own_document import OwnDocument, every_case, without_keys
 

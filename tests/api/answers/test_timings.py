@@ -11,9 +11,9 @@ import pytest
 
 from proxy.domain.output import EngineTimes, TokenDelta
 from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, named
-from tests.api.test_continuation import NUMBER
-from tests.api.test_server_tools import call
-from tests.api.test_tools import CATALOG as TOOL_CATALOG
+from tests.api.lost_engines.test_continuation import NUMBER
+from tests.api.tools.test_server_tools import call
+from tests.api.tools.test_tools import CATALOG as TOOL_CATALOG
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog, ScriptedEngine, deltas
 

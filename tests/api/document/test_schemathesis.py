@@ -11,7 +11,7 @@ import pytest
 import schemathesis
 from schemathesis import GenerationMode
 
-from tests.api.test_parameters import logged
+from tests.api.answers.test_parameters import logged
 from tests.doubles.engine import ScriptedEngine
 from tests.fixtures import openai_api
 from tests.fixtures.own_document import every_case

@@ -13,7 +13,7 @@ import pytest
 from proxy.api.pages.pages_routes import FILES
 from tests.doubles.engine import ScriptedEngine
 
-FOLDER = Path(__file__).parents[2] / "proxy" / "api" / "pages" / "page_files"
+FOLDER = Path(__file__).parents[3] / "proxy" / "api" / "pages" / "page_files"
 ROW = re.compile(r"^\| `([\w.-]+)` .* `(\w{64})` \|$", re.MULTILINE)
 VENDORED = ROW.findall((FOLDER / "README.md").read_text())
 LINK = re.compile(r"""(?:src|href|spec-url)\s*=\s*"([^"]*)\"""")

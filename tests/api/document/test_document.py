@@ -15,9 +15,9 @@ from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.nvext import NvExt
 from proxy.domain.errors import ErrorCode
-from tests.api.test_parameters import logged
+from tests.api.answers.test_parameters import logged
+from tests.docs import parameter_table
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
-from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
 
 TEMPLATE = (
@@ -180,7 +180,7 @@ def test_every_field_of_a_body_is_described(serve):
 
 
 def test_the_shipped_words_are_those_of_the_tables():
-    hint = "run: python -m tests.fixtures.parameter_table"
+    hint = "run: python -m tests.docs.parameter_table"
     assert parameter_table.SHIPPED.read_text() == parameter_table.table(), hint
 
 
