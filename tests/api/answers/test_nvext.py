@@ -8,8 +8,7 @@ import pytest
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.output import FinishReason
-from tests.api.error_body import error_of
-from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, error_of
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.tokenizer import BOS
 

@@ -19,7 +19,7 @@ from proxy.api.http import route_scopes
 from proxy.api.http.route_scopes import NEEDS, Open
 from proxy.domain.identity import Scope
 from proxy.domain.model import CAPABILITIES, LoadedModel
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory, whole_key
 from tests.fixtures import issuer

@@ -20,8 +20,7 @@ from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
 from tests.api.answers.test_parameters import logged
-from tests.api.error_body import error_of
-from tests.api.formats import BOTH, CHAT, TEXT
+from tests.api.formats import BOTH, CHAT, TEXT, error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
 from tests.fixtures.stack import ROOT

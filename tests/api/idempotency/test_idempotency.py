@@ -12,7 +12,7 @@ from proxy.api.http.idempotency import EXPOSED
 from proxy.domain.errors import EngineFailed
 from proxy.domain.identity import Limits, ModelPatterns
 from tests.api.conftest import Serve
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import ScriptedEngine, deltas, large
 from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller

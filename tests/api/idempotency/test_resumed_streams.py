@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.conftest import Serve
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.api.idempotency.test_idempotency import CHAT, STREAM, chat
 from tests.doubles.engine import ScriptedEngine, deltas
 

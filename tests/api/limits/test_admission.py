@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from proxy.domain.identity import ANYONE, Caller
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.limits import AsCaller, caller
 

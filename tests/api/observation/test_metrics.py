@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.errors import EngineFailed
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.api.observation.paced_engine import PacedEngine
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.application import application

@@ -11,8 +11,7 @@ from proxy.domain.model import LoadedModel
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit
 from tests.api.answers.test_parameters import LimitedCatalog
-from tests.api.error_body import error_of
-from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY
+from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 

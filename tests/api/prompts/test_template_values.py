@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from proxy.access.process_sandbox import ProcessSandbox
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 

@@ -9,8 +9,7 @@ from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from tests.api.answers.test_parameters import LimitedCatalog
-from tests.api.error_body import error_of
-from tests.api.formats import BOTH
+from tests.api.formats import BOTH, error_of
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.limits import AsCaller, caller

@@ -15,7 +15,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.settings import Settings
 from proxy.telemetry.metrics import QueueMetrics
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures.application import application
 from tests.fixtures.asgi_calls import Call, started

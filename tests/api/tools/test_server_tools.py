@@ -10,6 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from proxy.domain.output import FinishReason
+from tests.api.formats import events
 from tests.api.tools.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.application import application
@@ -36,10 +37,9 @@ def whole(client, **fields: object) -> dict[str, Any]:
 
 
 def streamed(client, **fields: object) -> list[dict[str, Any]]:
-    body = {"model": "demo", "messages": HI, "stream": True, **fields}
-    datas = [line[6:] for line in client.post(CHAT, json=body).text.splitlines() if line]
-    assert datas[-1] == "[DONE]"
-    return [json.loads(data) for data in datas[:-1]]
+    return events(
+        client.post(CHAT, json={"model": "demo", "messages": HI, "stream": True, **fields})
+    )
 
 
 def refused(client, **fields: object) -> tuple[int, str, str]:

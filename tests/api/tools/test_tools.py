@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from proxy.domain.output import FinishReason
+from tests.api.formats import events
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 CHAT = "/v1/chat/completions"
@@ -43,10 +43,7 @@ def whole(client, **fields: object) -> dict[str, Any]:
 
 
 def chunks(client, **fields: object) -> list[dict[str, Any]]:
-    text = client.post(CHAT, json=body(stream=True, **fields)).text
-    datas = [line.removeprefix("data: ") for line in text.splitlines() if line]
-    assert datas[-1] == "[DONE]"
-    return [json.loads(data) for data in datas[:-1]]
+    return events(client.post(CHAT, json=body(stream=True, **fields)))
 
 
 def accumulated(streamed: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from proxy.api.http.validation_errors import ADVICE
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

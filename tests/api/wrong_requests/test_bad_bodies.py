@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
 
 CHAT = "/v1/chat/completions"

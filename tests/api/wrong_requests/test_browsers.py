@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
 
 CHAT, SOCKET = "/v1/chat/completions", "/v1/chat/completions/ws"

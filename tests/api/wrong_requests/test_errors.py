@@ -13,7 +13,7 @@ from proxy.domain.errors import (
     InvalidRequest,
     ModelUnavailable,
 )
-from tests.api.error_body import error_of
+from tests.api.formats import error_of
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 
 CHAT = "/v1/chat/completions"
