@@ -68,16 +68,16 @@ from proxy.pools.memory_decisions import LoggedAudit, MemoryDecisions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
-from proxy.pools.queue_capacity import QueueCapacities, part
+from proxy.pools.queue_capacity import QueueCapacities
 from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
-from proxy.state.answer import KEPT_PART, Quotas, held_bytes, within
+from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.meters import Ledger, OutageMode
-from proxy.state.relay import ANSWER_BYTES, Records, Relay, RelayLimits
+from proxy.state.relay import Records, Relay
 from proxy.telemetry import logs
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
@@ -123,7 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
         pools=pools,
         kserve=PooledKserve(pools),
         decisions=decisions,
-        audit=LoggedAudit() if store is None else store.audit_trail,
+        audit=LoggedAudit() if store is None else store.audit,
         log_levels=logs.ChosenLevel(LogLevel(settings.log_level), set_level),
     )
     return compose(
@@ -212,7 +212,7 @@ def compose(
                 operations.pools,
                 scheduler,
                 spare=settings.spare_streams,
-                share=partial(part, ledger),
+                share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
     shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
     access = Access(
@@ -289,12 +289,11 @@ def compose(
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
 
-        administration = store.administration
         routers += [
-            admin_routes.tenants_routes(administration.tenants, bodies),
-            admin_routes.keys_routes(administration.keys, bodies),
-            admin_routes.usage_routes(administration.usage, bodies),
-            admin_routes.audit_routes(administration.audit, bodies),
+            admin_routes.tenants_routes(store.tenants, bodies),
+            admin_routes.keys_routes(store.keys, bodies),
+            admin_routes.usage_routes(store.usage, bodies),
+            admin_routes.audit_routes(store.audit, bodies),
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":
@@ -433,21 +432,18 @@ def _scheduler(settings: Settings, metrics: Metrics) -> Scheduler:
 
 def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) -> Relay:
     most = KEPT_PART if redis is None else math.inf
-    quotas = Quotas(
+    limits = AnswerLimits(
+        grace_s=settings.idempotency_grace_s,
+        resume_grace_s=settings.resume_grace_s,
         keep_s=settings.idempotency_keep_s,
-        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        kept_bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
+        held_bytes=held_bytes(),
     )
-    records: Records = MemoryRecords(quotas)
+    records: Records = MemoryRecords(limits)
     if redis is not None:
         from proxy.state.redis_answers import RedisRecords
 
-        records = RedisRecords(redis, quotas, answer_bytes=ANSWER_BYTES)
-    limits = RelayLimits(
-        grace_s=settings.idempotency_grace_s,
-        resume_grace_s=settings.resume_grace_s,
-        memory_bytes=held_bytes(),
-        keeps=settings.idempotency_keep_s > 0,
-    )
+        records = RedisRecords(redis, limits)
     return Relay(records, limits, metrics.idempotency)
 
 

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
 
+EVERY_MODEL = ModelPatterns()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
@@ -26,8 +28,8 @@ class KeyRecord:
     name: str
     digest: bytes
     scopes: frozenset[Scope]
-    models: ModelPatterns
-    limits: Limits
+    models: ModelPatterns = EVERY_MODEL
+    limits: Limits = NO_LIMITS
     max_priority: int | None = None
     created_at: datetime
     expires_at: datetime | None = None

@@ -27,7 +27,7 @@ from proxy.language.structured.constraint_errors import MappedConstraintErrors
 from proxy.language.syntax import parsers
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.models.deployment_chooser import DeploymentChooser
-from proxy.server_tools.tool_offer import offer_server_tools
+from proxy.server_tools.tool_loop import offer_server_tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

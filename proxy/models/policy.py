@@ -12,8 +12,8 @@ from build_engines import models_file, one_folder
 from build_engines.deployment_checks import Where
 from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from proxy.language.syntax import parsers
-from proxy.server_tools.arguments import check_schema
 from proxy.server_tools.http_tools import HeaderSecrets
+from proxy.server_tools.tool_loop import check_schema
 from proxy.settings import Settings
 
 

@@ -6,16 +6,18 @@ import asyncio
 import getpass
 import os
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
 
 from proxy.access.store import open_store
-from proxy.access.store.store import Administration
 from proxy.domain.errors import ProxyError, StoreUnavailable
 from proxy.operate.triton_server.folders import data_folder
 from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
+
+if TYPE_CHECKING:
+    from proxy.access.store.store import Store
 
 FILE = "store.db"
 NO_PEPPER = (
@@ -51,7 +53,7 @@ async def prepared(settings: Settings, say: Say) -> Settings:
         return settings
     try:
         await store.prepare()
-        made = await store.create_first_key()
+        made = await store.keys.create_first()
     except StoreUnavailable as error:
         raise _unreachable(error) from None
     finally:
@@ -65,7 +67,7 @@ async def prepared(settings: Settings, say: Say) -> Settings:
     return settings
 
 
-def use(work: Callable[[Administration], Awaitable[T]]) -> T:
+def use(work: Callable[[Store], Awaitable[T]]) -> T:
     """Runs `work` over the store of the settings.
 
     Raises:
@@ -78,7 +80,7 @@ def use(work: Callable[[Administration], Awaitable[T]]) -> T:
             raise LaunchError(NO_PEPPER)
         try:
             await store.prepare()
-            return await work(store.administration)
+            return await work(store)
         except StoreUnavailable as error:
             raise _unreachable(error) from None
         except ProxyError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import httpx
@@ -14,63 +14,84 @@ import structlog
 from proxy.domain.endpoints import EngineLoad
 
 LONGEST_LINE = 2_000
-MOST_SAMPLES = 2_000
-REQUESTS = b"nv_trt_llm_request_metrics"
-KV_BLOCKS = b"nv_trt_llm_kv_cache_block_metrics"
 EVERY_S = 1.0
 STALE_S = 3.0
 CHUNK = 65_536
 LARGEST_PAGE = 4_000_000
 MOST_MODELS = 500
 KINDS = {
-    REQUESTS: (b"request_type", {b"waiting", b"scheduled", b"active"}),
-    KV_BLOCKS: (b"kv_cache_block_type", {b"fraction", b"used", b"max"}),
+    b"nv_trt_llm_request_metrics": (b"request_type", {b"waiting", b"scheduled", b"active"}),
+    b"nv_trt_llm_kv_cache_block_metrics": (b"kv_cache_block_type", {b"fraction", b"used", b"max"}),
 }
 SAMPLE = re.compile(
     rb"\n(nv_trt_llm_(?:request|kv_cache_block)_metrics)"
     rb"\{([^{}\n]{0,1000})\} ([^ \n]{1,40})(?= |\n)"
 )
 LABEL = re.compile(rb'(?:\A|,)(\w{1,40})="([^"\\]{0,300})"')
-Key = tuple[str, str, str]
-"""The family's kind ("requests", "kv"), the model, and what is measured."""
 
 
 class MetricsParser:
-    """push(chunk) as it arrives, then `samples`. Lines over LONGEST_LINE are skipped."""
+    """push(chunk) as it arrives, then `models`. Lines over LONGEST_LINE are skipped.
+
+    models: by model, the value of each of the kinds of KINDS.
+    """
 
     def __init__(self) -> None:
         self._rest = b"\n"
-        self.samples: dict[Key, float] = {}
+        self.models: dict[str, dict[bytes, float]] = {}
 
     def push(self, chunk: bytes) -> None:
         """Costs less than a millisecond for 64 kB of ordinary text."""
         text = self._rest + chunk
         end = text.rfind(b"\n") + 1
         for found in SAMPLE.finditer(text, 0, end):
-            self._add(found.group(1), found.group(2), found.group(3))
+            self._add(found.group(1), dict(LABEL.findall(found.group(2))), found.group(3))
         # The newline before it begins the next line; what is too long can match nothing.
         rest = text[max(0, end - 1) :]
         self._rest = rest if len(rest) <= LONGEST_LINE else b"#"
 
-    def _add(self, family: bytes, labels: bytes, value: bytes) -> None:
-        label = dict(LABEL.findall(labels))
-        key = _key(family, label)
-        if key is None or (key not in self.samples and len(self.samples) >= MOST_SAMPLES):
+    def _add(self, family: bytes, labels: dict[bytes, bytes], value: bytes) -> None:
+        label, kinds = KINDS[family]
+        kind = labels.get(label, b"")
+        model = labels.get(b"model", b"").decode("utf-8", "replace")
+        if kind not in kinds or (model not in self.models and len(self.models) >= MOST_MODELS):
             return
         try:
             number = float(value)
         except ValueError:
             return
         if math.isfinite(number) and number >= 0:
-            self.samples[key] = number
+            self.models.setdefault(model, {})[kind] = number
 
 
-def _key(family: bytes, label: dict[bytes, bytes]) -> Key | None:
-    model = label.get(b"model", b"").decode("utf-8", "replace")
-    name, wanted = KINDS[family]
-    if (what := label.get(name, b"")) not in wanted:
-        return None
-    return "requests" if family == REQUESTS else "kv", model, what.decode()
+def load_in(values: Mapping[bytes, float]) -> EngineLoad:
+    """The load of one model."""
+    fraction, most, used = values.get(b"fraction"), values.get(b"max"), values.get(b"used")
+    if fraction is None and most and used is not None:
+        fraction = used / most
+    return EngineLoad(
+        waiting=_count(values.get(b"waiting")),
+        running=_count(values.get(b"scheduled", values.get(b"active"))),
+        kv_in_use=None if fraction is None else min(1.0, fraction),
+        is_stale=False,
+    )
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(min(value, 1e9))
+
+
+def total(loads: Collection[EngineLoad]) -> EngineLoad:
+    """Sums of requests, and the fullest KV cache."""
+    waiting = [one.waiting for one in loads if one.waiting is not None]
+    running = [one.running for one in loads if one.running is not None]
+    kv_in_use = [one.kv_in_use for one in loads if one.kv_in_use is not None]
+    return EngineLoad(
+        waiting=sum(waiting) if waiting else None,
+        running=sum(running) if running else None,
+        kv_in_use=max(kv_in_use, default=None),
+        is_stale=False,
+    )
 
 
 logger = structlog.get_logger(__name__)
@@ -111,7 +132,7 @@ class LoadReader:
 
     @property
     def load(self) -> EngineLoad:
-        """Of all models together: sums of requests, and the fullest KV cache."""
+        """Of all models together."""
         return self._aged(self._total)
 
     def load_of(self, triton_model: str) -> EngineLoad:
@@ -121,18 +142,18 @@ class LoadReader:
     async def read(self) -> None:
         """Reads once. Logs a failure when it begins, and the first success after it."""
         try:
-            samples = await asyncio.wait_for(self._samples(), self._timeout_s)
+            models = await asyncio.wait_for(self._models(), self._timeout_s)
         except (httpx.HTTPError, PageTooLarge, TimeoutError, asyncio.TimeoutError) as error:
             self._failed(str(error) or f"no answer within {self._timeout_s} s")
             return
         if self._failure is not None:
             logger.info("metrics of an endpoint can be read again", url=self._url)
         self._failure = None
-        self._by_model = loads(samples)
+        self._by_model = {name: load_in(values) for name, values in models.items()}
         self._total = total(self._by_model.values())
         self._read_at_s = self._clock()
 
-    async def _samples(self) -> Mapping[Key, float]:
+    async def _models(self) -> Mapping[str, Mapping[bytes, float]]:
         parser, size = MetricsParser(), 0
         headers = {"Accept-Encoding": "identity"}  # bounds the text, not only what arrives
         async with self._client.stream("GET", self._url, headers=headers) as response:
@@ -143,7 +164,7 @@ class LoadReader:
                     raise PageTooLarge(f"it is larger than {LARGEST_PAGE} bytes")
                 parser.push(chunk)
                 await asyncio.sleep(0)
-        return parser.samples
+        return parser.models
 
     def _failed(self, reason: str) -> None:
         if self._failure is None:
@@ -162,47 +183,3 @@ class LoadReader:
         if self._clock() - self._read_at_s <= STALE_S:
             return load
         return replace(load, is_stale=True)
-
-
-def loads(samples: Mapping[Key, float]) -> dict[str, EngineLoad]:
-    """By model."""
-    models: dict[str, dict[tuple[str, str], float]] = {}
-    for (family, model, kind), value in samples.items():
-        if model in models or len(models) < MOST_MODELS:
-            models.setdefault(model, {})[family, kind] = value
-    return {model: _load(values) for model, values in models.items()}
-
-
-def total(of_models: Iterable[EngineLoad]) -> EngineLoad:
-    waiting = running = kv = None
-    for load in of_models:
-        waiting = _sum(waiting, load.waiting)
-        running = _sum(running, load.running)
-        if load.kv_in_use is not None:
-            kv = max(kv or 0.0, load.kv_in_use)
-    return EngineLoad(waiting=waiting, running=running, kv_in_use=kv, is_stale=False)
-
-
-def _load(values: Mapping[tuple[str, str], float]) -> EngineLoad:
-    running = values.get(("requests", "scheduled"), values.get(("requests", "active")))
-    return EngineLoad(
-        waiting=_count(values.get(("requests", "waiting"))),
-        running=_count(running),
-        kv_in_use=_kv(values),
-        is_stale=False,
-    )
-
-
-def _kv(values: Mapping[tuple[str, str], float]) -> float | None:
-    fraction, most = values.get(("kv", "fraction")), values.get(("kv", "max"))
-    if fraction is None and most and (used := values.get(("kv", "used"))) is not None:
-        fraction = used / most
-    return None if fraction is None else min(1.0, fraction)
-
-
-def _count(value: float | None) -> int | None:
-    return None if value is None else int(min(value, 1e9))
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one + (other or 0)

@@ -1,43 +1,313 @@
-"""A pool: its endpoints as the source names them, and the choice among them."""
+"""A pool: the Triton servers that its source names, their health, and what they serve."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
+import httpx
 import structlog
 
 from proxy import background
-from proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
+from proxy.domain.endpoints import (
+    Decisions,
+    EndpointAddress,
+    EndpointSource,
+    EndpointState,
+    EndpointStatus,
+)
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import EndpointDrains
+from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
-from proxy.pools.breaker import Clock
-from proxy.pools.candidate import Candidates
+from proxy.pools.breaker import CircuitBreaker, Clock
+from proxy.pools.candidate import Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy
-from proxy.pools.endpoint import LOOK_EVERY_S, Connect, Endpoint, Served
+from proxy.pools.engine_load import EVERY_S, UNKNOWN, LoadReader
+from proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Place
+from proxy.triton.connection import TritonConnection
 
+logger = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 0.25
 MOST_SHARE = 0.5
 FIRST_CHECKS_S = 6.0
 AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
+TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
+CHECK_EVERY_S = 0.5
+CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach another build
+LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
+NOT_REACHED = NotReady("it has not been reached yet")
+LOST = NotReady("a stream lost its connection to it")
+
+Connect = Callable[[EndpointAddress], TritonConnection]
 
 
-def variants_of(endpoints: Iterable[Endpoint]) -> dict[int, Candidates[Served]]:
-    """By the identity of the model's facts; of endpoints that get streams."""
-    found: dict[int, list[Served]] = {}
-    for endpoint in endpoints:
-        if endpoint.gets_streams:
-            for one in endpoint.served.values():
-                found.setdefault(id(one.model.facts), []).append(one)
-    return {key: Candidates(served) for key, served in found.items()}
+class Served(Candidate):
+    """One model on one endpoint. load: what its engine reported last."""
+
+    __slots__ = ("endpoint", "load", "model")
+
+    def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
+        super().__init__(endpoint.name, bit=endpoint.bit, rows=model.facts.rows)
+        self.endpoint = endpoint
+        self.model = model
+        self.load = UNKNOWN
 
 
-def may_eject(
-    *, endpoints: int, ejected: int, healthy_others: int, most_share: float = MOST_SHARE
-) -> bool:
+class Endpoint:
+    """One Triton server of a pool. `run` asks it for its state and load.
+
+    bit: of the pool's prefix index. served: by Triton's name of the model; kept while the endpoint
+    is not ready. ready_names: of all that is ready there, other projects' models, too. is_leaving:
+    its source no longer names it. is_drained: an operator decided so. gone: set when it has left.
+    checked: set after each check. movable: streams that another endpoint of their build can
+    continue.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        address: EndpointAddress,
+        connection: TritonConnection,
+        *,
+        bit: int,
+        clock: Clock,
+    ) -> None:
+        self.pool = pool
+        self.address = address
+        self.connection = connection
+        self.bit = bit
+        self.breaker = CircuitBreaker(clock=clock, may_eject=lambda: pool.may_eject(self))
+        self.load = UNKNOWN
+        self.served: Mapping[str, Served] = {}
+        self._earlier: list[Served] = []  # builds that are gone, with streams that still run
+        self.why_not_ready: NotReady | None = NOT_REACHED
+        self.ready_names: frozenset[str] = frozenset()
+        self.is_leaving = self.is_drained = False
+        self._left_at = 0.0
+        self.gone = asyncio.Event()
+        self.checked = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self.movable: dict[Interrupt, ModelFacts] = {}
+        self._was_loaded = False  # since the last check: a model, perhaps under the same version
+        self._clock = clock
+        self._lost_at = float("-inf")
+        self._index: frozenset[str] | None = None  # of models that were ready at the last reload
+        self._until_reload = 0  # checks
+
+    async def run(self) -> None:
+        """Keeps the connection open until the endpoint is gone."""
+        port = self.address.metrics_port or self.pool.metrics_port
+        async with self.connection:
+            tasks = [asyncio.create_task(self._keep_checking())]
+            if port is not None:
+                tasks.append(asyncio.create_task(self._read_load(port)))
+            try:
+                await self.gone.wait()
+            finally:
+                await background.end(tasks)
+        self._log("endpoint is gone")
+
+    async def _keep_checking(self) -> None:
+        while True:
+            self._look_now.clear()
+            await self._check()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._look_now.wait(), CHECK_EVERY_S)
+            if self._look_now.is_set():  # a Triton that just died is gone for a moment longer
+                await asyncio.sleep(CHECK_EVERY_S / 10)
+
+    async def _check(self) -> None:
+        """Asks once. What is loaded is read again when the index of ready models changed, and when
+        the endpoint comes back.
+        """
+        catalog, began = self.connection.catalog, self._clock()
+        index: frozenset[str] = frozenset()
+        try:
+            index = await catalog.ready_models()
+            is_due = index != self._index or self._until_reload <= 0 or self._was_loaded
+            if is_due or not self.is_ready:
+                self._was_loaded = False
+                self._serve(map(self.pool.own, await catalog.load()))
+                self._index, self._until_reload = index, CHECKS_PER_RELOAD
+        except NotReady as error:
+            self._became_unready(error)
+        except Exception as error:  # a Triton of whatever kind, whose answer nobody foresaw
+            self._became_unready(NotReady(f"its answer cannot be read: {error!r}"))
+        else:
+            self._until_reload -= 1
+            self._became_ready(began)
+        finally:
+            self.ready_names = frozenset(one.rpartition(":")[0] for one in index)
+            self.checked.set()
+
+    async def _read_load(self, port: int) -> None:
+        """Only where the pool has other endpoints, or engines have rows, their load matters."""
+        url = f"http://{self.name.rpartition(':')[0]}:{port}/metrics"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            reader = LoadReader(url, client, clock=self._clock)
+            while True:
+                if len(self.pool.endpoints) > 1 or self._has_rows:
+                    await reader.read()
+                    self._set_load(reader)
+                await asyncio.sleep(EVERY_S)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its Triton answered the last check, and no stream has lost it since."""
+        return self.why_not_ready is None
+
+    @property
+    def is_routable(self) -> bool:
+        """Whether nothing but its models may keep new work from it."""
+        return not (self.why_not_ready is LOST or self.is_leaving or self.is_drained)
+
+    @property
+    def gets_streams(self) -> bool:
+        return self.is_ready and self.is_routable
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its source no longer names it, and it need not wait for its streams."""
+        is_late = self._clock() - self._left_at > LEAVES_AFTER_S
+        return self.is_leaving and (not self.streams or is_late)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether an engine there says how many rows it has, so that its load matters to queues."""
+        return any(one.model.facts.says_rows for one in self.served.values())
+
+    @property
+    def streams(self) -> int:
+        return sum(work.streams for work in self._works())
+
+    @property
+    def state(self) -> EndpointState:
+        if self.is_leaving or self.is_drained:
+            return EndpointState.DRAINING if self.streams else EndpointState.DRAINED
+        if self.why_not_ready is NOT_REACHED:
+            return EndpointState.CONNECTING
+        if not self.is_ready:
+            return EndpointState.NOT_READY
+        return EndpointState.READY if self.breaker.is_closed else EndpointState.EJECTED
+
+    def _serve(self, models: Iterable[LoadedModel]) -> None:
+        """What a check has found there. Models that are the same objects keep their work."""
+        kept = self.served
+        found = {model.name: model for model in models}
+        self.served = {
+            name: kept[name] if name in kept and kept[name].model is model else Served(self, model)
+            for name, model in found.items()
+        }
+        if kept != self.served:
+            gone = [one for name, one in kept.items() if self.served.get(name) is not one]
+            earlier = (*self._earlier, *gone)
+            self._earlier = [one for one in earlier if one.outstanding.streams]
+            self._log("endpoint serves", models=sorted(found))
+            self.pool.note_change()
+
+    def _became_ready(self, began: float) -> None:
+        """A check that began then succeeded."""
+        if self.why_not_ready is not None and self._lost_at < began:
+            self.why_not_ready = None
+            self._log("endpoint is ready", models=sorted(self.served))
+            self.pool.note_change()
+            self.pool.begin_slowly(self)
+
+    def _became_unready(self, reason: NotReady) -> None:
+        before, self.why_not_ready = self.why_not_ready, reason
+        if before is None or str(before) != str(reason):
+            logger.warning(
+                "endpoint is not ready",
+                pool=self.pool.name,
+                endpoint=self.name,
+                reason=str(reason),
+                advice="look at the reason, and at this Triton's log; it is asked again by itself",
+            )
+        if before is None:
+            self.pool.note_change()
+
+    def lost(self) -> None:
+        """A stream lost its connection: nothing more is sent there until a check succeeds."""
+        self._lost_at = self._clock()
+        self._look_now.set()
+        if self.is_ready:
+            self._became_unready(LOST)
+
+    def note_loading(self) -> None:
+        """Its models were changed through us: the next check, which begins now, reads them all."""
+        self._was_loaded = True
+        self._look_now.set()
+
+    def set_drained(self, is_drained: bool) -> None:
+        if is_drained != self.is_drained:
+            self.is_drained = is_drained
+            self._log("endpoint drains" if is_drained else "endpoint gets streams again")
+            self.pool.note_change()
+
+    def set_leaving(self, is_leaving: bool) -> None:
+        if is_leaving != self.is_leaving:
+            self.is_leaving, self._left_at = is_leaving, self._clock()
+            self._log("endpoint leaves its pool" if is_leaving else "endpoint is back in its pool")
+            self.pool.note_change()
+
+    def _set_load(self, reader: LoadReader) -> None:
+        """Takes over what the reader has found of all models, and of each."""
+        self.load = reader.load
+        for one in self.served.values():
+            one.load = reader.load_of(one.model.facts.engine_model)
+            one.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
+
+    @property
+    def name(self) -> str:
+        return self.address.address
+
+    @property
+    def why_ejected(self) -> str:
+        if self.breaker.was_slow:
+            return "its answers are far slower than those of other endpoints"
+        return "streams failed there one after another"
+
+    def status(self) -> EndpointStatus:
+        state, works = self.state, self._works()
+        return EndpointStatus(
+            pool=self.pool.name,
+            address=self.name,
+            state=state,
+            reason=self._reason(state),
+            models=tuple(sorted(self.served)),
+            streams=sum(work.streams for work in works),
+            outstanding_tokens=sum(work.tokens for work in works),
+            load=self.load,
+            ejections=self.breaker.ejections,
+            ejected_for_s=self.breaker.ejected_for_s,
+        )
+
+    def _reason(self, state: EndpointState) -> str | None:
+        match state:
+            case EndpointState.READY:
+                return None
+            case EndpointState.EJECTED:
+                tried = "" if self.breaker.ejected_for_s else "; the next request tries it"
+                return f"{self.why_ejected}{tried}"
+            case EndpointState.DRAINING | EndpointState.DRAINED:
+                return "it left its pool" if self.is_leaving else "an operator drains it"
+        return str(self.why_not_ready)
+
+    def _works(self) -> list[Outstanding]:
+        return [one.outstanding for one in (*self.served.values(), *self._earlier)]
+
+    def _log(self, event: str, **more: object) -> None:
+        logger.info(event, pool=self.pool.name, endpoint=self.name, **more)
+
+
+def may_eject(*, endpoints: int, ejected: int, healthy_others: int, most_share: float) -> bool:
     """Whether one more endpoint of a pool may be ejected.
 
     endpoints: all of the pool. ejected: those whose breaker is not closed. healthy_others: those
@@ -46,9 +316,6 @@ def may_eject(
     """
     most = max(1, int(endpoints * most_share))
     return healthy_others >= 1 and ejected < most
-
-
-logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +382,12 @@ class Pool:
         facts: of one of `models`, itself: equal facts of another object are not found.
         """
         if self._variants is None:
-            self._variants = variants_of(self.endpoints.values())
+            found: dict[int, list[Served]] = {}
+            for endpoint in self.endpoints.values():
+                if endpoint.gets_streams:
+                    for one in endpoint.served.values():
+                        found.setdefault(id(one.model.facts), []).append(one)
+            self._variants = {key: Candidates(served) for key, served in found.items()}
         return self._variants.get(id(facts))
 
     def models(self) -> list[LoadedModel]:
@@ -218,8 +490,8 @@ class Pool:
             self.chooser.forget(one)
             self.chooser.start_slowly(one)
 
-    def remove(self, endpoint: Endpoint) -> None:
-        """It has left, and its streams have ended."""
+    def _remove(self, endpoint: Endpoint) -> None:
+        endpoint.gone.set()
         del self.endpoints[endpoint.name]
         self.ejected.discard(endpoint.name)
         for one in endpoint.served.values():
@@ -233,7 +505,9 @@ class Pool:
         return self.endpoints.get(endpoint.name) is endpoint
 
     async def _look_after(self) -> None:
-        """Obeys operators' decisions, and moves the streams of endpoints that drain."""
+        """Obeys operators' decisions, moves the streams of endpoints that drain, and removes those
+        that have left.
+        """
         while True:
             drained = self._decisions.drained
             for endpoint in list(self.endpoints.values()):
@@ -241,6 +515,8 @@ class Pool:
             for endpoint in list(self.endpoints.values()):
                 if endpoint.is_drained or endpoint.is_leaving:
                     await self._move(endpoint)
+                if endpoint.has_left:
+                    self._remove(endpoint)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _move(self, endpoint: Endpoint) -> None:

@@ -17,8 +17,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.pools.breaker import Clock
 from proxy.pools.candidate import Candidates
-from proxy.pools.endpoint import NOT_REACHED, Endpoint, Served
-from proxy.pools.pool import Pool, PoolOptions
+from proxy.pools.pool import NOT_REACHED, Endpoint, Pool, PoolOptions, Served
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.triton.connection import TritonConnection
 

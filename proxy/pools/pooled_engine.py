@@ -17,8 +17,8 @@ from proxy.domain.record import StageName, running_record
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.pools.candidate import Candidates
 from proxy.pools.choice import RoutedRequest
-from proxy.pools.endpoint import Endpoint, Served
 from proxy.pools.outstanding import TokenEstimates
+from proxy.pools.pool import Endpoint, Served
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.prefix_index import prompt_blocks
 from proxy.pools.route import Route

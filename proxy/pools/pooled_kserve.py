@@ -12,7 +12,7 @@ from proxy.domain.kserve import (
     ModelMetadata,
     ServerMetadata,
 )
-from proxy.pools.endpoint import Endpoint
+from proxy.pools.pool import Endpoint
 from proxy.pools.pool_set import PoolSet
 
 

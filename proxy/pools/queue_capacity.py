@@ -18,10 +18,8 @@ from proxy import background
 from proxy.domain.endpoints import EngineLoad
 from proxy.domain.scheduling import QueueState, Scheduler
 from proxy.pools.breaker import Clock
-from proxy.pools.endpoint import Served
-from proxy.pools.pool import Pool
+from proxy.pools.pool import Pool, Served
 from proxy.pools.pool_set import PoolSet
-from proxy.state.meters import Ledger
 
 ROWS_A_SPARE = 8
 ROWS_A_SPARE_AT_MOST = 4  # more would wait in the engine, where tenants do not count
@@ -112,24 +110,14 @@ class EngineRoom:
 
 
 Share = Callable[[int], int]
-
-
-def whole(streams: int) -> int:
-    """The share of the only proxy."""
-    return streams
-
-
-def part(ledger: Ledger, streams: int) -> int:
-    """This proxy's part of a capacity, rounded up so that no row stays idle."""
-    return -(-streams // ledger.proxies)
+"""Of the streams that engines run for all proxies, those of this one."""
 
 
 class QueueCapacities:
     """`async with` keeps them up to date: when endpoints or their models change, and once a second
     for what the engines report.
 
-    spare: streams beyond its rows that each engine gets; None for `usual_spare`. share: of the
-    streams that engines run for all proxies, those of this one.
+    spare: streams beyond its rows that each engine gets; None for `usual_spare`.
     """
 
     def __init__(
@@ -138,7 +126,7 @@ class QueueCapacities:
         scheduler: Scheduler,
         *,
         spare: int | None = None,
-        share: Share = whole,
+        share: Share = lambda streams: streams,
         clock: Clock = time.monotonic,
     ) -> None:
         self._pools = pools
@@ -146,7 +134,6 @@ class QueueCapacities:
         self._spare = spare
         self._share = share
         self._queues: dict[str, QueueRooms] = {}
-        self._told: dict[str, tuple[int | None, int]] = {}
         self._clock = clock
         self._looked_at = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -166,26 +153,28 @@ class QueueCapacities:
         if is_due:
             self._looked_at = self._clock()
             states = {one.queue: one for one in self._scheduler.states()}
+        gone = set(self._queues)
         for pool in self._pools.pools.values():
             for queue, served in served_by_queue(pool).items():
+                gone.discard(queue)
+                if not served:
+                    continue
                 rooms = self._queues.setdefault(queue, QueueRooms())
                 rooms.keep(served, self._spare)
                 if is_due:
                     rooms.look(states.get(queue))
-                self._tell(queue, rooms.capacity(self._share), self._share(rooms.spare))
+                sent, rooms.sent = (
+                    rooms.sent,
+                    (
+                        rooms.capacity(self._share),
+                        self._share(rooms.spare),
+                    ),
+                )
+                if rooms.sent != sent:
+                    self._scheduler.set_capacity(queue, rooms.sent[0], spare=rooms.sent[1])
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
-        self._forget_gone()
-
-    def _tell(self, queue: str, streams: int | None, spare: int) -> None:
-        if self._told.get(queue) != (streams, spare):
-            self._told[queue] = streams, spare
-            self._scheduler.set_capacity(queue, streams, spare=spare)
-
-    def _forget_gone(self) -> None:
-        """Queues of models that no endpoint has any more."""
-        known = {name for pool in self._pools.pools.values() for name in queues_of(pool)}
-        for queue in self._queues.keys() - known:
-            del self._queues[queue], self._told[queue]
+        for queue in gone:
+            del self._queues[queue]
             self._scheduler.set_capacity(queue, None)
 
     async def _follow(self) -> None:
@@ -198,9 +187,10 @@ class QueueCapacities:
 
 
 class QueueRooms:
-    """The engines behind one queue that get streams now."""
+    """The engines behind one queue that get streams now. sent: capacity and spare, as it is set."""
 
     def __init__(self) -> None:
+        self.sent: tuple[int | None, int] | None = None
         self._rooms: dict[Served, EngineRoom] = {}
         self._others: deque[int] = deque(maxlen=LOOKS)
 
@@ -223,7 +213,7 @@ class QueueRooms:
         running = 0 if state is None else state.running
         self._others.append(max(0, in_engines - running))
 
-    def capacity(self, share_of: Share = whole) -> int | None:
+    def capacity(self, share_of: Share) -> int | None:
         """Streams that this proxy may run, at least one; None where no engine says its rows.
 
         An engine whose load is stale counts nothing, unless all are: then it is probably the way
@@ -247,19 +237,17 @@ class QueueRooms:
         return [room for room in rooms if not room.is_stale] or rooms
 
 
-def queues_of(pool: Pool) -> set[str]:
-    """Of all models that an endpoint has, also of those that are not ready now."""
-    endpoints = pool.endpoints.values()
-    return {f"{pool.name}/{name}" for endpoint in endpoints for name in endpoint.served}
-
-
 def served_by_queue(pool: Pool) -> Mapping[str, list[Served]]:
-    """By queue, what the endpoints serve that get streams; ejected ones only if all are."""
+    """By queue, what the endpoints serve that get streams; ejected ones only if all are.
+
+    Nothing for a queue whose endpoints get none now.
+    """
     queues: dict[str, list[Served]] = {}
     for endpoint in pool.endpoints.values():
-        if endpoint.gets_streams:
-            for name, one in endpoint.served.items():
-                queues.setdefault(f"{pool.name}/{name}", []).append(one)
+        for name, one in endpoint.served.items():
+            served = queues.setdefault(f"{pool.name}/{name}", [])
+            if endpoint.gets_streams:
+                served.append(one)
     if pool.ejected:
         for queue, served in queues.items():
             admitted = [one for one in served if one.endpoint.name not in pool.ejected]

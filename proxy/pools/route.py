@@ -7,9 +7,8 @@ from proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable, P
 from proxy.pools.breaker import Attempt
 from proxy.pools.candidate import SLOW_STREAMS
 from proxy.pools.choice import Choice
-from proxy.pools.endpoint import Served
 from proxy.pools.outstanding import TokenEstimates, Work
-from proxy.pools.pool import Pool
+from proxy.pools.pool import Pool, Served
 from proxy.telemetry.endpoint_metrics import Outcome, Place
 
 

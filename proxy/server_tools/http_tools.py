@@ -1,4 +1,4 @@
-"""Calls tools that are HTTP endpoints. Made by `app`, used by `parallel_calls`."""
+"""Calls tools that are HTTP endpoints. Made by `app`, used by `tool_loop`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -95,11 +96,7 @@ class HttpToolRunner:
         except (httpx.HTTPError, OSError, UnicodeError):
             text = "The tool cannot be reached at present."
             result = ToolResult(status=CallStatus.FAILED, text=text)
-        return ToolResult(
-            status=result.status,
-            text=self._secrets.redact(result.text),
-            response_bytes=result.response_bytes,
-        )
+        return replace(result, text=self._secrets.redact(result.text))
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
         request = _request(tool, arguments, self._secrets.fill(tool.headers))

@@ -18,7 +18,6 @@ logger = structlog.get_logger(__name__)
 MB = 1_000_000
 KEPT_PART, HELD_PART = 0.2, 0.25  # the most of the container's memory, or of the machine's
 MOST_HELD = 256 * MB
-OVERHEAD_BYTES = 1024  # of a kept answer, besides its parts
 EVENT_STREAM = "text/event-stream"
 
 
@@ -88,14 +87,24 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
-    """keep_s: for how long a finished answer is kept. bytes: of all kept answers. answers: of one
-    tenant.
+class AnswerLimits:
+    """grace_s: how long a generation continues after its last reader has disconnected.
+    resume_grace_s: the same for streams of events, and how long a finished answer that is not kept
+    can be resumed. keep_s: for how long finished answers are kept; 0: they are not.
+
+    kept_bytes: of all kept answers. held_bytes: of all in the memory of this process. answer_bytes:
+    a larger answer is not kept, nor joined from its beginning. tenant_answers: kept of one tenant.
+    readers: of one answer, in this process.
     """
 
+    grace_s: float
+    resume_grace_s: float
     keep_s: float
-    bytes: int
-    answers: int = 10_000
+    kept_bytes: int
+    held_bytes: int
+    answer_bytes: int = 8_000_000
+    tenant_answers: int = 10_000
+    readers: int = 32
 
 
 class Outcome(str, Enum):

@@ -12,6 +12,8 @@ from proxy.state.answer import (
     Head,
     JoinRefused,
     Notice,
+    OpenAnswer,
+    Outcome,
     Reason,
     check_resumption,
 )
@@ -27,19 +29,36 @@ class MemoryBudget:
         self.most = most
 
 
-class Reader:
+class Reader(OpenAnswer):
     """at: the number of parts that it has taken, or that its client had already. taking: how many
     it was given since. is_counted: whether it keeps the generation running; one that only copies
     the answer does not.
     """
 
-    __slots__ = ("at", "is_counted", "is_cut", "taking")
-
-    def __init__(self, at: int, *, is_counted: bool = True) -> None:
-        self.at = at
+    def __init__(
+        self, recording: Recording, after: int, outcome: Outcome, *, is_counted: bool
+    ) -> None:
+        self.outcome = outcome
+        self.at = self._after = after
         self.taking = 0
         self.is_counted = is_counted
         self.is_cut = False
+        self._recording = recording
+
+    async def head(self) -> Head:
+        head = await self._recording.began()
+        check_resumption(self._after, head, self._recording.count)
+        return head
+
+    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+        return self._recording.parts(self)
+
+    def shut_down(self) -> bool:
+        task = self._recording.task
+        return task is not None and (task.done() or task.cancel())
+
+    async def aclose(self) -> None:
+        self._recording.leave(self)
 
 
 class Recording:
@@ -49,13 +68,14 @@ class Recording:
     kept.
 
     on_readers: called with the number of readers when it changes. is_private: nothing of it may
-    leave this process; final when the head is there.
+    leave this process; final when the head is there. task: generates it.
     """
 
     def __init__(
         self, budget: MemoryBudget, most_bytes: int, on_readers: Callable[[int], None]
     ) -> None:
         self.head: Head | None = None
+        self.task: asyncio.Task[None] | None = None
         self.is_complete = self.is_lost = self.is_private = False
         self.held_bytes = 0  # in memory
         self._is_full = False
@@ -82,7 +102,9 @@ class Recording:
     def readers(self) -> int:
         return sum(reader.is_counted for reader in self._readers)
 
-    def enter(self, after: int, *, is_counted: bool = True) -> Reader:
+    def enter(
+        self, after: int, outcome: Outcome = Outcome.JOINED, *, is_counted: bool = True
+    ) -> Reader:
         """
         Raises:
             JoinRefused: the parts that the reader wants are gone, or there were never so many.
@@ -91,7 +113,7 @@ class Recording:
             check_resumption(after, self.head, self.count)
         if after < self._begin:
             raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
-        reader = Reader(after, is_counted=is_counted)
+        reader = Reader(self, after, outcome, is_counted=is_counted)
         self._readers.add(reader)
         self._on_readers(self.readers)
         self._change()
@@ -141,9 +163,22 @@ class Recording:
     def clear(self) -> None:
         """Gives its memory back, unless somebody still reads it."""
         if not self._readers:
-            self._begin = self.count
-            self._parts.clear()
-            self._hold(-self.held_bytes)
+            self.drop()
+
+    def drop(self) -> None:
+        """Gives its memory back; whoever still reads it loses the rest."""
+        self._begin = self.count
+        self._parts.clear()
+        self._hold(-self.held_bytes)
+        self._change()
+
+    def finished_copy(self) -> Recording:
+        """The same answer in memory that no budget bounds."""
+        copied = Recording(MemoryBudget(self.held_bytes), self.held_bytes, lambda count: None)
+        copied.head, copied.task, copied.is_complete = self.head, self.task, True
+        copied._parts.extend(self._parts)
+        copied._hold(self.held_bytes)
+        return copied
 
     async def began(self) -> Head:
         """Raises AnswerLost."""
@@ -176,10 +211,6 @@ class Recording:
                 yield notice
             else:
                 await self._changed.wait()
-
-    def kept(self) -> list[bytes]:
-        """All parts."""
-        return list(self._parts)
 
     def _has_room(self, more: int) -> bool:
         """One part always fits, whatever the other recordings hold."""

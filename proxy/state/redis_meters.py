@@ -85,34 +85,19 @@ class RedisLedger:
         return self.redis.proxies
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
-        """The call is not cancelled with its caller: what it reserves must be given back."""
+        """The call is not cancelled with its caller: what it reserves is given back then."""
         if not self.is_open.is_set():
             await self.is_open.wait()
         if self.redis.is_away:
             return self._reserve_own(meters, amounts)
         self._own.hold(meters, amounts)
         self.calls += 1
-        call = asyncio.ensure_future(self._reserve_shared(meters, amounts))
+        call = asyncio.ensure_future(self._reserve_held(meters, amounts))
         try:
-            result = await asyncio.shield(call)
+            return await asyncio.shield(call)
         except asyncio.CancelledError:
-            call.add_done_callback(lambda done: self._give_back(done, meters, amounts))
+            call.add_done_callback(self._give_back)
             raise
-        except FAILURES as error:
-            self._take_back(meters, amounts)
-            self._fail(meters[0].tenant, error)
-            return self._reserve_own(meters, amounts)
-        except Exception:
-            self._take_back(meters, amounts)
-            raise
-        if self.redis.is_away:  # since the call began: what has answered may be an empty state
-            self._take_back(meters, amounts)
-            return self._reserve_own(meters, amounts)
-        if isinstance(result, Refusal):
-            self._take_back(meters, amounts)
-            return result
-        self.calls -= 1
-        return self._own.record(result)
 
     def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
         self._replace("amend", grant, amounts)
@@ -129,6 +114,30 @@ class RedisLedger:
     def _reserve_own(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         return self._own.reserve(self._mode, self.proxies, meters, amounts)
 
+    async def _reserve_held(
+        self, meters: Sequence[Meter], amounts: Sequence[int]
+    ) -> Grant | Refusal:
+        """Amounts that are held already, and go on to be held if Redis grants them. Where they are
+        not, both counts change at once: a beat sends what is held whenever no call is under way.
+        """
+        result: Grant | Refusal | None = None
+        grant = None
+        try:
+            result = await self._reserve_shared(meters, amounts)
+            if isinstance(result, Grant) and not self.redis.is_away:
+                grant = self._own.record(result)
+        except FAILURES as error:
+            self._fail(meters[0].tenant, error)
+        finally:
+            self.calls -= 1
+            if grant is None:
+                self._own.hold(meters, amounts, -1)
+        if grant is not None:
+            return grant
+        if result is None or self.redis.is_away:  # what has answered may be an empty state
+            return self._reserve_own(meters, amounts)
+        return result
+
     async def _reserve_shared(
         self, meters: Sequence[Meter], amounts: Sequence[int]
     ) -> Grant | Refusal:
@@ -139,28 +148,12 @@ class RedisLedger:
             return Refusal(meters, at, longest, look)
         return Grant(meters, amounts, look, rest[::FIELDS])
 
-    def _take_back(self, meters: Sequence[Meter], amounts: Sequence[int]) -> None:
-        """A call has ended and holds nothing. Both counts change at once, since a beat sends what
-        this proxy holds whenever no call is under way.
-        """
-        self._own.hold(meters, amounts, -1)
-        self.calls -= 1
-
-    def _give_back(
-        self,
-        call: asyncio.Future[Grant | Refusal],
-        meters: Sequence[Meter],
-        amounts: Sequence[int],
-    ) -> None:
+    def _give_back(self, call: asyncio.Future[Grant | Refusal]) -> None:
         """What was reserved for a caller that was cancelled meanwhile."""
-        self._take_back(meters, amounts)
-        if call.cancelled():
+        if call.cancelled() or call.exception() is not None:
             return
-        if (error := call.exception()) is not None:
-            self._fail(meters[0].tenant, error)
-        elif isinstance(grant := call.result(), Grant):
-            marked = zip(meters, grant.marks, amounts, [0] * len(meters), strict=True)
-            self._send("settle", list(marked))
+        if isinstance(grant := call.result(), Grant):
+            self.settle(grant, [0] * len(grant.amounts))
 
     def _fail(self, tenant: str, error: BaseException) -> None:
         """Ends in an outage of all, or a line of the log for one tenant."""

@@ -7,8 +7,7 @@ it or may still come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from secrets import token_hex
 from typing import Any, Protocol
 
@@ -17,40 +16,21 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.state.answer import (
-    Head,
+    AnswerLimits,
     JoinRefused,
     KeyedRequest,
-    Notice,
     OpenAnswer,
     Outcome,
     Reason,
     RecordsUnavailable,
-    check_resumption,
 )
 from proxy.state.recording import MemoryBudget, Recording
 from proxy.telemetry.metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
 
-ANSWER_BYTES = 8_000_000  # a larger answer is not kept, nor joined from its beginning
 UPKEEP_S = 30.0
 LEAST_ERROR_STATUS = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayLimits:
-    """grace_s: how long a generation goes on after its last reader has left; resume_grace_s: the
-    same for streams of events, and how long a finished answer that is not kept can be resumed.
-    answer_bytes: of one answer. memory_bytes: of all in this process. readers: of one answer, in
-    this process. keeps: whether finished answers are kept.
-    """
-
-    grace_s: float
-    resume_grace_s: float
-    answer_bytes: int = ANSWER_BYTES
-    memory_bytes: int
-    readers: int = 32
-    keeps: bool
 
 
 class Records(Protocol):
@@ -99,7 +79,7 @@ class RunningAnswer:
         self,
         request: KeyedRequest,
         token: str,
-        limits: RelayLimits,
+        limits: AnswerLimits,
         budget: MemoryBudget,
         forget: Callable[[RunningAnswer], None],
     ) -> None:
@@ -109,7 +89,6 @@ class RunningAnswer:
         self.abandoned = asyncio.Event()
         self.has_failed = False
         self.recording.is_private = request.is_private
-        self.task: asyncio.Task[None] | None = None
         self._limits = limits
         self._forget = forget
         self._is_over = self._is_closed = False
@@ -129,7 +108,8 @@ class RunningAnswer:
 
     @property
     def may_be_kept(self) -> bool:
-        return self._limits.keeps and not self.recording.is_private and self.recording.is_whole
+        is_public = not self.recording.is_private
+        return self._limits.keep_s > 0 and is_public and self.recording.is_whole
 
     def linger(self) -> None:
         """The generation has ended. A good answer stays in memory for those who come back."""
@@ -165,39 +145,13 @@ class RunningAnswer:
         return self._limits.resume_grace_s if is_resumable else self._limits.grace_s
 
 
-class LocalAnswer(OpenAnswer):
-    """An answer of this process."""
-
-    def __init__(self, running: RunningAnswer, outcome: Outcome, after: int) -> None:
-        """Raises JoinRefused."""
-        self.outcome = outcome
-        self._running = running
-        self._after = after
-        self._reader = running.recording.enter(after)
-
-    async def head(self) -> Head:
-        head = await self._running.recording.began()
-        check_resumption(self._after, head, self._running.recording.count)
-        return head
-
-    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
-        return self._running.recording.parts(self._reader)
-
-    def shut_down(self) -> bool:
-        task = self._running.task
-        return task is not None and (task.done() or task.cancel())
-
-    async def aclose(self) -> None:
-        self._running.recording.leave(self._reader)
-
-
 Generate = Callable[[RunningAnswer], Awaitable[None]]
 
 
 class Relay:
-    def __init__(self, records: Records, limits: RelayLimits, metrics: IdempotencyMetrics) -> None:
-        self.limits = limits
-        self.budget = MemoryBudget(limits.memory_bytes)
+    def __init__(self, records: Records, limits: AnswerLimits, metrics: IdempotencyMetrics) -> None:
+        self._limits = limits
+        self.budget = MemoryBudget(limits.held_bytes)
         self._records = records
         self._metrics = metrics
         self._running: dict[bytes, RunningAnswer] = {}
@@ -229,15 +183,16 @@ class Relay:
                 return await self._claim(request, generate)
             if running.can_be_joined:
                 return self._joined(running, request)
-            assert running.task is not None  # it began at once
-            await asyncio.wait((running.task,))  # then it has gone, or can be joined
+            task = running.recording.task
+            assert task is not None  # it began at once
+            await asyncio.wait((task,))  # then it has gone, or can be joined
 
     def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
         if running.request.body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
-        if running.recording.readers >= self.limits.readers:
+        if running.recording.readers >= self._limits.readers:
             raise JoinRefused(Reason.TOO_MANY_READERS)
-        return LocalAnswer(running, Outcome.JOINED, request.after)
+        return running.recording.enter(request.after)
 
     async def _claim(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
         """This request's own answer, or one of the records. Other requests with the same key wait
@@ -253,7 +208,7 @@ class Relay:
                 await self._records.release(request, token)
                 raise JoinRefused(Reason.NOT_KEPT)
             running = self._begin(request, token, generate)
-            return LocalAnswer(running, Outcome.GENERATED, 0)
+            return running.recording.enter(0, Outcome.GENERATED)
         except asyncio.CancelledError:
             self._release(request, token)
             raise
@@ -262,10 +217,10 @@ class Relay:
             claiming.set_result(None)
 
     def _begin(self, request: KeyedRequest, token: str, generate: Generate) -> RunningAnswer:
-        running = RunningAnswer(request, token, self.limits, self.budget, self._forget)
+        running = RunningAnswer(request, token, self._limits, self.budget, self._forget)
         self._running[request.id] = running
         self._records.published(request, token, running.recording)
-        running.task = _spawn(self._generate(running, generate), self._tasks)
+        running.recording.task = _spawn(self._generate(running, generate), self._tasks)
         return running
 
     async def _generate(self, running: RunningAnswer, generate: Generate) -> None:

@@ -19,19 +19,14 @@ from typing import Any
 import structlog
 from prometheus_client import Histogram
 
+from proxy.telemetry.request_log import TASK
+
 logger = structlog.get_logger(__name__)
 
 BEAT_S = 0.05
 WARN_S = 0.05
 LOG_EVERY_S = 60.0
 FRAMES = 6  # of the stack, innermost first
-PREFIX = "request "
-
-
-def name_task(request_id: str, path: str) -> None:
-    """Gives the running task the name of its request, which a warning then shows."""
-    if (task := asyncio.current_task()) is not None:
-        task.set_name(f"{PREFIX}{request_id} {path}")
 
 
 class LoopLag:
@@ -121,7 +116,7 @@ def _sample(loop: asyncio.AbstractEventLoop, loop_thread: int) -> dict[str, Any]
         f"{frame.f_globals.get('__name__', '?')}:{line} {frame.f_code.co_name}"
         for frame, line in stack
     )
-    if not name.startswith(PREFIX):
+    if not name.startswith(TASK):
         return {"task": name, "frames": frames}
-    request_id, _, path = name.removeprefix(PREFIX).partition(" ")
+    request_id, _, path = name.removeprefix(TASK).partition(" ")
     return {"request_id": request_id, "path": path, "frames": frames}

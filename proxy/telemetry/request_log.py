@@ -6,6 +6,7 @@ prompt, an answer or a key into it by mistake.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ logger = structlog.get_logger(__name__)
 Line = dict[str, Any]
 
 REQUEST_LOG = "request_log"
+TASK = "request "  # how the name of a task begins that works for a request
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
 ANSWERED = (Result.COMPLETED, Result.ABANDONED)
@@ -52,7 +54,8 @@ class RequestLog:
     ) -> Iterator[RequestRecord]:
         """The record of a request that runs as long as the `with`.
 
-        The line's level is `debug` for health checks (readiness is logged when it changes), and
+        The running task gets the request's name, which a warning of a late event loop shows. The
+        line's level is `debug` for health checks (readiness is logged when it changes), and
         for requests that asked nothing of a model and did not fail; for all others it is `info`.
         """
         record = RequestRecord(
@@ -63,6 +66,8 @@ class RequestLog:
             trace=None if self._trace is None else self._trace(headers),
         )
         token = current_record.set(record)
+        if request_id and (task := asyncio.current_task()) is not None:
+            task.set_name(f"{TASK}{request_id} {path}")
         try:
             yield record
         finally:

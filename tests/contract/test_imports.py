@@ -49,7 +49,6 @@ ONLY_IN = {
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
     "sqlalchemy": ("proxy.access.store",),
-    "alembic": ("proxy.access.store",),
     "jwt": ("proxy.access.authentication",),
     "httpx": (
         "proxy.access.authentication",

@@ -23,8 +23,7 @@ from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
 from proxy.pools.choice import Policy
-from proxy.pools.endpoint import Endpoint
-from proxy.pools.pool import Pool, PoolOptions
+from proxy.pools.pool import Endpoint, Pool, PoolOptions
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.telemetry.endpoint_metrics import Outcome, Place

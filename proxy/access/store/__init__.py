@@ -25,12 +25,11 @@ def open_store(settings: Settings) -> Store | None:
     pepper, url = secret_value(settings.key_pepper), secret_value(settings.store_url)
     if pepper is None or url is None:
         return None
-    from proxy.access.store.pepper import Peppers
     from proxy.access.store.store import Store
 
     earlier = tuple(each.encode() for each in settings.earlier_peppers)
     try:
-        return Store(url, Peppers(pepper.encode(), earlier))
+        return Store(url, pepper.encode(), earlier)
     except ValueError as error:
         raise LaunchError(f"STORE_URL is wrong: {error}") from None
     except ModuleNotFoundError as error:

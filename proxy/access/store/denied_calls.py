@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.audit_log import AuditLog
 from proxy.access.store.database import cleaned
 from proxy.background import Periodic
 from proxy.domain.errors import ErrorCode, StoreUnavailable
@@ -32,20 +32,15 @@ KINDS_AT_ONCE = 100
 OTHERS = ("several callers", "several objects", "several codes")
 NOBODY = ("nobody", "several objects", "several codes")
 LONGEST = 200  # characters of an actor or an object
+LOST = "the audit log lacks these calls; look at the database that STORE_URL names"
 
 
 class DeniedCalls:
     """`async with` writes until the body ends, and then what is left. clock: monotonic seconds."""
 
-    def __init__(
-        self,
-        changes: ChangeLog,
-        *,
-        interval_s: float = INTERVAL_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._changes = changes
-        self._rounds = Periodic(self._round, interval_s)
+    def __init__(self, audit: AuditLog, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._audit = audit
+        self._rounds = Periodic(self._round, INTERVAL_S)
         self._counts: Counter[Kind] = Counter()
         self._clock = clock
         self._nobody_was_written_at = -math.inf
@@ -70,12 +65,8 @@ class DeniedCalls:
             self._nobody_was_written_at = -math.inf
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
-            logger.error(
-                "denied calls not recorded",
-                calls=self._counts.total(),
-                why=str(error),
-                advice="the audit log lacks these calls; look at the database that STORE_URL names",
-            )
+            calls = self._counts.total()
+            logger.error("denied calls not recorded", calls=calls, why=str(error), advice=LOST)
 
     async def flush(self) -> None:
         """Writes all but what nobody has called, if that was written less than a minute ago.
@@ -89,7 +80,7 @@ class DeniedCalls:
         if not taken:
             return
         try:
-            await self._changes.denied(taken)
+            await self._audit.denied(taken)
         except BaseException:
             self._counts.update(taken)
             raise
@@ -107,9 +98,6 @@ class DeniedCalls:
                 "answers",
             )
         except Exception:  # the database refuses the entries: another try would not help
-            logger.exception(
-                "denied calls not recorded",
-                calls=self._counts.total(),
-                advice="the audit log lacks these calls; look at the database that STORE_URL names",
-            )
+            calls = self._counts.total()
+            logger.exception("denied calls not recorded", calls=calls, advice=LOST)
             self._counts.clear()

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import delete, insert, select
 
-from proxy.access.store.change_log import ChangeLog
+from proxy.access.store.audit_log import AuditLog
 from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import DEPLOYMENT_WEIGHTS, DRAINED_ENDPOINTS, META
 from proxy.background import Periodic
@@ -22,13 +21,7 @@ from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavai
 from proxy.domain.weight_history import WeightHistory, Weights
 
 POLL_S = 0.25
-
 NO_CHANGES = WeightHistory()
-
-
-def _history(stored: dict[str, Any]) -> WeightHistory:
-    return WeightHistory(current=stored["current"], earlier=tuple(stored["earlier"]))
-
 
 logger = structlog.get_logger(__name__)
 
@@ -36,21 +29,15 @@ logger = structlog.get_logger(__name__)
 class StoredDecisions:
     """`async with` reads them until the body ends. While the store is away, the last ones hold."""
 
-    def __init__(
-        self, database: Database, changes: ChangeLog, *, interval_s: float = POLL_S
-    ) -> None:
+    def __init__(self, database: Database, audit: AuditLog) -> None:
         self._database = database
-        self._changes = changes
-        self._rounds = Periodic(self._round, interval_s)
+        self._audit = audit
+        self._rounds = Periodic(self._round, POLL_S)
         self._reading = asyncio.Lock()  # an older state must not replace a newer one
         self._generation: int | None = None
-        self._drained: frozenset[str] = frozenset()
         self._histories: dict[str, WeightHistory] = {}
         self._answers = True
-
-    @property
-    def drained(self) -> frozenset[str]:
-        return self._drained
+        self.drained: frozenset[str] = frozenset()
 
     def weights(self, model: str) -> Weights | None:
         return self._histories.get(model, NO_CHANGES).current
@@ -82,16 +69,17 @@ class StoredDecisions:
     async def _set_drained(self, address: str, actor: str, verb: str, *, is_drained: bool) -> None:
         _check(address, "address")
         table = DRAINED_ENDPOINTS
-        here = table.c.address == address
-        async with self._changes.change(actor) as change:
-            found = await change.connection.execute(select(table).where(here))
-            if (found.one_or_none() is not None) != is_drained:
-                if is_drained:
-                    await _check_room(change.connection)
+        async with self._audit.change(actor) as change:
+            drained = (await change.connection.execute(select(table.c.address))).scalars().all()
+            if (address in drained) != is_drained:
+                if not is_drained:
+                    gone = delete(table).where(table.c.address == address)
+                    await change.connection.execute(gone)
+                elif len(drained) >= MOST_DRAINED:
+                    raise _too_many()
+                else:
                     row = {"address": address, "at": change.at, "actor": actor}
                     await change.connection.execute(insert(table).values(row))
-                else:
-                    await change.connection.execute(delete(table).where(here))
                 views = {"before": {"drained": not is_drained}, "after": {"drained": is_drained}}
                 change.record(f"endpoints.{verb}", f"endpoints/{address}", **views)
         await self._round()
@@ -100,7 +88,7 @@ class StoredDecisions:
         self, model: str, actor: str, verb: str, changed: Callable[[WeightHistory], WeightHistory]
     ) -> WeightHistory:
         table = DEPLOYMENT_WEIGHTS
-        async with self._changes.change(actor) as change:
+        async with self._audit.change(actor) as change:
             before = NO_CHANGES
             if storable(model):
                 chosen = select(table.c.history).where(table.c.model == model)
@@ -122,7 +110,14 @@ class StoredDecisions:
         try:
             await self._read()
         except StoreUnavailable as error:
-            self._note(answers=False, why=error.detail or "")
+            if self._answers:
+                logger.error(
+                    "decisions cannot be read, the last ones hold",
+                    detail=error.detail or "",
+                    advice="look at the database that STORE_URL names; drains and weights cannot "
+                    "change until it answers",
+                )
+            self._answers = False
         except Exception:  # rows that this release cannot read; the last decisions hold
             logger.exception(
                 "decisions cannot be understood",
@@ -130,47 +125,38 @@ class StoredDecisions:
                 "store",
             )
         else:
-            self._note(answers=True)
+            if not self._answers:
+                logger.info("decisions can be read again")
+            self._answers = True
 
     async def _read(self) -> None:
         async with self._reading, self._database.reading() as connection:
             generation = (await connection.execute(select(META.c.generation))).scalar_one()
             if generation == self._generation:
                 return
-            addresses = await connection.execute(select(DRAINED_ENDPOINTS.c.address))
-            drained = frozenset(addresses.scalars())
+            drained = (await connection.execute(select(DRAINED_ENDPOINTS.c.address))).scalars()
             rows = await connection.execute(select(DEPLOYMENT_WEIGHTS))
             histories = {row.model: _history(row.history) for row in rows}
-        self._generation, self._drained, self._histories = generation, drained, histories
-
-    def _note(self, *, answers: bool, why: str = "") -> None:
-        if answers != self._answers:
-            if answers:
-                logger.info("decisions can be read again")
-            else:
-                logger.error(
-                    "decisions cannot be read, the last ones hold",
-                    detail=why,
-                    advice="look at the database that STORE_URL names; drains and weights cannot "
-                    "change until it answers",
-                )
-        self._answers = answers
+            self._generation, self.drained = generation, frozenset(drained)
+            self._histories = histories
 
 
-async def _check_room(connection: AsyncConnection) -> None:
-    drained = select(func.count()).select_from(DRAINED_ENDPOINTS)
-    if (await connection.execute(drained)).scalar_one() >= MOST_DRAINED:
-        raise Conflict(
-            f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain "
-            "those that are gone.",
-            code=ErrorCode.TOO_MANY_DECISIONS,
-            param="address",
-        )
+def _history(stored: dict[str, Any]) -> WeightHistory:
+    return WeightHistory(current=stored["current"], earlier=tuple(stored["earlier"]))
 
 
 def _view(history: WeightHistory) -> dict[str, object]:
     """changes: how many of the earlier ones are kept, so that no two views in a row are equal."""
     return {"weights": history.current, "changes": len(history.earlier)}
+
+
+def _too_many() -> Conflict:
+    return Conflict(
+        f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain those "
+        "that are gone.",
+        code=ErrorCode.TOO_MANY_DECISIONS,
+        param="address",
+    )
 
 
 def _check(name: str, param: str) -> None:

@@ -1,4 +1,4 @@
-"""The store's tables, the same in SQLite and PostgreSQL. `migrations` creates them."""
+"""The store's tables, the same in SQLite and PostgreSQL. `schema` creates them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    String,
     Table,
     Text,
     TypeDecorator,
@@ -179,6 +180,8 @@ DEPLOYMENT_WEIGHTS = Table(
     Column("model", Text, primary_key=True),
     Column("history", JSON, nullable=False),
 )
+# The schema's version; the name is of the tool that wrote earlier ones.
+VERSION = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
 # One row. Each change of what the generation covers locks it first: they come one after the other.
 META = Table(
     "meta",

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.access.store.audit_chain import AuditEntry, Verification
-from proxy.access.store.usage_reports import UsageTotals
+from proxy.access.store.audit_log import AuditEntry, Verification
 from proxy.api.admin.admin_bodies import (
     EXAMPLE,
     EXAMPLE_OF_MODELS,
@@ -145,18 +144,6 @@ def page(found: Iterable[Any], limit: int) -> dict[str, Any]:
     """A list of the first `limit` of one more that were looked for."""
     data = list(found)
     return {"object": "list", "data": data[:limit], "has_more": len(data) > limit}
-
-
-def usage_body(rows: Iterable[UsageTotals]) -> list[dict[str, Any]]:
-    """Without the columns that a report sums over."""
-    return [
-        {
-            name: value.isoformat() if isinstance(value, date) else value
-            for name, value in asdict(row).items()
-            if value is not None
-        }
-        for row in rows
-    ]
 
 
 def audit_body(entry: AuditEntry) -> Mapping[str, Any]:

@@ -17,7 +17,6 @@ from pydantic import (
     field_validator,
 )
 
-from proxy.access.store.key_administration import KeyOrder
 from proxy.api.openai.field_types import INT32_MAX, whole
 from proxy.domain.identity import (
     NO_LIMITS,
@@ -132,7 +131,7 @@ class TenantBody(AdminBody):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments of TenantAdministration.create, besides actor and name."""
+        """Arguments of Tenants.create, besides actor and name."""
         of_models = {name: body.applied(NO_LIMITS) for name, body in self.of_models.items()}
         return {
             "limits": self.limits.applied(NO_LIMITS),
@@ -198,16 +197,17 @@ class KeyBody(AdminBody):
             raise ValueError("it is in the past")
         return _in_utc(at)
 
-    def to_domain(self) -> KeyOrder:
-        return KeyOrder(
-            tenant=self.tenant,
-            name=self.name,
-            scopes=frozenset(self.scopes),
-            models=ModelPatterns(patterns=tuple(self.models)),
-            limits=self.limits.applied(NO_LIMITS),
-            max_priority=self.max_priority,
-            expires_at=self.expires_at,
-        )
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of Keys.create, besides actor and tenant."""
+        return {
+            "name": self.name,
+            "scopes": frozenset(self.scopes),
+            "models": ModelPatterns(patterns=tuple(self.models)),
+            "limits": self.limits.applied(NO_LIMITS),
+            "max_priority": self.max_priority,
+            "expires_at": self.expires_at,
+        }
 
 
 class KeyChanges(AdminBody):

@@ -14,17 +14,9 @@ from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.access.store.change_log import AuditLog
-from proxy.access.store.key_administration import IssuedKey, KeyAdministration
-from proxy.access.store.record_rows import view
-from proxy.access.store.tenant_administration import TenantAdministration
-from proxy.access.store.usage_reports import (
-    Grouping,
-    UsagePeriod,
-    UsageReports,
-    UsageTotals,
-    as_csv,
-)
+from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.records import IssuedKey, Keys, Tenants, view
+from proxy.access.store.usage import Totals, Usage, UsagePeriod, as_csv
 from proxy.api.admin import admin_answers as shown
 from proxy.api.admin.admin_bodies import (
     PLAIN,
@@ -91,8 +83,8 @@ class OwnUsageQuery(QueryParameters):
     format: Literal["json", "csv"] = "json"
 
     @property
-    def groups(self) -> tuple[Grouping, ...]:
-        return tuple(Grouping(name) for name in self.by.split(","))
+    def groups(self) -> Sequence[str]:
+        return self.by.split(",")
 
     def of(self, caller: Caller) -> UsagePeriod:
         first, last = self._days()
@@ -126,7 +118,7 @@ class UsageQuery(OwnUsageQuery):
         )
 
 
-def tenants_routes(tenants: TenantAdministration, bodies: BodyReader) -> APIRouter:
+def tenants_routes(tenants: Tenants, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/tenants", tag=TAG)
 
     @router.post("", responses=answers(shown.TenantAnswer, *BODY, 409))
@@ -160,13 +152,13 @@ def tenants_routes(tenants: TenantAdministration, bodies: BodyReader) -> APIRout
     return router
 
 
-def keys_routes(keys: KeyAdministration, bodies: BodyReader) -> APIRouter:
+def keys_routes(keys: Keys, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/keys", tag=TAG)
 
     @router.post("", responses=answers(shown.IssuedKeyAnswer, *BODY))
     async def create_key(body: KeyBody) -> Response:
         """A new key of a tenant. Only this answer has the key itself."""
-        return _issued(await keys.create(actor(), body.to_domain()))
+        return _issued(await keys.create(actor(), body.tenant, **body.options))
 
     @router.get("", responses=answers(shown.KeyList, 400, 503))
     async def list_keys(query: Annotated[KeysQuery, Query()]) -> Response:
@@ -203,7 +195,7 @@ def _issued(made: IssuedKey) -> Response:
     return JSONResponse(made.view, headers=NOT_STORED)
 
 
-def usage_routes(usage: UsageReports, bodies: BodyReader) -> APIRouter:
+def usage_routes(usage: Usage, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies)
 
     @router.get("/admin/v1/usage", tags=[TAG], responses=USAGE)
@@ -221,9 +213,7 @@ def usage_routes(usage: UsageReports, bodies: BodyReader) -> APIRouter:
     return router
 
 
-async def _rows(
-    usage: UsageReports, period: UsagePeriod, groups: tuple[Grouping, ...]
-) -> Sequence[UsageTotals]:
+async def _rows(usage: Usage, period: UsagePeriod, groups: Sequence[str]) -> Sequence[Totals]:
     rows = await usage.report(period, groups, limit=MOST_ROWS + 1)
     if len(rows) > MOST_ROWS:
         raise InvalidRequest(
@@ -235,10 +225,10 @@ async def _rows(
     return rows
 
 
-def _report(rows: Sequence[UsageTotals], form: str) -> Response:
+def _report(rows: Sequence[Totals], form: str) -> Response:
     if form == "csv":
         return Response(as_csv(rows), media_type=CSV, headers=ATTACHED)
-    return JSONResponse({"object": "list", "data": shown.usage_body(rows)})
+    return JSONResponse({"object": "list", "data": rows})
 
 
 def audit_routes(audit: AuditLog, bodies: BodyReader) -> APIRouter:

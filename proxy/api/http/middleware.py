@@ -19,7 +19,6 @@ from proxy.api.http import generation_headers, idempotency
 from proxy.api.http.rate_limit_headers import EXPOSED
 from proxy.domain.errors import in_short
 from proxy.domain.record import RequestRecord
-from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
@@ -64,7 +63,6 @@ class RequestContext:
         headers, request_id = scope["headers"], _request_id(scope)
         method, path = in_short(scope["method"]), in_short(scope["path"])
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        name_task(request_id, path)
         has_started = False
 
         async def send_with_id(message: Message) -> None:

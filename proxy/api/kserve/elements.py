@@ -34,57 +34,39 @@ def encoded(values: list[Any], datatype: str, shape: tuple[int, ...]) -> bytes:
     """JSON's values, flat or nested as the shape is, as raw bytes. Raises WrongElements."""
     if datatype == BINARY_ONLY:
         raise WrongElements("is BF16, which JSON has no numbers for: send it as binary data")
-    flat = [*_flat(values, shape)]
-    expected = math.prod(shape)
+    found, expected = np.array(values, object), math.prod(shape)
+    flat = found.ravel().tolist()
+    is_nested = found.ndim > 1 or any(isinstance(each, list) for each in flat)
+    if is_nested and found.shape != shape:
+        how = "deeper" if found.ndim > len(shape) else "otherwise"
+        raise WrongElements(f"is nested {how} than its shape")
     if len(flat) != expected:
         raise WrongElements(f"has {len(flat)} elements, but its shape is of {expected}")
     if datatype == BYTES:
         return b"".join(map(_with_length, flat))
-    raw: bytes = _numbers(flat, datatype).tobytes()
-    return raw
+    return _numbers(flat, datatype)
 
 
-def _flat(values: list[Any], shape: tuple[int, ...]) -> Iterator[Any]:
-    if any(isinstance(each, list) for each in values):
-        return _nested(values, shape)
-    return iter(values)
-
-
-def _nested(values: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-    """Raises WrongElements: the values are nested otherwise than the shape."""
-    if not shape:
-        if isinstance(values, list):
-            raise WrongElements("is nested deeper than its shape")
-        yield values
-    elif not isinstance(values, list) or len(values) != shape[0]:
-        raise WrongElements("is nested otherwise than its shape")
-    else:
-        for each in values:
-            yield from _nested(each, shape[1:])
-
-
-def _numbers(flat: list[Any], datatype: str) -> Any:
+def _numbers(flat: list[Any], datatype: str) -> bytes:
     dtype = np.dtype(NUMPY[datatype])
-    kinds: set[type] = {type(each) for each in flat}
-    allowed = TYPES.get(dtype.kind, frozenset({int}))
-    if not kinds <= allowed:
-        found = sorted(each.__name__ for each in kinds - allowed)
-        raise WrongElements(f"is {datatype}, and has elements of another type: {', '.join(found)}")
+    wrong = {type(each) for each in flat} - TYPES.get(dtype.kind, frozenset({int}))
+    if wrong:
+        found = ", ".join(sorted(each.__name__ for each in wrong))
+        raise WrongElements(f"is {datatype}, and has elements of another type: {found}")
+    beyond = WrongElements(f"has a number that is out of the range of {datatype}")
+    if dtype.kind in "iu" and flat:
+        limits = np.iinfo(dtype)
+        if min(flat) < limits.min or max(flat) > limits.max:
+            raise beyond
     try:
-        if dtype.kind in "iu" and flat and not _fits(flat, dtype):
-            raise OverflowError
         with np.errstate(over="ignore"):
             made = np.array(flat, dtype)
     except OverflowError:
-        raise WrongElements(f"has a number that is out of the range of {datatype}") from None
+        raise beyond from None
     if dtype.kind == "f" and not np.isfinite(made).all():
-        raise WrongElements(f"has a number that is out of the range of {datatype}")
-    return made
-
-
-def _fits(flat: list[int], dtype: Any) -> bool:
-    limits = np.iinfo(dtype)
-    return bool(limits.min <= min(flat) and max(flat) <= limits.max)
+        raise beyond
+    raw: bytes = made.tobytes()
+    return raw
 
 
 def _with_length(element: Any) -> bytes:

@@ -35,7 +35,6 @@ from proxy.domain.errors import (
 )
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
-from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
 
 logger = structlog.get_logger(__name__)
@@ -221,7 +220,6 @@ class ChatSocket:
     async def _answer(self, body: SocketChatBody) -> None:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        name_task(request_id, PATH)
         headers = self._websocket.scope["headers"]
         recorded = self._log.recorded("WEBSOCKET", PATH, request_id=request_id, headers=headers)
         with recorded, suppress(WebSocketDisconnect):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
-    from proxy.access.store.store import Administration
+    from proxy.access.store.store import Store
     from proxy.domain.key_records import KeyRecord, TenantRecord
 
 tenants = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
@@ -114,19 +114,19 @@ def create_tenant(
         "records": bool(records),
     }
     body = _filled(TenantBody, fields)
-    _show_record(lambda admin, actor: admin.tenants.create(actor, body.name, **body.options))
+    _show_record(lambda store, actor: store.tenants.create(actor, body.name, **body.options))
 
 
 @tenants.command("list")
 def list_tenants() -> None:
     """List all tenants."""
-    _show_records(lambda admin, _: admin.tenants.list(limit=None))
+    _show_records(lambda store, _: store.tenants.list(limit=None))
 
 
 @tenants.command("show")
 def show_tenant(name: TenantName) -> None:
     """Show one tenant."""
-    _show_record(lambda admin, _: admin.tenants.show(name))
+    _show_record(lambda store, _: store.tenants.show(name))
 
 
 @tenants.command("update")
@@ -156,14 +156,14 @@ def update_tenant(
         **_field("max_priority", max_priority, _integer),
     }
     body = _filled(TenantChanges, fields)
-    _show_record(lambda admin, actor: admin.tenants.update(actor, name, body.applied))
+    _show_record(lambda store, actor: store.tenants.update(actor, name, body.applied))
 
 
 @tenants.command("delete")
 def delete_tenant(name: TenantName) -> None:
     """Delete a tenant whose keys are all revoked. Its usage is kept."""
 
-    _show_record(lambda admin, actor: admin.tenants.delete(actor, name))
+    _show_record(lambda store, actor: store.tenants.delete(actor, name))
 
 
 @keys.command("create")
@@ -186,7 +186,7 @@ def create_key(
         **_field("max_priority", max_priority, _integer),
     }
     body = _filled(KeyBody, fields)
-    _show(_done(lambda admin, actor: admin.keys.create(actor, body.to_domain())).view)
+    _show(_done(lambda store, actor: store.keys.create(actor, body.tenant, **body.options)).view)
 
 
 @keys.command("list")
@@ -194,13 +194,13 @@ def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
 ) -> None:
     """List keys, revoked and expired ones too."""
-    _show_records(lambda admin, _: admin.keys.list(tenant=tenant, limit=None))
+    _show_records(lambda store, _: store.keys.list(tenant=tenant, limit=None))
 
 
 @keys.command("show")
 def show_key(key_id: KeyId) -> None:
     """Show one key, without its secret."""
-    _show_record(lambda admin, _: admin.keys.show(key_id))
+    _show_record(lambda store, _: store.keys.show(key_id))
 
 
 @keys.command("update")
@@ -232,7 +232,7 @@ def update_key(
         **_field("max_priority", max_priority, _integer),
     }
     body = _filled(KeyChanges, fields)
-    _show_record(lambda admin, actor: admin.keys.update(actor, key_id, body.applied))
+    _show_record(lambda store, actor: store.keys.update(actor, key_id, body.applied))
 
 
 @keys.command("rotate")
@@ -246,14 +246,14 @@ def rotate_key(
     from proxy.api.admin.admin_bodies import Rotation
 
     body = _filled(Rotation, {"overlap_s": overlap_s})
-    _show(_done(lambda admin, actor: admin.keys.rotate(actor, key_id, body.overlap)).view)
+    _show(_done(lambda store, actor: store.keys.rotate(actor, key_id, body.overlap)).view)
 
 
 @keys.command("revoke")
 def revoke_key(key_id: KeyId) -> None:
     """End a key for good, within a second in every proxy."""
 
-    _show_record(lambda admin, actor: admin.keys.revoke(actor, key_id))
+    _show_record(lambda store, actor: store.keys.revoke(actor, key_id))
 
 
 def usage(
@@ -270,8 +270,7 @@ def usage(
     format: Annotated[Literal["json", "csv"], typer.Option(help="How to print it.")] = "json",
 ) -> None:
     """Show requests, tokens, queue time and cost by day, tenant, key and model."""
-    from proxy.access.store.usage_reports import as_csv
-    from proxy.api.admin.admin_answers import usage_body
+    from proxy.access.store.usage import as_csv
     from proxy.api.admin.admin_routes import UsageQuery
     from proxy.domain.errors import InvalidRequest
 
@@ -281,11 +280,11 @@ def usage(
         period = query.period
     except InvalidRequest as error:
         raise LaunchError(error.message) from None
-    rows = _done(lambda admin, _: admin.usage.report(period, query.groups))
+    rows = _done(lambda store, _: store.usage.report(period, query.groups))
     if format == "csv":
         typer.echo(as_csv(rows), nl=False)
     else:
-        _show(usage_body(rows))
+        _show(rows)
 
 
 @audit.command("list")
@@ -296,7 +295,7 @@ def list_audit(
     """List entries, the oldest first."""
     from proxy.api.admin.admin_answers import audit_body
 
-    found = _done(lambda admin, _: admin.audit.list(after=after, limit=limit))
+    found = _done(lambda store, _: store.audit.list(after=after, limit=limit))
     _show([audit_body(entry) for entry in found])
 
 
@@ -305,30 +304,30 @@ def verify_audit() -> None:
     """Check that no entry was edited, deleted, moved or cut off; exit with 1 if one was."""
     from proxy.api.admin.admin_answers import verification_body
 
-    found = _done(lambda admin, _: admin.audit.verify())
+    found = _done(lambda store, _: store.audit.verify())
     _show(verification_body(found))
     if not found.ok:
         raise typer.Exit(1)
 
 
-Work = Callable[["Administration", str], Awaitable[T]]
+Work = Callable[["Store", str], Awaitable[T]]
 
 
 def _done(work: Work[T]) -> T:
     """The result of `work`, which gets the store and the name of this machine's user."""
     from proxy.operate import store
 
-    return store.use(lambda admin: work(admin, store.actor()))
+    return store.use(lambda opened: work(opened, store.actor()))
 
 
 def _show_record(work: Work[KeyRecord | TenantRecord]) -> None:
-    from proxy.access.store.record_rows import view
+    from proxy.access.store.records import view
 
     _show(view(_done(work)))
 
 
 def _show_records(work: Work[Sequence[KeyRecord] | Sequence[TenantRecord]]) -> None:
-    from proxy.access.store.record_rows import view
+    from proxy.access.store.records import view
 
     _show([view(each) for each in _done(work)])
 

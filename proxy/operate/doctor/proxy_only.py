@@ -40,7 +40,6 @@ PACKAGES = (
     "cachetools",
     "pyjwt",
     "sqlalchemy",
-    "alembic",
     "aiosqlite",
     "opentelemetry-sdk",
     "opentelemetry-exporter-otlp-proto-http",

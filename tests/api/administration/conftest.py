@@ -23,7 +23,7 @@ PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 
 def operations_of(store: Store) -> Operations:
     """Two endpoints, and no other models; decisions and audit are the store's."""
-    kept = {"decisions": store.decisions, "audit": store.audit_trail}
+    kept = {"decisions": store.decisions, "audit": store.audit}
     return operations("10.0.0.1:8001", "10.0.0.2:8001", **kept)
 
 
@@ -61,7 +61,7 @@ class Proxy:
     async def _first_key(self) -> str:
         store = self.new_store()
         await store.prepare()
-        made = await store.create_first_key()
+        made = await store.keys.create_first()
         await store.close()
         assert made is not None
         return made.key

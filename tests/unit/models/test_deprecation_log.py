@@ -43,9 +43,6 @@ def test_a_model_is_not_logged_before_its_day_nor_one_without_dates():
     assert logged([date(2026, 1, 30)], [(card(), "a")]) == []
     assert logged([date(2030, 1, 1)], [(card(lifecycle=Lifecycle()), "a")]) == []
     assert len(logged([date(2026, 1, 31)], [(card(), "a")])) == 1
-
-
-def test_a_sunset_alone_counts():
     only = Lifecycle(sunset=date(2026, 3, 1))
     assert len(logged([date(2026, 2, 28), date(2026, 3, 1)], [(card(lifecycle=only), "a")])) == 1
 

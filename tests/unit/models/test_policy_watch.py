@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from build_engines.models_file import ModelsFile
 from proxy import background
-from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel
 from proxy.models import policy
 from proxy.models.policy_watch import PolicyWatch, needing_build
@@ -80,8 +79,6 @@ def served(tmp_path) -> Served:
     ("text", "said"),
     [
         ("models: {m: {weights: w,", "is not valid YAML"),
-        ("models: {m: {weights: 2024-99-99}}", "is not valid YAML: month must be"),
-        ("models:\n  m:\n    weights: w\n    wait: 1", ":4: models.m.wait: unknown key"),
         ("models:\n  m:\n    weights: w\n    tool_parser: ni", ":2: models.m: "),
         (
             f"models:\n  m:\n    weights: w\n    server_tools:\n      t: {TOOL}",
@@ -132,14 +129,6 @@ async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):
     await background.end([watching])
     assert served.aliases == ("b",)
     assert served.heard.empty(), "an unchanged file is not read"
-
-
-async def test_the_registry_stays_suspended_when_policy_changes_while_triton_is_away(served):
-    served.registry.suspend(away := NotReady("gone"))
-    served.path.write_text(SECOND)
-    assert await served.watch.reload()
-    assert served.registry.why_not_ready is away
-    assert served.registry.known("b").name == "m"
 
 
 def test_models_that_must_be_built_again_are_named():

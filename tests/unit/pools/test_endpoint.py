@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import ModelUnavailable
 from tests.doubles import clock
-from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
 
 READY, NOT_READY = EndpointState.READY, EndpointState.NOT_READY
@@ -145,24 +144,6 @@ async def test_a_model_that_appears_is_served_and_one_that_goes_is_not():
         (refused,) = await stand.pools.load_model("none")
         assert refused.error == "no such folder"
         assert triton.models == [replace(DEMO, name="other")]
-
-
-@clock.jumps
-async def test_streams_that_run_when_their_model_is_unloaded_keep_the_endpoint_draining():
-    triton = ScriptedTriton(DEMO, replace(DEMO, name="other"))
-    triton.engine = ScriptedEngine(deltas("abc"))
-    async with PoolStand({"a:1": triton}) as stand:
-        (card,) = [one for one in stand.cards() if one.facts is stand.pools.models()[0].facts]
-        stream = await stand.begun(model=card)
-        await stand.pools.unload_model("demo")
-        await checked()
-        stand.source.name()
-        await checked(3)
-        assert stand.states() == {"a:1": EndpointState.DRAINING}
-        assert triton.open == 1
-        await stream.aclose()
-        await checked(3)
-        assert (stand.states(), triton.open) == ({}, 0)
 
 
 @clock.jumps

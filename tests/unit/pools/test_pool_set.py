@@ -24,23 +24,6 @@ async def test_it_has_every_model_of_every_endpoint_once():
         assert not stand.pools.has_news()
 
 
-@clock.jumps
-async def test_a_model_without_a_ready_endpoint_is_known_and_not_available():
-    other = replace(DEMO, name="other")
-    tritons = {"a:1": ScriptedTriton(DEMO), "b:1": ScriptedTriton(other)}
-    async with PoolStand(tritons) as stand:
-        tritons["b:1"].reason = "it died"
-        await checked()
-        assert stand.pools.has_news()
-        await stand.pools.check_ready()
-        by_name = {
-            one.name: replace(card, triton_model=one.name)
-            for one, card in zip(stand.pools.models(), stand.cards(), strict=True)
-        }
-        assert stand.pools.is_available(by_name["demo"])
-        assert not stand.pools.is_available(by_name["other"])
-
-
 def away(stand: PoolStand) -> None:
     for triton in stand.tritons.values():
         triton.reason = "cannot be reached"

@@ -7,7 +7,7 @@ import pytest
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import GuidePending, ModelUnavailable
 from tests.doubles import clock
-from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build
+from tests.doubles.scripted_pools import PoolStand, ScriptedTriton
 from tests.doubles.tokenizer import ByteTokenizer
 
 
@@ -58,15 +58,3 @@ async def test_a_guide_that_is_still_compiled_is_no_loss():
         with pytest.raises(GuidePending):
             await stand.tokenizer.admit(stand.request())
         assert (pending.calls, stand.states()["a:1"]) == (1, EndpointState.READY)
-
-
-@clock.jumps
-async def test_it_asks_only_endpoints_of_the_same_build():
-    other = with_tokenizer(unasked := lost())
-    other.models = [build(5)]
-    async with PoolStand({"a:1": ScriptedTriton(), "b:1": other}) as stand:
-        (card,) = [one for one in stand.cards() if one.facts.created != 5]
-        for _ in range(4):
-            assert await stand.tokenizer.token_bytes(card, (97,)) == (b"a",)
-            await stand.tokenizer.admit(stand.request(model=card))
-        assert unasked.calls == 0

@@ -46,14 +46,6 @@ def test_nothing_is_shared_between_salts_adapters_and_models(scope):
     assert not set(swapped.keys) & set(blocks(text(5_000), cache_salt="s").keys)
 
 
-@pytest.mark.parametrize("length", [0, 1, 127, 128, 129, 4_096, 4_351, 4_352])
-def test_only_complete_blocks_count(length):
-    made = blocks(text(length))
-    complete = [end for end in CHARACTER_ENDS if end <= length]
-    assert len(made.keys) == len(complete)
-    assert made.share(len(made.keys)) == (complete[-1] / length if complete else 0.0)
-
-
 def test_a_prompt_of_any_length_has_a_bounded_number_of_blocks():
     assert len(blocks("x" * 2_000_000).keys) == len(BLOCK_SIZES) == 160
     assert len(blocks(tuple(range(500_000))).keys) == 160

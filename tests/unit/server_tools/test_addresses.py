@@ -40,11 +40,6 @@ def test_no_address_of_a_special_network_is_public(network):
         assert not is_public(str(address)), address
 
 
-@pytest.mark.parametrize("address", METADATA)
-def test_a_clouds_metadata_is_not_public(address):
-    assert not is_public(address)
-
-
 @pytest.mark.parametrize("address", [*PUBLIC_4, *PUBLIC_6])
 def test_an_ordinary_hosts_address_is_public(address):
     assert is_public(address)
@@ -83,8 +78,11 @@ def test_a_form_that_a_network_may_really_use_is_as_public_as_its_address(form):
     assert is_public(embedded("8.8.8.8")[form])
 
 
-@pytest.mark.parametrize("address", ["fe80::1%lo", "2606:4700::1111%eth0", "::1%1"])
-def test_an_address_with_a_zone_is_not_public(address):
+ZONED = ["fe80::1%lo", "2606:4700::1111%eth0", "::1%1"]
+
+
+@pytest.mark.parametrize("address", [*METADATA, *ZONED])
+def test_a_clouds_metadata_and_an_address_with_a_zone_are_not_public(address):
     assert not is_public(address)
 
 

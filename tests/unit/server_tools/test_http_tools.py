@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
+from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
 
@@ -95,6 +98,7 @@ def test_get_takes_no_nested_arguments(server):
         ("/picture", CallStatus.FAILED, "neither text nor JSON"),
         ("/zipped", CallStatus.FAILED, "compressed"),
         ("/large", CallStatus.TOO_LARGE, "larger than 65536 bytes"),
+        ("/endless-head", CallStatus.FAILED, "cannot be reached"),
     ],
 )
 def test_each_answer_becomes_a_result_in_words(server, path, status, words):
@@ -105,6 +109,11 @@ def test_each_answer_becomes_a_result_in_words(server, path, status, words):
     assert result.response_bytes < 200_000
 
 
+def test_a_tool_that_is_not_there_is_a_result():
+    result = run(tool("http://127.0.0.1:9/weather"))
+    assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
+
+
 @pytest.mark.parametrize("path", ["/slow", "/drip"])
 def test_a_slow_tool_is_given_up_and_its_connection_closed(server, path):
     """Bytes that keep coming do not extend its time."""
@@ -113,16 +122,6 @@ def test_a_slow_tool_is_given_up_and_its_connection_closed(server, path):
     assert result.status is CallStatus.TIMEOUT
     assert "within 0.2 s" in result.text
     assert server.left.wait(HANG_S)
-
-
-def test_a_head_without_end_is_not_read_to_its_end(server):
-    result = run(tool(server.url("/endless-head")))
-    assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
-
-
-def test_a_tool_that_is_not_there_is_a_result(server):
-    result = run(tool("http://127.0.0.1:9/weather"))
-    assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
 
 
 @pytest.mark.parametrize(
@@ -158,22 +157,12 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(server):
 def test_a_name_is_resolved_once_a_call_so_it_cannot_be_bound_anew(server):
     """The second answer would lead elsewhere; the connection goes to what was checked."""
     names = Names(["127.0.0.1"], ["203.0.113.9"])
-    result = run(
-        tool(server.url("/echo", "tools.example")), tools=HttpToolRunner(HeaderSecrets({}), names)
-    )
-    assert (result.status, names.asked) == (
-        CallStatus.OK,
-        [("tools.example", server.server_port)],
-    )
+    tools, asked = HttpToolRunner(HeaderSecrets({}), names), ("tools.example", server.server_port)
+    result = run(tool(server.url("/echo", "tools.example")), tools=tools)
+    assert (result.status, names.asked) == (CallStatus.OK, [asked])
     assert server.seen[0][2]["host"] == f"tools.example:{server.server_port}"
-
-
-def test_each_call_resolves_and_checks_anew(server):
-    names = Names(["127.0.0.1"], ["127.0.0.1"])
-    tools = HttpToolRunner(HeaderSecrets({}), names)
-    for _ in range(2):
-        run(tool(server.url("/weather", "tools.example")), tools=tools)
-    assert len(names.asked) == 2
+    run(tool(server.url("/echo", "tools.example"), timeout_s=0.1), tools=tools, timeout_s=0.1)
+    assert names.asked == [asked, asked], "each call resolves and checks anew"
 
 
 def test_the_next_address_is_tried_where_the_first_does_not_answer(server):
@@ -195,3 +184,41 @@ def test_a_secret_goes_out_in_its_header_and_comes_back_nowhere(server):
     assert "s3cr3t" not in result.text
     assert "Bearer [secret]" in result.text
     assert "s3cr3t" not in repr((asked, tools, vars(tools)))
+
+
+@pytest.fixture
+def trusted(tmp_path: Path, monkeypatch) -> Path:
+    """The certificate of localhost, which the process trusts."""
+    path, _ = certificate(tmp_path, "tools")
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    return path
+
+
+@pytest.fixture
+def names(trusted: Path) -> Iterator[list[str | None]]:
+    """The server's port comes first, then the names that clients asked for."""
+    seen: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(trusted, trusted.with_suffix(".key"))
+    context.sni_callback = lambda sock, name, _: seen.append(name)
+    with running(context) as server:
+        seen.append(str(server.server_port))
+        yield seen
+
+
+def call_over_tls(host: str, port: str) -> ToolResult:
+    tools = HttpToolRunner(HeaderSecrets({}), Names(["127.0.0.1"]))
+    return run(tool(f"https://{host}:{port}/weather"), tools=tools)
+
+
+@needs_openssl
+def test_the_certificate_is_that_of_the_name(names):
+    assert call_over_tls("localhost", names[0]).status is CallStatus.OK
+    assert names[1:] == ["localhost"]
+    assert call_over_tls("other.example", names[0]).status is CallStatus.FAILED
+
+
+@needs_openssl
+def test_a_certificate_that_nobody_knows_is_not_taken(names, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert call_over_tls("localhost", names[0]).status is CallStatus.FAILED

@@ -85,7 +85,5 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def settled(relay: Relay) -> None:
     """Until what has finished is kept, or released."""
-    await until(
-        lambda: not any(each.task and not each.task.done() for each in relay._running.values())
-    )
+    await until(lambda: not any(not each.recording.task.done() for each in relay._running.values()))
     await until(lambda: not relay._releases and len(relay._tasks) == 1)

@@ -10,22 +10,23 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from proxy.state.answer import Quotas
+from proxy.state.answer import AnswerLimits
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import RedisConnection
-from proxy.state.relay import Relay, RelayLimits
+from proxy.state.relay import Records, Relay
 from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import PROGRAM, RedisServer, running
 
-QUOTAS = Quotas(keep_s=3600, bytes=10_000_000, answers=100)
-LIMITS = RelayLimits(
+LIMITS = AnswerLimits(
     grace_s=3600,
     resume_grace_s=3600,
+    keep_s=3600,
+    kept_bytes=10_000_000,
+    held_bytes=10_000_000,
     answer_bytes=1_000_000,
-    memory_bytes=10_000_000,
+    tenant_answers=100,
     readers=100,
-    keeps=True,
 )
 Pair = Callable[..., AbstractAsyncContextManager[tuple[Relay, Relay]]]
 
@@ -52,24 +53,21 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(params=["memory", "redis"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """pair(quotas=…, **limits) -> the relays of two proxies with Redis; else twice the same one."""
+    """pair(**limits) -> the relays of two proxies with Redis; else twice the same one."""
     url = request.getfixturevalue("redis_server").url if request.param == "redis" else None
 
     @asynccontextmanager
-    async def made(quotas: Quotas = QUOTAS, **limits: float) -> AsyncIterator[tuple[Relay, Relay]]:
+    async def made(**changed: float) -> AsyncIterator[tuple[Relay, Relay]]:
+        limits = replace(LIMITS, **changed)
         if url is None:
-            async with _relay(MemoryRecords(quotas), limits) as one:
+            async with relay_of(MemoryRecords(limits), limits) as one:
                 yield one, one
             return
-
-        def records(redis: RedisConnection) -> RedisRecords:
-            return RedisRecords(redis, quotas, answer_bytes=1_000_000, lease_ms=400)
-
         async with (
             RedisConnection(url, timeout_s=5) as near,
             RedisConnection(url, timeout_s=5) as far,
-            _relay(records(near), limits) as one,
-            _relay(records(far), limits) as other,
+            relay_of(RedisRecords(near, limits, lease_ms=400), limits) as one,
+            relay_of(RedisRecords(far, limits, lease_ms=400), limits) as other,
         ):
             yield one, other
             await near.answers.flushall()
@@ -77,6 +75,5 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return made
 
 
-def _relay(records: MemoryRecords | RedisRecords, limits: dict[str, float]) -> Relay:
-    metrics = IdempotencyMetrics(CollectorRegistry())
-    return Relay(records, replace(LIMITS, **limits), metrics)
+def relay_of(records: Records, limits: AnswerLimits = LIMITS) -> Relay:
+    return Relay(records, limits, IdempotencyMetrics(CollectorRegistry()))

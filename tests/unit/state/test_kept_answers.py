@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.state.memory_answers import MemoryRecords
-from proxy.state.relay import Relay
-from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.unit.state.answering import Generation, ask, asked, settled, whole
-from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
+from tests.unit.state.conftest import LIMITS, Pair, relay_of
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
     generation = Generation(1)
     generation.step(100)
-    async with pair(replace(QUOTAS, answers=3)) as (one, _):
+    async with pair(tenant_answers=3) as (one, _):
         await ask(one, generation, asked(tenant="small"))
         for number in range(6):
             await ask(one, generation, asked(f"{number}", tenant="large"))
@@ -36,7 +32,7 @@ async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(
 async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
     generation = Generation(1)
     generation.step(200)
-    async with pair(replace(QUOTAS, bytes=20_000)) as (one, _):
+    async with pair(kept_bytes=20_000) as (one, _):
         await ask(one, generation, asked(tenant="small"))
         for number in range(60):
             await ask(one, generation, asked(f"{number}", tenant="large"))
@@ -49,7 +45,7 @@ async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
 async def test_an_expired_answer_is_generated_anew(pair: Pair):
     generation = Generation()
     generation.step(100)
-    async with pair(replace(QUOTAS, keep_s=0.05)) as (one, other):
+    async with pair(keep_s=0.05) as (one, other):
         await ask(one, generation)
         await settled(one)
         await asyncio.sleep(0.06)
@@ -70,8 +66,8 @@ async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
 
 async def test_what_has_expired_gives_its_memory_back():
     now = [0.0]
-    records = MemoryRecords(QUOTAS, clock=lambda: now[0])
-    async with Relay(records, LIMITS, IdempotencyMetrics(CollectorRegistry())) as relay:
+    records = MemoryRecords(LIMITS, clock=lambda: now[0])
+    async with relay_of(records) as relay:
         generation = Generation(1)
         generation.step(100)
         for number in range(10):
@@ -79,8 +75,8 @@ async def test_what_has_expired_gives_its_memory_back():
             await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
             await settled(relay)
         kept = await records.stored_bytes()
-        now[0] = QUOTAS.keep_s + 5
+        now[0] = LIMITS.keep_s + 5
         assert await records.stored_bytes() == kept / 2
         now[0] += 5
         assert await records.stored_bytes() == 0
-        assert (records._answers, records._tenants, records._sizes) == ({}, {}, [])
+        assert (records._answers, records._tenants) == ({}, {})

@@ -104,12 +104,13 @@ async def compare(make: Make, rng: random.Random) -> None:
             else:
                 grant, entries = running.pop(rng.randrange(len(running)))
                 is_end = rng.random() < 0.7
-                tokens = rng.randint(0, grant.amounts[2])
-                amounts = [1, 1, tokens, 1, 1, tokens] if rng.random() < 0.8 else [0] * 6
+                tokens = rng.randint(0, grant.amounts[2] * 5 // 4)
+                amounts = [1, 1, tokens, 1, 1, tokens]
                 if is_end:
+                    amounts = amounts if rng.random() < 0.8 else [0] * 6
                     ledger.settle(grant, amounts)
+                    ledger.settle(grant, [0] * 6)  # once only
                 else:
-                    amounts = [1, 1, tokens, 1, 1, tokens]
                     ledger.amend(grant, amounts)
                     running.append((grant, entries))
                 await settled(ledger)

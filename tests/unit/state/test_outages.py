@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.state.answer import Outcome, RecordsUnavailable
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import ANSWERS, RedisConnection
-from proxy.state.relay import Records, Relay
-from proxy.telemetry.metrics import IdempotencyMetrics
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
     Generation,
@@ -22,20 +19,16 @@ from tests.unit.state.answering import (
     until,
     whole,
 )
-from tests.unit.state.conftest import LIMITS, QUOTAS
+from tests.unit.state.conftest import LIMITS, relay_of
 
 pytestmark = pytest.mark.anyio
-
-
-def relay(records: Records) -> Relay:
-    return Relay(records, LIMITS, IdempotencyMetrics(CollectorRegistry()))
 
 
 @needs_redis
 async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(redis: RedisServer):
     connection = RedisConnection(redis.url, timeout_s=1, beat_s=0.05)
-    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=400)
-    async with connection, relay(records) as one:
+    records = RedisRecords(connection, LIMITS, lease_ms=400)
+    async with connection, relay_of(records) as one:
         generation = Generation()
         answer = await one.open(asked(), generation)
         redis.kill()
@@ -54,8 +47,8 @@ async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(r
 @needs_redis
 async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: RedisServer):
     connection = RedisConnection(redis.url, timeout_s=5)
-    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000, lease_ms=300)
-    async with connection, relay(records) as one:
+    records = RedisRecords(connection, LIMITS, lease_ms=300)
+    async with connection, relay_of(records) as one:
         assert await records.claim(asked(), "of another proxy") is None
         generation = Generation()
         generation.step(5)
@@ -69,8 +62,8 @@ async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: Redis
 @needs_redis
 async def test_a_broken_record_concerns_its_key_only(redis: RedisServer):
     connection = RedisConnection(redis.url, timeout_s=5)
-    records = RedisRecords(connection, QUOTAS, answer_bytes=1_000_000)
-    async with connection, relay(records) as one:
+    records = RedisRecords(connection, LIMITS)
+    async with connection, relay_of(records) as one:
         generation = Generation()
         generation.step(5)
         await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")

@@ -51,17 +51,20 @@ async def test_readers_of_any_speed_get_all_parts_in_order():
     assert await asyncio.gather(*readers) == [whole] * 20
 
 
-async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound():
+@pytest.mark.parametrize("readers", [0, 1])
+async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound(readers):
     one = recording()
-    reader = one.enter(0)
+    first = [one.enter(0) for _ in range(readers)]
     writing = asyncio.create_task(write(one, 50))
     for _ in range(100):
         await asyncio.sleep(0)
     assert not writing.done()
     assert one.held_bytes <= 1_000
-    assert b"".join(await read(one, reader)) == PART * 50
+    assert b"".join(await read(one, first[0] if first else one.enter(0))) == PART * 50
     await writing
-    assert not one.is_whole
+    with pytest.raises(JoinRefused) as refused:
+        one.enter(0)
+    assert refused.value.reason is Reason.TOO_LARGE
 
 
 async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
@@ -73,26 +76,6 @@ async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
     assert one.held_bytes <= 1_000
     with pytest.raises(AnswerLost):
         await read(one, slow)
-
-
-async def test_without_readers_the_generation_waits():
-    one = recording()
-    writing = asyncio.create_task(write(one, 50))
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not writing.done()
-    assert one.held_bytes <= 1_000
-    reader = one.enter(0)
-    parts = one.parts(reader)
-    await anext(parts)
-    taking = asyncio.create_task(anext(parts))
-    while one.is_whole:  # noqa: ASYNC110  (there is no event)
-        await asyncio.sleep(0)
-    with pytest.raises(JoinRefused) as refused:
-        one.enter(0)
-    await taking
-    assert refused.value.reason is Reason.TOO_LARGE
-    writing.cancel()
 
 
 async def test_all_recordings_together_have_a_bound():
@@ -109,17 +92,6 @@ async def test_all_recordings_together_have_a_bound():
     for one in many:
         one.clear()
     assert budget.bytes == 0
-
-
-async def test_a_reader_that_only_copies_is_not_counted():
-    counts: list[int] = []
-    one = Recording(MemoryBudget(1_000), 1_000, counts.append)
-    copy = one.enter(0, is_counted=False)
-    reader = one.enter(0)
-    one.count_in(copy, True)
-    one.leave(reader)
-    one.count_in(copy, False)
-    assert counts == [0, 1, 2, 1, 0]
 
 
 async def write(one: Recording, count: int) -> None:

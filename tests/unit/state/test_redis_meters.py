@@ -211,20 +211,6 @@ async def test_a_redis_that_has_lost_its_data_knows_again_what_runs(server: Redi
         assert [look(at)[0] for at in range(2)] == [1, 50]
 
 
-async def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
-    server.kill()
-
-    async with ledger(server, OutageMode.SHARE) as one:
-        assert one.outage == "share"
-        assert isinstance(await one.reserve([window("t.w", 10)], [1]), Grant)
-        await asyncio.to_thread(server.start)
-
-        async def is_back() -> bool:
-            return one.outage is None
-
-        await until(is_back)
-
-
 def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisServer):
     meter = window("t.w", 1000)
     server.kill()

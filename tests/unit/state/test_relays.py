@@ -7,13 +7,11 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.state.answer import JoinRefused, Outcome, Reason
 from proxy.state.redis_answers import RedisRecords
 from proxy.state.redis_connection import RedisConnection
-from proxy.state.relay import Relay, RunningAnswer
-from proxy.telemetry.metrics import IdempotencyMetrics
+from proxy.state.relay import RunningAnswer
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
     HEAD,
@@ -26,7 +24,7 @@ from tests.unit.state.answering import (
     until,
     whole,
 )
-from tests.unit.state.conftest import LIMITS, QUOTAS, Pair
+from tests.unit.state.conftest import LIMITS, Pair, relay_of
 
 pytestmark = pytest.mark.anyio
 
@@ -196,14 +194,7 @@ async def test_nothing_of_a_private_answer_is_published(redis: RedisServer):
 
     generation, request = Generation(), asked(is_private=True)
     connections = [RedisConnection(redis.url, timeout_s=5) for _ in range(2)]
-    relays = [
-        Relay(
-            RedisRecords(each, QUOTAS, answer_bytes=1_000_000),
-            LIMITS,
-            IdempotencyMetrics(CollectorRegistry()),
-        )
-        for each in connections
-    ]
+    relays = [relay_of(RedisRecords(each, LIMITS)) for each in connections]
     async with (
         connections[0],
         connections[1],

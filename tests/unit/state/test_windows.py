@@ -97,27 +97,6 @@ def test_a_changed_limit_holds_at_once_for_what_is_there():
     assert isinstance(ledger.take([window("t.w", 6)], [1]), Grant)
 
 
-def test_more_than_was_reserved_is_counted_where_it_was_reserved():
-    ledger, meters = InProcessLedger(Clock()), [window("t.w", 100)]
-    grant = ledger.take(meters, [10])
-    assert isinstance(grant, Grant)
-    ledger.settle(grant, [90])
-    ledger.settle(grant, [0])  # once only
-    assert isinstance(ledger.take(meters, [11]), Refusal)
-    assert isinstance(ledger.take(meters, [10]), Grant)
-
-
-def test_what_is_settled_after_its_window_is_not_counted_again():
-    clock = Clock()
-    ledger, meters = InProcessLedger(clock), [window("t.w", 100)]
-    grant = ledger.take(meters, [100])
-    clock.now += 2 * MINUTE
-    assert isinstance(ledger.take(meters, [60]), Grant)
-    assert isinstance(grant, Grant)
-    ledger.settle(grant, [50])
-    assert isinstance(ledger.take(meters, [40]), Grant)
-
-
 def test_a_clock_that_jumps_back_delays_nobody_for_long():
     clock = Clock()
     ledger, meter = InProcessLedger(clock), rate("t.r", 1)

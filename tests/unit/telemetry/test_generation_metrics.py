@@ -8,6 +8,7 @@ import pytest
 
 from proxy.domain.errors import EngineFailed, RateLimited
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
+from proxy.domain.interrupt import Cause
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
@@ -50,13 +51,34 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-def test_prefill_and_decode_of_each_stream_are_the_engines():
+def test_the_counts_and_times_of_a_request_and_of_its_streams():
     metrics = Metrics()
     stream = [TokenDelta((b"a",)), TokenDelta((b"b",), finish=FinishReason.STOP, times=TIMES)]
-    answered(metrics, stream, stream, [TokenDelta((b"a",))])
-    for name, each_s in (("prefill", 0.02), ("decode", 0.7)):
-        assert value(metrics, f"proxy_{name}_time_seconds_count", model="demo") == 2
-        assert value(metrics, f"proxy_{name}_time_seconds_sum", model="demo") == 2 * each_s
+    found = {
+        "counts": [Counted(70, 3), Counted(0, 2)],
+        "resends": 2,
+        "pauses": [(Cause.LOST, 1.5)],
+        "uncontinued": [Cause.STALLED],
+    }
+    answered(metrics, stream, stream, [TokenDelta((b"a",))], **found)
+    expected = {
+        "proxy_prompt_tokens_total": 70,
+        "proxy_completion_tokens_total": 5,
+        "proxy_request_prompt_tokens_sum": 70,
+        "proxy_request_completion_tokens_sum": 5,
+        "proxy_requests_resent_total": 2,
+        "proxy_prefill_time_seconds_count": 2,
+        "proxy_prefill_time_seconds_sum": 0.04,
+        "proxy_decode_time_seconds_sum": 1.4,
+        "proxy_inter_token_latency_seconds_count": 2,
+        "proxy_time_per_output_token_seconds_count": 2,
+        "proxy_continuation_pause_seconds_sum": 1.5,
+        "proxy_requests_active": 0,
+    }
+    assert {name: value(metrics, name, model="demo") for name in expected} == expected
+    for cause, result in (("lost", "continued"), ("stalled", "failed")):
+        labels = {"model": "demo", "cause": cause, "result": result}
+        assert value(metrics, "proxy_streams_continued_total", **labels) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import uvloop
 from prometheus_client import CollectorRegistry, Histogram
 from structlog.testing import capture_logs
 
-from proxy.telemetry.loop_lag import LoopLag, name_task
+from proxy.telemetry.loop_lag import LoopLag
+from proxy.telemetry.request_log import RequestLog
 
 WARN_S = 0.05
 BUSY_S = 6 * WARN_S  # of CPU time: what a busy machine takes away counts for nothing
@@ -42,10 +43,10 @@ def lagged(*work) -> tuple[list[dict], Histogram]:
     histogram = Histogram("lag", "lag", registry=CollectorRegistry(), buckets=(WARN_S, 60))
 
     async def request(at: int, one) -> None:
-        name_task(f"req_{at}", "/v1/x")
-        await asyncio.sleep(0.1)
-        one()
-        await asyncio.sleep(0.1)
+        with RequestLog().recorded("POST", "/v1/x", request_id=f"req_{at}"):
+            await asyncio.sleep(0.1)
+            one()
+            await asyncio.sleep(0.1)
 
     async def run() -> None:
         with LoopLag(histogram, warn_s=WARN_S).measured():

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 
-from proxy.access.store.key_administration import KeyOrder
-from proxy.access.store.pepper import Peppers
 from proxy.access.store.store import Store
 from proxy.domain.identity import Limits, ModelPatterns, Scope
 from proxy.domain.usage import UsageRow
 
-PEPPERS = Peppers(b"a pepper of the tests, thirty-two bytes long")
+PEPPER = b"a pepper of the tests, thirty-two bytes long"
 ACTOR = "key:tester"
 LIMITS = Limits(requests_per_second=2.5, burst=4, tokens_per_day=1000, monthly_budget=9.5)
-ORDER = KeyOrder(
-    tenant="acme",
-    name="batch jobs",
-    scopes=frozenset({Scope.CHAT, Scope.MODELS}),
-    models=ModelPatterns(patterns=("llama-*", "demo")),
-    limits=LIMITS,
-)
+KEY = {
+    "name": "batch jobs",
+    "scopes": frozenset({Scope.CHAT, Scope.MODELS}),
+    "models": ModelPatterns(patterns=("llama-*", "demo")),
+    "limits": LIMITS,
+}
 
 
 @asynccontextmanager
-async def opened(url: str, peppers: Peppers = PEPPERS) -> AsyncIterator[Store]:
+async def opened(
+    url: str, pepper: bytes = PEPPER, earlier: Sequence[bytes] = ()
+) -> AsyncIterator[Store]:
     """A store that is prepared, and writes nothing by itself."""
-    store = Store(url, peppers)
+    store = Store(url, pepper, earlier)
     try:
         await store.prepare()
         yield store

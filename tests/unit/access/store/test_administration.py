@@ -6,16 +6,16 @@ import hashlib
 import hmac
 import re
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from proxy.access.store.pepper import Peppers
 from proxy.access.store.store import Store
+from proxy.access.store.usage import UsagePeriod
 from proxy.domain.errors import Conflict, ErrorCode, NotStored, StoreUnavailable
-from proxy.domain.identity import Limits, ModelPatterns, Scope
+from proxy.domain.identity import Limits, Scope
 from proxy.processes.errors import LaunchError
-from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, PEPPERS, opened
+from tests.unit.access.store.samples import ACTOR, KEY, PEPPER, opened, used
 
 pytestmark = pytest.mark.anyio
 
@@ -23,38 +23,28 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def store(store: Store) -> Store:
     """With the tenant `acme`."""
-    await store.administration.tenants.create(ACTOR, "acme")
+    await store.tenants.create(ACTOR, "acme")
     return store
 
 
-async def test_a_key_is_stored_as_its_digest_only(store):
-    made = await store.administration.keys.create(ACTOR, ORDER)
+async def test_a_key_is_stored_as_its_digest_and_times_in_utc_to_the_microsecond(store):
+    far = timezone(timedelta(hours=5, minutes=30))
+    expiry = datetime(2031, 5, 6, 1, 2, 3, 456789, tzinfo=far)
+    made = await store.keys.create(ACTOR, "acme", **KEY, expires_at=expiry)
     assert re.fullmatch(r"sk-[a-z0-9]{12}-[A-Za-z0-9_-]{43}", made.key)
     found = await store.keys.key(made.record.id)
     assert found == made.record
-    digest = hmac.new(PEPPERS.today, made.key.encode(), hashlib.sha256).digest()
-    assert found.digest == digest
-    assert found.limits == LIMITS
-    assert found.models == ModelPatterns(patterns=("llama-*", "demo"))
-    assert found.scopes == {Scope.CHAT, Scope.MODELS}
-    assert (found.expires_at, found.revoked_at, found.overlap_digest) == (None, None, None)
+    assert found.digest == hmac.new(PEPPER, made.key.encode(), hashlib.sha256).digest()
+    assert {name: getattr(found, name) for name in KEY} == KEY
+    assert (found.revoked_at, found.overlap_digest) == (None, None)
+    assert (found.expires_at, found.expires_at.utcoffset()) == (expiry, timedelta(0))
     age = datetime.now(timezone.utc) - found.created_at
     assert timedelta(0) <= age < timedelta(minutes=1)
 
 
-async def test_times_keep_their_microseconds_and_are_in_utc(store):
-    far = timezone(timedelta(hours=5, minutes=30))
-    expiry = datetime(2031, 5, 6, 1, 2, 3, 456789, tzinfo=far)
-    made = await store.administration.keys.create(ACTOR, replace(ORDER, expires_at=expiry))
-    found = await store.keys.key(made.record.id)
-    assert found is not None
-    assert found.expires_at == expiry
-    assert found.expires_at.utcoffset() == timedelta(0)
-
-
 async def test_each_change_is_stored_as_it_is_returned_and_raises_the_generation(store):
-    admin, before = store.administration, await store.keys.generation()
-    made = (await admin.keys.create(ACTOR, ORDER)).record
+    admin, before = store, await store.keys.generation()
+    made = (await admin.keys.create(ACTOR, "acme", **KEY)).record
     limits = {"demo": Limits(requests_per_minute=3)}
     tenant = await admin.tenants.update(
         ACTOR, "acme", lambda each: replace(each, of_models=limits, weight=0.01, records=True)
@@ -89,14 +79,14 @@ async def test_each_change_is_stored_as_it_is_returned_and_raises_the_generation
 
 
 async def test_any_text_is_a_name_that_nobody_has(store):
-    admin = store.administration
+    admin = store
     for odd in ("none", "\0", "\ud800"):
         assert await store.keys.key(odd) is None
         assert await store.keys.tenant(odd) is None
         for call in (
             admin.keys.show(odd),
             admin.keys.revoke(ACTOR, odd),
-            admin.keys.create(ACTOR, replace(ORDER, tenant=odd)),
+            admin.keys.create(ACTOR, odd, **KEY),
             admin.tenants.show(odd),
         ):
             with pytest.raises(NotStored):
@@ -108,35 +98,35 @@ async def test_any_text_is_a_name_that_nobody_has(store):
 
 async def test_the_first_key_is_made_once_and_never_after_a_change(url):
     async with opened(url) as store:
-        made = await store.create_first_key()
+        made = await store.keys.create_first()
         assert made is not None
         assert made.record.scopes == {Scope.ADMIN}
-        assert await store.create_first_key() is None
-        await store.administration.keys.revoke(ACTOR, made.record.id)
-        await store.administration.tenants.delete(ACTOR, made.record.tenant)
-        assert await store.create_first_key() is None
-        assert (await store.administration.audit.verify()).ok
+        assert await store.keys.create_first() is None
+        await store.keys.revoke(ACTOR, made.record.id)
+        await store.tenants.delete(ACTOR, made.record.tenant)
+        assert await store.keys.create_first() is None
+        assert (await store.audit.verify()).ok
 
 
 async def test_another_pepper_is_refused_at_the_start(store, url):
     with pytest.raises(LaunchError, match="KEY_PEPPER is not the one"):
-        async with opened(url, Peppers(b"another")):
+        async with opened(url, b"another"):
             pass
-    async with opened(url, Peppers(b"another", (PEPPERS.today,))) as later:
-        await later.administration.tenants.create(ACTOR, "beta")
-        assert (await later.administration.audit.verify()).ok
+    async with opened(url, b"another", [PEPPER]) as later:
+        await later.tenants.create(ACTOR, "beta")
+        assert (await later.audit.verify()).ok
 
 
 @pytest.mark.parametrize(
     "url", ["sqlite:////proc/none/store.db", "postgresql://nobody@127.0.0.1:1/none"]
 )
 async def test_a_store_that_cannot_be_reached_is_one_error(url):
-    store = Store(url, PEPPERS)
+    store = Store(url, PEPPER)
     for call in (
         store.prepare(),
         store.keys.generation(),
         store.keys.key("k"),
-        store.administration.tenants.create(ACTOR, "acme"),
+        store.tenants.create(ACTOR, "acme"),
     ):
         with pytest.raises(StoreUnavailable) as refused:
             await call
@@ -144,15 +134,33 @@ async def test_a_store_that_cannot_be_reached_is_one_error(url):
     await store.close()
 
 
-async def test_the_store_is_used_again_after_an_outage(postgres_server):
+async def test_an_outage_loses_nothing(postgres_server):
     async with opened(postgres_server.create("outage")) as store:
-        await store.administration.tenants.create(ACTOR, "acme")
+        await store.decisions.drain("10.0.0.1:8001", actor=ACTOR)
         generation = await store.keys.generation()
+        store.usage.add(used())
         postgres_server.stop()
         try:
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     await store.keys.generation()
+                with pytest.raises(StoreUnavailable):
+                    await store.usage.flush()
+                store.usage.add(used())
+            store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+            with pytest.raises(StoreUnavailable):
+                await store.denied_calls.flush()
+            with pytest.raises(StoreUnavailable):
+                await store.decisions.drain("10.0.0.2:8001", actor=ACTOR)
+            assert store.decisions.drained == {"10.0.0.1:8001"}
         finally:
             postgres_server.start()
         assert await store.keys.generation() == generation
+        await store.usage.flush()
+        march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
+        (whole,) = await store.usage.report(march, by=())
+        assert whole["requests"] == 3
+        await store.denied_calls.flush()
+        assert (await store.audit.list())[-1].actor == "nobody"
+        await store.decisions.undrain("10.0.0.1:8001", actor=ACTOR)
+        assert store.decisions.drained == frozenset()

@@ -98,18 +98,3 @@ def test_what_differs_is_named(body, before, after, differs, first):
     line = json.dumps(asdict(found), default=str)
     assert "Hello" not in line
     assert "Bye" not in line
-
-
-def test_a_refusal_is_the_same_by_status_and_code():
-    before = recorded("{}", '{"error":{"code":"invalid_parameter"}}', 400)
-    error = '{"error":{"code":"%s","message":"m"}}'
-    same = compare(before, Replayed(status=400, answer=error % "invalid_parameter", ttft_ms=1.0))
-    assert (same.differs, same.ttft_ratio, same.duration_ratio) == ((), None, None)
-    other = compare(before, Replayed(status=422, answer=error % "invalid_schema"))
-    assert other.differs == ("status", "finish")
-
-
-def test_no_answer_is_a_difference():
-    found = compare(recorded(SEEDED, whole()), Replayed(status=None, fault="ConnectError: refused"))
-    assert (found.differs, found.duration_ratio) == (("no answer",), None)
-    assert found.fault == "ConnectError: refused"

@@ -171,16 +171,6 @@ def test_a_ratio_is_a_share_of_traces():
     assert 60 <= kept <= 140  # six standard deviations
 
 
-def test_outside_of_a_request_stages_are_kept_nowhere():
-    with stage(StageName.PLAN) as found:
-        assert found.traceparent is None
-    assert found.record is not stage(StageName.PLAN).record
-    ended = RequestRecord()
-    ended.end()
-    ended.stage(StageName.TRITON)
-    assert ended.stages == []
-
-
 @pytest.mark.parametrize(
     "values",
     [

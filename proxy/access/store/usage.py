@@ -1,4 +1,4 @@
-"""Adds what requests used to the table of usage by day, in batches. Implements UsageStore.
+"""What requests used, by day, tenant, key and model. Implements domain.usage.UsageStore.
 
 Every process writes batches of its own, about every second. A batch has a number, and the
 transaction that adds it also stores the number: when the answer to a commit is lost, the batch is
@@ -8,19 +8,21 @@ sent again, and the database says whether it was added already.
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from secrets import token_hex
 from typing import Any
 
 import structlog
-from sqlalchemy import delete, func, select
+from sqlalchemy import BigInteger, Double, Integer, delete, func, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.store.database import POSTGRESQL, Database, cleaned
 from proxy.access.store.tables import USAGE, USAGE_BATCHES
-from proxy.access.store.usage_reports import COUNTS, UsagePeriod, UsageReports
 from proxy.background import Periodic
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.usage import Spent, UsageRow
@@ -33,18 +35,41 @@ MOST_HELD = 100_000  # rows that wait for a store that does not answer, tens of 
 ROWS_PER_STATEMENT = 500  # times 12 columns: within the parameters of both databases
 RECENT = timedelta(minutes=1)
 FORGOTTEN_AFTER = timedelta(days=7)  # batch numbers of processes that were killed
+GROUPS = tuple(column.name for column in USAGE.primary_key)
+COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
+LOST = "the reports lack these requests; look at the database that STORE_URL names"
 # In the order of the primary key, in which rows are locked: two writers cannot wait for each other.
 Place = tuple[date, str, str, str]
-Sums = dict[Place, list[float]]
+Totals = Mapping[str, Any]
+"""A row of a report: the columns that it groups by (the day in ISO's form), and sums of the others.
+
+prompt_tokens includes cached_tokens, output_tokens includes reasoning_tokens. queue_s: seconds that
+requests waited in engines. cost: in the currency of the models' prices.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsagePeriod:
+    """The days, both included, and whose usage. None: all."""
+
+    first: date
+    last: date
+    tenant: str | None = None
+    key: str | None = None
+    model: str | None = None
 
 
 @dataclass(slots=True)
 class Batch:
     number: int
-    sums: Sums = field(default_factory=dict)
+    sums: dict[Place, list[float]] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        return int(sum(sums[0] for sums in self.sums.values()))
 
 
-class UsageWriter:
+class Usage:
     """`async with` writes until the body ends, and then what is left.
 
     Only rows of tenants, keys and models that are new in this batch take memory. others: how many
@@ -83,13 +108,32 @@ class UsageWriter:
         """Without the rows of the last second. Raises StoreUnavailable."""
         today = datetime.now(timezone.utc).date()
         period = UsagePeriod(first=since.date(), last=today, tenant=tenant, key=key_id, model=model)
-        found = await UsageReports(self._database).report(period, ())
+        found = await self.report(period, ())
         return Spent(
-            tokens=sum(row.prompt_tokens + row.output_tokens for row in found),
-            cost=sum(row.cost for row in found),
+            tokens=sum(row["prompt_tokens"] + row["output_tokens"] for row in found),
+            cost=sum(row["cost"] for row in found),
         )
 
-    async def __aenter__(self) -> UsageWriter:
+    async def report(
+        self, period: UsagePeriod, by: Iterable[str] = GROUPS, *, limit: int | None = None
+    ) -> Sequence[Totals]:
+        """At most `limit` rows, one for each day, tenant, key or model, in the order of `by`.
+
+        A request is in it about a second after it has ended. Raises StoreUnavailable.
+        """
+        groups = [USAGE.c[name] for name in dict.fromkeys(by)]
+        sums = [type_coerce(func.sum(USAGE.c[name]), _type(name)).label(name) for name in COUNTS]
+        chosen = select(*groups, *sums).where(USAGE.c.day.between(period.first, period.last))
+        for name in ("tenant", "key", "model"):
+            if (value := getattr(period, name)) is not None:
+                chosen = chosen.where(USAGE.c[name] == value)
+        # without groups, SQL gives a row of nulls where nothing was used
+        chosen = chosen.group_by(*groups).order_by(*groups).having(func.count() > 0)
+        async with self._database.reading() as connection:
+            found = (await connection.execute(chosen.limit(limit))).mappings()
+            return [{name: _plain(name, row[name]) for name in row} for row in found]
+
+    async def __aenter__(self) -> Usage:
         self._rounds.start()
         return self
 
@@ -98,13 +142,8 @@ class UsageWriter:
         try:
             await asyncio.wait_for(self._finish(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
-            lost = _requests(self._closed) + _requests(self._open)
-            logger.error(
-                "usage lost",
-                requests=lost,
-                detail=str(error),
-                advice="the reports lack these requests; look at the database that STORE_URL names",
-            )
+            lost = self._open.requests + (0 if self._closed is None else self._closed.requests)
+            logger.error("usage lost", requests=lost, detail=str(error), advice=LOST)
 
     async def flush(self) -> None:
         """Writes all that was added so far. Raises StoreUnavailable; the rows are then kept."""
@@ -115,10 +154,6 @@ class UsageWriter:
                 if self._closed.sums:
                     await self._write(self._closed)
                 self._closed = None
-
-    async def _finish(self) -> None:
-        await self.flush()
-        await self._forget()
 
     async def _round(self) -> None:
         try:
@@ -136,33 +171,37 @@ class UsageWriter:
             self._is_failing = True
         except Exception:  # the database refuses the batch: another try would not help
             lost, self._closed = self._closed, None
-            logger.exception(
-                "usage lost",
-                requests=_requests(lost),
-                advice="the reports lack these requests; look at the database that STORE_URL names",
-            )
+            requests = 0 if lost is None else lost.requests
+            logger.exception("usage lost", requests=requests, advice=LOST)
 
     async def _write(self, batch: Batch) -> None:
         async with self._database.writing() as connection:
-            if await self._is_new(connection, batch.number):
-                places = sorted(batch.sums)
-                for start in range(0, len(places), ROWS_PER_STATEMENT):
-                    part = places[start : start + ROWS_PER_STATEMENT]
-                    await _add(connection, {place: batch.sums[place] for place in part})
-
-    async def _is_new(self, connection: AsyncConnection, number: int) -> bool:
-        statement = _insert(connection)(USAGE_BATCHES).values(
-            writer=self._name, number=number, at=datetime.now(timezone.utc)
-        )
-        excluded = statement.excluded
-        found = await connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=[USAGE_BATCHES.c.writer],
-                set_={"number": excluded.number, "at": excluded.at},
-                where=USAGE_BATCHES.c.number < excluded.number,
-            ).returning(USAGE_BATCHES.c.number)
-        )
-        return found.one_or_none() is not None
+            statement = _insert(connection)(USAGE_BATCHES).values(
+                writer=self._name, number=batch.number, at=datetime.now(timezone.utc)
+            )
+            excluded = statement.excluded
+            stored = await connection.execute(
+                statement.on_conflict_do_update(
+                    index_elements=[USAGE_BATCHES.c.writer],
+                    set_={"number": excluded.number, "at": excluded.at},
+                    where=USAGE_BATCHES.c.number < excluded.number,
+                ).returning(USAGE_BATCHES.c.number)
+            )
+            if stored.one_or_none() is None:
+                return  # it was added already
+            rows = [
+                dict(zip((*GROUPS, *COUNTS), (*place, *batch.sums[place]), strict=True))
+                for place in sorted(batch.sums)
+            ]
+            for start in range(0, len(rows), ROWS_PER_STATEMENT):
+                part = rows[start : start + ROWS_PER_STATEMENT]
+                statement = _insert(connection)(USAGE).values(part)
+                added = {name: USAGE.c[name] + statement.excluded[name] for name in COUNTS}
+                await connection.execute(
+                    statement.on_conflict_do_update(
+                        index_elements=list(USAGE.primary_key), set_=added
+                    )
+                )
 
     async def _count_others(self) -> None:
         batches = USAGE_BATCHES.c
@@ -171,34 +210,40 @@ class UsageWriter:
         async with self._database.reading() as connection:
             self.others = (await connection.execute(chosen)).scalar_one()
 
-    async def _forget(self) -> None:
-        """Removes this writer's batch number, and those that killed processes left behind."""
+    async def _finish(self) -> None:
+        """Writes what is left, and removes this writer's batch number, and those that killed
+        processes left behind.
+        """
+        await self.flush()
         old = datetime.now(timezone.utc) - FORGOTTEN_AFTER
         mine = USAGE_BATCHES.c.writer == self._name
         async with self._database.writing() as connection:
             await connection.execute(delete(USAGE_BATCHES).where(mine | (USAGE_BATCHES.c.at < old)))
 
 
-def _requests(batch: Batch | None) -> int:
-    return 0 if batch is None else int(sum(sums[0] for sums in batch.sums.values()))
+def as_csv(rows: Iterable[Totals]) -> str:
+    """With a head, and lines that end as RFC 4180 says. Cells no spreadsheet takes for formulas."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, (*GROUPS, *COUNTS), restval="")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
 
 
-async def _add(connection: AsyncConnection, sums: Sums) -> None:
-    rows = [
-        {
-            "day": day,
-            "tenant": tenant,
-            "key": key,
-            "model": model,
-            **dict(zip(COUNTS, counts, strict=True)),
-        }
-        for (day, tenant, key, model), counts in sums.items()
-    ]
-    statement = _insert(connection)(USAGE).values(rows)
-    added = {name: USAGE.c[name] + statement.excluded[name] for name in COUNTS}
-    await connection.execute(
-        statement.on_conflict_do_update(index_elements=list(USAGE.primary_key), set_=added)
-    )
+def _type(name: str) -> BigInteger | Double[float]:
+    return BigInteger() if isinstance(USAGE.c[name].type, Integer) else Double()
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A column of a report as JSON has it."""
+    if name in COUNTS and isinstance(USAGE.c[name].type, Integer):
+        return int(value)  # PostgreSQL's sum of bigint is numeric
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _cell(value: Any) -> Any:
+    is_formula = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if is_formula else value
 
 
 def _insert(connection: AsyncConnection) -> Any:

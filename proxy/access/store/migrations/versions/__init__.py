@@ -1,1 +1,0 @@
-"""One module for each version of the schema. A published one never changes."""
