@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.completion import Completion, fold
 from proxy.domain.events import (
+    Finished,
     OutputEvent,
     ReasoningDelta,
     TextDelta,

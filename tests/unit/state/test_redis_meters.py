@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.pools.queue_capacity import part
 from proxy.state.memory_meters import steady_us
 from proxy.state.meters import BUCKETS, Grant, LedgerUnavailable, OutageMode, Refusal
 from proxy.state.redis_connection import RedisConnection, tenant_tag
@@ -260,14 +259,14 @@ async def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(
             await asyncio.sleep(BEAT_S / 20)
 
 
-async def test_each_proxy_has_its_part_of_a_queue_and_all_of_it_when_the_other_has_died(
+async def test_each_proxy_counts_the_other_until_it_has_died(
     server: RedisServer,
 ):
     async with ledger(server) as one:
         other = await ledger(server).__aenter__()
-        await until(lambda: _is(part(one, 7) == part(other, 7) == 4))
+        await until(lambda: _is(one.proxies == other.proxies == 2))
         await other.drop()
-        await until(lambda: _is(part(one, 7) == 7))
+        await until(lambda: _is(one.proxies == 1))
         await other.redis.close()
 
 
