@@ -8,13 +8,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from proxy.domain.identity import Limits
+from proxy.access.store.store import Store
+from proxy.domain.identity import ALL_SCOPES, Limits
 from tests.fixtures import nginx
 from tests.fixtures.metric_samples import MetricSamples
 from tests.fixtures.redis_server import needs_redis
 from tests.fixtures.redis_server import running as redis_running
 from tests.fixtures.stack import HANG_S, Stack
-from tests.fixtures.stored_keys import PEPPER, stored
+
+PEPPER = "a-pepper-for-tests-that-is-long-enough"
+
+
+async def stored(url: str, *limits: Limits) -> list[str]:
+    """The key of a new tenant for each of the limits."""
+    store, keys = Store(url, PEPPER.encode()), []
+    await store.prepare()
+    for number, each in enumerate(limits):
+        name = f"tenant-{number}"
+        await store.tenants.create("test", name, limits=each)
+        made = await store.keys.create("test", name, name="a key", scopes=ALL_SCOPES)
+        keys.append(made.key)
+    await store.close()
+    return keys
+
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 24  # twice as many stay within the burst that the example allows

@@ -148,20 +148,6 @@ def test_held_log_probs_are_limited_over_all_requests(serve):
     assert client.post(CHAT, json={**body, "stream": True}).status_code == 200
 
 
-def test_the_log_probs_of_a_whole_answer_are_those_of_its_stream(serve):
-    client = serve(ScriptedEngine(scored(5, 3)))
-    whole = client.post(CHAT, json={**BODY, "logprobs": True, "top_logprobs": 3, "n": 2}).json()
-    (first, second) = whole["choices"]
-    assert first["logprobs"] == second["logprobs"]
-    content = first["logprobs"]["content"]
-    assert [entry["token"] for entry in content] == ["w"] * 5
-    assert content[0]["top_logprobs"][2] == {"token": "w2", "logprob": -3.0, "bytes": [119, 50]}
-    text = client.post(TEXT, json={**PROMPT, "logprobs": 3}).json()["choices"][0]["logprobs"]
-    assert text["tokens"] == ["w"] * 5
-    assert text["top_logprobs"][0] == {"w0": -1.0, "w1": -2.0, "w2": -3.0, "w": -0.5}
-    assert text["text_offset"] == [0, 1, 2, 3, 4]
-
-
 def test_cached_tokens_can_be_kept_to_the_server(serve):
     def cached(**settings) -> int:
         usage = serve(ScriptedEngine(deltas("a")), **settings).post(CHAT, json=BODY).json()["usage"]
