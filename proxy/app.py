@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
-from proxy.access.authentication.authenticator import authenticator
+from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
@@ -25,23 +25,21 @@ from proxy.access.store import open_store
 from proxy.api import log_level_routes, monitoring, recent_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
-from proxy.api.http.authentication import no_audit
+from proxy.api.http.application import Application
+from proxy.api.http.authentication import Authentication, no_audit
 from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
-from proxy.api.http.idempotency import LayerParts
-from proxy.api.http.layers import Application, layers
+from proxy.api.http.idempotency import IdempotencyParts
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
-from proxy.api.openai.field_limits import FieldLimits
-from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
 from proxy.api.tokens import tokens_routes
-from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.endpoints import Decisions
+from proxy.domain.endpoints import AuditTrail, Decisions
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
@@ -52,15 +50,20 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.scheduling import FreeScheduler, Scheduler
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageStore
-from proxy.generation.service import Access, Service
-from proxy.generation.shadow import ShadowDeployments
+from proxy.generation.answer_streams import Means
+from proxy.generation.prepare import Preparation
+from proxy.generation.service import Service
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.journal import Journal, JournalLimits
+from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_request import GuideLimits
 from proxy.language.structured.examiner import Examiner
 from proxy.language.structured.schema import SchemaLimits
 from proxy.models import policy, readiness
+from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.policy_watch import PolicyWatch
 from proxy.models.registry import ModelInfo, Registry
 from proxy.pools import named_pools
@@ -170,7 +173,7 @@ def compose(
     # who calls, and how much they may take
     if store is not None:
         keys, usage = keys or store.keys, usage or store.usage
-    callers = authenticator(settings, keys, metrics)
+    callers = Authenticator(settings, keys, metrics) if settings.is_authenticated else None
     scopes = RouteScopes(public_metrics=settings.public_metrics)
     redis = _redis(settings)
     ledger = _ledger(settings, redis)
@@ -214,45 +217,51 @@ def compose(
                 spare=settings.spare_streams,
                 share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
             )
-    shadows = ShadowDeployments(registry, engine, metrics.shadow, scheduler)
-    access = Access(
-        limiter=limiter,
-        concurrency=ModelConcurrency(
-            settings.concurrent_requests,
-            per_row=settings.generations_per_row,
-            rows=registry.rows,
-            are_queued=settings.scheduling == "fair",
-        ),
-        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
-        log_prob_budget=LogProbBudget(),
-        isolates_caches=settings.isolate_prefix_caches,
-        hides_cached_tokens=not settings.report_cached_tokens,
-        queues_by_priority=settings.scheduling == "fair",
+    shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
+    limits = TimeLimits(
+        silence_s=settings.stall_timeout_s,
+        whole_s=settings.request_timeout_s,
+        short_silence_s=settings.continue_after_silence_s,
     )
-    service = Service(
-        registry,
-        engine,
-        metrics.generations,
-        access,
-        tools,
-        sandbox,
-        gate,
-        recovery,
-        limits=TimeLimits(
-            silence_s=settings.stall_timeout_s,
-            whole_s=settings.request_timeout_s,
-            short_silence_s=settings.continue_after_silence_s,
-        ),
+    streams = StreamMeans(
+        registry=registry,
+        recovery_queue=recovery,
+        engine=engine,
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        shadows=shadows,
+        limits=limits,
         max_resends=settings.max_resends,
-        scheduler=scheduler,
         continuing=ContinuationLimits(
             most=settings.max_continuations,
             allows_inexact=settings.inexact_continuation == "continue",
             within_s=settings.continue_within_s,
         ),
-        decisions=None if operations is None else operations.decisions,
-        shadows=shadows,
+        scheduler=scheduler,
     )
+    preparation = Preparation(
+        sandbox,
+        gate,
+        limiter,
+        DeploymentChooser(registry, None if operations is None else operations.decisions),
+        timeout_s=limits.whole_s,
+        isolates_caches=settings.isolate_prefix_caches,
+        queues_by_priority=settings.scheduling == "fair",
+    )
+    concurrency = ModelConcurrency(
+        settings.concurrent_requests,
+        per_row=settings.generations_per_row,
+        rows=registry.rows,
+        are_queued=settings.scheduling == "fair",
+    )
+    means = Means(
+        preparation=preparation,
+        tools=tools,
+        checker=Checker(sandbox),
+        gate=gate,
+        streams=streams,
+        counts_cached=settings.report_cached_tokens,
+    )
+    service = Service(registry, metrics.generations, concurrency, limiter, LogProbBudget(), means)
 
     # routes
     stopping = asyncio.Event()
@@ -271,6 +280,12 @@ def compose(
         called_tokenizer,
         reasoning_fields=settings.reasoning_fields,
     )
+    recent = RecentRequests()
+    tracing = _tracing(settings, environment(), metrics)
+    if tracing is None:
+        log = RequestLog(recent)
+    else:
+        log = RequestLog(tracing, recent, trace=tracing.trace)
     socket = chat_socket.routes(
         service,
         builder,
@@ -278,8 +293,8 @@ def compose(
         origins=settings.cors_origins,
         hosts=hosts,
         bodies=bodies,
+        log=log,
     )
-    recent = RecentRequests()
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
@@ -319,15 +334,10 @@ def compose(
         )
         routers += [log_level_routes.routes(operations.log_levels, operations.audit, bodies=bodies)]
 
-    # what surrounds the routes, outermost first
+    # what surrounds the routes
     journal = _journal(settings, metrics)
-    tracing = _tracing(settings, environment(), metrics)
-    if tracing is None:
-        log = RequestLog(recent)
-    else:
-        log = RequestLog(tracing, recent, trace=tracing.trace)
     relay = _relay(settings, redis, metrics)
-    keyed = LayerParts(
+    keyed = IdempotencyParts(
         relay=relay,
         bodies=bodies,
         limiter=limiter,
@@ -364,20 +374,20 @@ def compose(
             await background.end(tasks)
 
     app = Application(
-        layers(
-            settings,
-            metrics=metrics,
-            gate=gate,
-            limiter=limiter,
-            routers=tuple(routers),
-            callers=callers,
-            denied=denied,
-            idempotency=keyed,
-            log=log,
-            journal=journal,
-            content=None if tracing is None else tracing.content,
-        ),
         running,
+        metrics=metrics,
+        log=log,
+        limiter=limiter,
+        gate=gate,
+        scopes=scopes,
+        hosts=hosts,
+        authentication=None if callers is None else Authentication(callers, metrics, denied),
+        opens_administration=settings.opens_administration,
+        keyed=keyed,
+        journal=journal,
+        logs_content=settings.log_content,
+        content=None if tracing is None else tracing.content,
+        origins=settings.cors_origins,
     )
 
     # pages that describe all other routes, and health

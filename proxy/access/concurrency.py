@@ -130,16 +130,15 @@ class ModelConcurrency:
         """
         count = permits_needed(request)
         if not (self._are_queued and card.facts.says_rows):
-            limit = self._of(card, count)
-            return limit.permits(count) if self._all is None else self._both(limit, count)
+            return self._held(card, count)
         if count > self._per_row:
             self._of(card, count).check_possible(count)
         return NOTHING_HELD if self._all is None else self._all.permits(count)
 
     @contextmanager
-    def _both(self, limit: ConcurrencyLimit, count: int) -> Iterator[None]:
-        assert self._all is not None
-        with limit.permits(count), self._all.permits(count):
+    def _held(self, card: ModelCard, count: int) -> Iterator[None]:
+        of_all = NOTHING_HELD if self._all is None else self._all.permits(count)
+        with self._of(card, count).permits(count), of_all:
             yield
 
     def _of(self, card: ModelCard, count: int) -> ConcurrencyLimit:

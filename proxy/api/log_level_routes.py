@@ -13,7 +13,7 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openapi.responses import BODY, Answer, answers
 from proxy.api.pools.operator import actor
-from proxy.domain.audit_trail import AuditTrail
+from proxy.domain.endpoints import AuditTrail
 from proxy.domain.log_level import LogLevel
 from proxy.telemetry.logs import ChosenLevel
 

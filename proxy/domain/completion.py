@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
-from proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
 from proxy.domain.events import (
     AnyDelta,
     Finished,
@@ -18,7 +17,7 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Timing, Usage
+from proxy.domain.output import NOT_REPORTED, AnswerTimes, FinishReason, Timing, Usage
 from proxy.domain.tools import ToolCall
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
+
+from proxy.domain.errors import Conflict, ErrorCode, echoed
 
 DEFAULT_POOL = "default"
+KEPT_CHANGES = 20
+Weights = dict[str, float]
 MOST_DRAINED = 1000  # addresses; one that no source lists any more counts, too
 
 
@@ -90,6 +94,36 @@ class EndpointResult:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightHistory:
+    """current: by deployment; None: those of models.yaml. earlier: the oldest first, at most 20."""
+
+    current: Weights | None = None
+    earlier: tuple[Weights | None, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.current is None and not self.earlier
+
+    def changed(self, weights: Mapping[str, float]) -> WeightHistory:
+        """With other weights. Equal ones are no change, so a rollback never lands on them."""
+        if self.current == weights:
+            return self
+        earlier = (*self.earlier, self.current)[-KEPT_CHANGES:]
+        return WeightHistory(current=dict(weights), earlier=earlier)
+
+    def rolled_back(self, model: str) -> WeightHistory:
+        """Without the last change. Raises Conflict: none is kept."""
+        if not self.earlier:
+            raise Conflict(
+                f"There is no earlier change of the weights of the model {echoed(model)} to roll "
+                f"back to. The last {KEPT_CHANGES} changes are kept.",
+                code=ErrorCode.NO_EARLIER_WEIGHTS,
+                param="model",
+            )
+        return WeightHistory(current=self.earlier[-1], earlier=self.earlier[:-1])
+
+
 class Decisions(Protocol):
     """What operators decided while proxies run. Every proxy of a store obeys it within a second.
 
@@ -100,7 +134,7 @@ class Decisions(Protocol):
     @property
     def drained(self) -> frozenset[str]: ...
 
-    def weights(self, model: str) -> dict[str, float] | None:
+    def weights(self, model: str) -> Weights | None:
         """None: those of models.yaml."""
         ...
 
@@ -108,10 +142,20 @@ class Decisions(Protocol):
 
     async def undrain(self, address: str, *, actor: str) -> None: ...
 
-    async def set_weights(self, model: str, weights: dict[str, float], *, actor: str) -> None: ...
+    async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None: ...
 
-    async def roll_back(self, model: str, *, actor: str) -> dict[str, float] | None:
+    async def roll_back(self, model: str, *, actor: str) -> Weights | None:
         """To the weights before the last change; returns them. Raises Conflict: there are none."""
+        ...
+
+
+class AuditTrail(Protocol):
+    """Where it is kept what operators did that changes nothing in a store."""
+
+    async def note(
+        self, action: str, object: str, *, actor: str, details: Mapping[str, Any]
+    ) -> None:
+        """Keeps one entry. details: JSON's values. Raises StoreUnavailable: it was not kept."""
         ...
 
 

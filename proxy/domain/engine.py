@@ -143,11 +143,7 @@ class NotReady(Exception):
 
 
 class Catalog(Protocol):
-    """Says which models are loaded and ready. Its coroutines raise NotReady."""
-
-    def has_news(self) -> bool:
-        """Whether the models may have changed since the last call of this method."""
-        ...
+    """Says which models are loaded and ready."""
 
     def is_available(self, card: ModelCard) -> bool:
         """Whether this build of the model can be served now."""
@@ -158,9 +154,5 @@ class Catalog(Protocol):
         ...
 
     async def load(self) -> tuple[LoadedModel, ...]:
-        """Every model that can be served; at least one."""
-        ...
-
-    async def check_ready(self) -> None:
-        """Returns when a server is ready."""
+        """Every model that can be served; at least one. Raises NotReady."""
         ...

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
-from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
+from proxy.domain.output import NOT_REPORTED, AnswerTimes, FinishReason, Timing, TokenLogProb, Usage
 from proxy.domain.server_tools import CallStatus
 
 

@@ -146,9 +146,10 @@ class LoadedModel:
     versions: frozenset[int] = frozenset({1})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelCard:
-    """One served model. `triton_model` is the ensemble's name, in `pool`.
+    """One served model. `triton_model` is the ensemble's name, in `pool`. Cards are compared by
+    identity, because they are looked up for every request.
 
     deployment: the one of the public model that this is. version: of the Triton model; None for the
     one that Triton's version policy serves.
@@ -198,7 +199,3 @@ class ModelCard:
             other.facts,
             other.capabilities,
         )
-
-    def __hash__(self) -> int:
-        """Cheap on purpose: cards are looked up for every request, almost always by identity."""
-        return hash((self.name, self.facts.created))

@@ -6,8 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,7 +20,7 @@ from proxy.domain.errors import ErrorCode, ProxyError
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import NO_END, Lifecycle
-from proxy.domain.output import EngineTimes, FinishReason, Timing, TokenDelta, Usage
+from proxy.domain.output import EngineTimes, FinishReason, Timing, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import Standing
 
@@ -132,7 +131,8 @@ class Wait:
 
 
 class Stage:
-    """A part of a request. began, ended: of time.perf_counter; `ended` is None while it runs.
+    """A part of a request, kept in its record from the beginning on. parent: the stage that it is
+    within. began, ended: of time.perf_counter; `ended` is None while it runs.
 
     `with` ends it, and notes the class of an exception as its `error`.
     """
@@ -154,6 +154,10 @@ class Stage:
         self.error: str | None = None
         self.attributes: dict[str, Any] = {}
         self.span_id = 0
+        if len(record.stages) < MOST_STAGES and record.ended is None:
+            record.stages.append(self)
+        else:
+            record.dropped += 1
 
     def __enter__(self) -> Self:
         return self
@@ -161,16 +165,13 @@ class Stage:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Exception):
             self.error = kind.__name__
-        self.end()
+        if self.ended is None:
+            self.ended = perf_counter()
 
     def end(self, at: float | None = None) -> None:
         """The first end counts."""
         if self.ended is None:
             self.ended = perf_counter() if at is None else at
-
-    def stage(self, name: StageName, began: float | None = None) -> Stage:
-        """Begins a stage within this one."""
-        return self.record.stage(name, self, began)
 
     @property
     def duration_s(self) -> float:
@@ -185,50 +186,6 @@ class Stage:
             return None
         self.span_id = self.span_id or new_id(SPAN_BITS)
         return f"00-{trace.trace_id:032x}-{self.span_id:016x}-01"
-
-
-class StreamPace:
-    """The times of one engine stream's tokens.
-
-    counts_gaps: false for a stream that echoes its prompt: those deltas were not generated.
-    """
-
-    __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_record", "_tokens")
-
-    def __init__(self, record: RequestRecord, *, counts_gaps: bool) -> None:
-        self._record = record
-        self._counts_gaps = counts_gaps
-        self._first_at: float | None = None
-        self._last_at = 0.0
-        self._tokens = 0  # after the first response
-
-    def see(self, delta: TokenDelta) -> None:
-        """Called with every delta as it arrives. Costs less than a microsecond."""
-        if delta.queue_s is not None:
-            self._record.engine_queues_s.append(delta.queue_s)
-        if delta.times is not None:
-            self._record.engine_times.append(delta.times)
-        if not (delta.token_bytes and self._counts_gaps):
-            return
-        now = self._record.clock()
-        if self._first_at is None:
-            self._first_at = now
-        else:
-            self._record.gaps[bisect_left(DURATION_BUCKETS_S, now - self._last_at)] += 1
-            self._tokens += len(delta.token_bytes)
-        self._last_at = now
-
-    @property
-    def token_s(self) -> float | None:
-        """Mean time of a token after the first response; None if no token came after it."""
-        if self._first_at is None or not self._tokens:
-            return None
-        return (self._last_at - self._first_at) / self._tokens
-
-    @property
-    def gaps_s(self) -> float:
-        """The sum of the stream's gaps."""
-        return 0.0 if self._first_at is None else self._last_at - self._first_at
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -309,21 +266,18 @@ class RequestRecord:
     # Of each stream: its wait in the engine, and its times there, if the engine reports them.
     engine_queues_s: list[float] = field(default_factory=list)
     engine_times: list[EngineTimes] = field(default_factory=list)
-    paces: list[StreamPace] = field(default_factory=list)
-    # The gaps between two responses in each of DURATION_BUCKETS_S, and above the last.
+    # The gaps between two responses in each of DURATION_BUCKETS_S, and above the last; their sum.
     gaps: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_S) + 1))
-    clock: Callable[[], float] = perf_counter
+    gaps_s: float = 0.0
+    # Of each stream with more than one response: the mean time of a token after the first.
+    token_times_s: list[float] = field(default_factory=list)
 
-    def stage(
-        self, name: StageName, parent: Stage | None = None, began: float | None = None
-    ) -> Stage:
-        """Begins a stage."""
-        begun = Stage(name, self, parent, began)
-        if len(self.stages) < MOST_STAGES and self.ended is None:
-            self.stages.append(begun)
-        else:
-            self.dropped += 1
-        return begun
+    def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
+        """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""
+        stage = Stage(name, self, began=began)
+        stage.ended = perf_counter()
+        if isinstance(error, Exception):
+            stage.error = type(error).__name__
 
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
@@ -378,12 +332,6 @@ class RequestRecord:
         usage = sum((count.usage for count in self.counts), start=Usage())
         return usage if usage.total_tokens else None
 
-    def pace(self, *, counts_gaps: bool) -> StreamPace:
-        """For one of its engine streams, which shows it every delta."""
-        begun = StreamPace(self, counts_gaps=counts_gaps)
-        self.paces.append(begun)
-        return begun
-
     def add_endpoint(self, endpoint: str) -> None:
         """One that sent tokens."""
         if endpoint not in self.endpoints and len(self.endpoints) < MOST_ENDPOINTS:
@@ -422,13 +370,12 @@ current_record: ContextVar[RequestRecord | None] = ContextVar("current_record", 
 
 def running_record() -> RequestRecord:
     """The running request's; outside of one, a new one that nobody reads."""
-    record = current_record.get()
-    return RequestRecord() if record is None else record
+    return current_record.get() or RequestRecord()
 
 
 def stage(name: StageName) -> Stage:
     """Begins a stage of the running request."""
-    return running_record().stage(name)
+    return Stage(name, current_record.get() or RequestRecord())
 
 
 def new_id(bits: int) -> int:

@@ -11,11 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.request_limiter import Reservation
 from proxy.access.start_gate import StartGate
-from proxy.domain.engine import Engine, EngineRequest
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
@@ -24,11 +22,11 @@ from proxy.domain.server_tools import ToolRunner
 from proxy.generation.attempts import Attempts
 from proxy.generation.candidates import best, interleaved
 from proxy.generation.choice.choice import Choice
+from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.generation.prepare import Part, Plan, Preparation
-from proxy.generation.shadow import ShadowDeployments
-from proxy.generation.stream.engine_stream import Deltas, EngineStream, StreamMeans
+from proxy.generation.stream.engine_stream import EngineStream, StreamMeans
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.server_tools.tool_loop import run_tool_loop
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -39,13 +37,10 @@ class Means:
     """What the streams of all requests use. counts_cached: usage has `cached_tokens`."""
 
     preparation: Preparation
-    engine: Engine
     tools: ToolRunner
     checker: Checker
     gate: StartGate
     streams: StreamMeans
-    guide_precheck: GuidePrecheck
-    shadows: ShadowDeployments
     counts_cached: bool
 
 
@@ -74,9 +69,9 @@ class AnswerStreams:
     def events(self) -> Events:
         """The events of all choices."""
         plan, request = self._plan, self._plan.request
-        if request.generations == 1:
+        if plan.generations == 1:
             return self._answer(plan.only_part(0))
-        choices = [partial(self._nth_answer, index) for index in range(request.generations)]
+        choices = [partial(self._nth_answer, index) for index in range(plan.generations)]
         events = interleaved(choices, self._means.gate)
         if request.candidates == request.choices:
             return events
@@ -142,29 +137,43 @@ class AnswerStreams:
         the event out.
         """
         plan, request, held = part.plan, part.engine_request, self._held
+        cost = ChoiceCost(
+            plan.card,
+            self._record,
+            counts_prompt=part.counts_prompt,
+            counts_cached=self._means.counts_cached,
+        )
         choice = Choice(
             part.request,
             plan.card,
             part.index,
-            counts_prompt=part.counts_prompt,
-            counts_cached=self._means.counts_cached,
+            cost,
             parser=plan.new_parser(),
             specials=plan.special_tokens,
         )
-        self._record.counts.append(choice.usage_counter)
-        with MappedConstraintErrors(part.request.constraint):
-            while not choice.is_finished:
-                if choice.has_thought_enough:
+        try:
+            while True:
+                if not choice.wants_more:
                     text, events = choice.end_thought(plan.format.closing)
-                    request = request.continued(text, choice.tokens, plan.format.guides.answer)
+                    request = request.continued(text, cost.tokens, plan.format.guides.answer)
                     for event in events:
                         yield event
-                pace = self._record.pace(counts_gaps=not request.echoes_prompt)
-                async with aclosing(self._deltas(part, request, choice)) as deltas:
+                cost.begin_stream(counts_gaps=not request.echoes_prompt)
+                stream = EngineStream(
+                    part.request,
+                    request,
+                    self._means.streams,
+                    self._record,
+                    cost,
+                    has_begun=cost.tokens > 0 or plan is not self._plan,
+                )
+                async with aclosing(stream.deltas()) as deltas:
                     async for delta in deltas:
-                        pace.see(delta)
-                        if delta.prompt_tokens is not None:
-                            self._see_first(part, delta)
+                        cost.see(delta)
+                        if delta.prompt_tokens is not None and self._reservation is not None:
+                            self._reservation.see_first(
+                                part.engine_request.id, delta, counts_prompt=part.counts_prompt
+                            )
                         if delta.log_probs:
                             if held is not None:
                                 held(_entries(delta))
@@ -176,33 +185,11 @@ class AnswerStreams:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
-
-    def _see_first(self, part: Part, delta: TokenDelta) -> None:
-        if self._reservation is not None:
-            self._reservation.see_first(
-                part.engine_request.id, delta, counts_prompt=part.counts_prompt
-            )
-
-    def _deltas(self, part: Part, request: EngineRequest, choice: Choice) -> Deltas:
-        return EngineStream(
-            part.request,
-            request,
-            self._means.streams,
-            self._record,
-            send=self._send,
-            try_guide=self._try_guide,
-            counter=choice.usage_counter,
-            clock=choice.clock,
-            has_begun=choice.tokens > 0 or part.plan is not self._plan,
-        ).deltas()
-
-    def _send(self, request: EngineRequest, is_whole: bool) -> Deltas:
-        """Shadows are compared with whole answers."""
-        deltas = self._means.engine.generate(request)
-        return self._means.shadows.mirrored(request, deltas) if is_whole else deltas
-
-    async def _try_guide(self, request: EngineRequest) -> None:
-        await self._means.guide_precheck.check(request, self._plan.request.caller)
+                if choice.is_finished:
+                    return
+        except InvalidRequest as error:
+            map_constraint_error(error, part.request.constraint)
+            raise
 
 
 def _entries(delta: TokenDelta) -> int:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.completion import Answer, fold_choice
 from proxy.domain.errors import InvalidRequest, SchemaViolation
 from proxy.domain.events import Events, Finished, OutputEvent
-from proxy.domain.output import Usage
+from proxy.domain.output import AnswerTimes, Usage
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.language.structured.checks import Check, Checker

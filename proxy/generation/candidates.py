@@ -8,9 +8,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from proxy.access.start_gate import StartGate
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.events import Events, Finished, OutputEvent
-from proxy.domain.output import Usage
+from proxy.domain.output import AnswerTimes, Usage
 
 REPLAY_AT_ONCE = 256  # events
 

@@ -19,11 +19,11 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest, TokenPrompt
+from proxy.domain.request import GenerationRequest, PromptBatch, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.language.syntax import parsers
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.models.deployment_chooser import DeploymentChooser
@@ -34,7 +34,8 @@ from proxy.server_tools.tool_loop import offer_server_tools
 class Plan:
     """What the choices of one request share.
 
-    request: the caller's, within the operator's limits and with the server's tools.
+    request: the caller's, within the operator's limits and with the server's tools. generations:
+    answers to all prompts together.
     engine_requests: what the engine is sent for the first choice of each prompt.
     prompt_text: of a chat, as the parser of its answer reads it; empty for other prompts.
     special_tokens: those whose text belongs to the answer, by id.
@@ -43,13 +44,10 @@ class Plan:
     request: GenerationRequest
     card: ModelCard
     format: AnswerFormat
+    generations: int
     engine_requests: tuple[EngineRequest, ...]
     prompt_text: str
     special_tokens: Mapping[int, bytes]
-
-    @property
-    def is_guided(self) -> bool:
-        return self.engine_requests[0].constraint is not None
 
     def part(self, index: int) -> Part:
         """The plan of one choice; those of the first prompt come first."""
@@ -154,11 +152,18 @@ class Preparation:
         refusal: InvalidRequest | None = None
         for build in self._deployments.cards(request, card):
             try:
-                return await self._prepared(request, build, is_held=is_held)
+                limited = apply_model_limits(offer_server_tools(request, build), build)
+                if is_held:
+                    limited = limit_log_probs(limited, build)
+                plan = await self.prepare_again(limited, build)
             except InvalidRequest as error:
                 if error.code is not ErrorCode.UNSUPPORTED_PARAMETER:
                     raise
                 refusal = refusal or error
+            else:
+                if plan.generations > 1:
+                    check_copies(limited, plan.engine_requests)
+                return plan
         assert refusal is not None  # there is at least one build
         raise refusal
 
@@ -166,46 +171,55 @@ class Preparation:
         """For a later attempt or round of tools, which takes the steps from 5 to 7 again: the
         caller's request passed the others, and stays with its build. Raises as `prepare` does.
         """
-        with MappedConstraintErrors(request.constraint):
-            return await self._plan(request, card)
-
-    async def _prepared(
-        self, request: GenerationRequest, card: ModelCard, *, is_held: bool
-    ) -> Plan:
-        with MappedConstraintErrors(request.constraint):
-            request = offer_server_tools(request, card)
-            request = apply_model_limits(request, card)
-            if is_held:
-                request = limit_log_probs(request, card)
-            plan = await self._plan(request, card)
-            check_copies(request, plan.engine_requests)
-            return plan
-
-    async def _plan(self, request: GenerationRequest, card: ModelCard) -> Plan:
-        if request.generations == 1:
+        generations = request.generations
+        if generations == 1 and isinstance(request.prompt, PromptBatch):
             request = request.part(0)  # a batch of one prompt is this prompt
-        parsers.check_thinking_budget(request, card)
-        answer_format = await self._formats.answer_format(request, card)
-        engine_requests = [await self._engine_request(request.part(0), card, answer_format)]
-        if len(request.prompts) > 1:
-            for index in range(request.candidates, request.generations, request.candidates):
-                await self._gate.wait()
-                part = request.part(index)
-                engine_requests.append(await self._engine_request(part, card, answer_format))
+        specials = parsers.visible_special_tokens(request, card)
+        engine_requests: list[EngineRequest] = []
+        try:
+            if request.thinking_budget is not None:
+                parsers.check_thinking_budget(request, card)
+            answer_format = await self._formats.answer_format(request, card)
+            for index in range(0, generations, request.candidates):
+                if index:
+                    await self._gate.wait()
+                part = request if generations == 1 else request.part(index)
+                written = await self._engine_request(part, card, answer_format, bool(specials))
+                engine_requests.append(written)
+        except InvalidRequest as error:
+            map_constraint_error(error, request.constraint)
+            raise
+        first = engine_requests[0]
+        text = plain_spans.opening(first.text or "", first.plain_spans, answer_format.prefix)
         return Plan(
             request=request,
             card=card,
             format=answer_format,
+            generations=generations,
             engine_requests=tuple(engine_requests),
-            prompt_text=_prompt_text(engine_requests[0], answer_format),
-            special_tokens=parsers.visible_special_tokens(request, card),
+            prompt_text=text,
+            special_tokens=specials,
         )
 
     async def _engine_request(
-        self, request: GenerationRequest, card: ModelCard, answer_format: AnswerFormat
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        answer_format: AnswerFormat,
+        shows_specials: bool,
     ) -> EngineRequest:
         prompt = await self._prompts.written(request, card)
         text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
+        hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
+        logs_ids = request.logs_token_ids
+        wants_ids = request.returns_token_ids or logs_ids or hides_stop_tokens or shows_specials
+        # an engine that takes no priority gets none, if the request needs none from it
+        is_queued = self._queues_by_priority and card.facts.says_rows
+        needs_priority = not (is_queued or request.has_assigned_priority)
+        has_priority = needs_priority or "priority" in card.capabilities
+        salt = request.cache_salt
+        if self._isolates_caches and "cache_salt" in card.capabilities:
+            salt = f"{_cache_owner(request)}:{salt or ''}"
         engine_request = EngineRequest(
             id=request.id,
             model=card,
@@ -218,11 +232,11 @@ class Preparation:
             sampling=request.sampling.with_defaults(card.sampling),
             constraint=answer_format.guide(text or "", spans),
             prompt_limit=request.prompt_limit,
-            echoes_prompt=request.echoes_tokens,
-            wants_token_ids=_wants_token_ids(request, card),
-            wants_log_prob_ids=request.logs_token_ids,
-            priority=self._engine_priority(request, card),
-            cache_salt=self._cache_salt(request, card),
+            echoes_prompt=request.echoes_prompt and request.echoes_tokens,
+            wants_token_ids=wants_ids,
+            wants_log_prob_ids=logs_ids,
+            priority=request.priority if has_priority else None,
+            cache_salt=salt,
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
         )
@@ -230,28 +244,14 @@ class Preparation:
         _check_token_ids(engine_request, card)
         return engine_request
 
-    def _engine_priority(self, request: GenerationRequest, card: ModelCard) -> int | None:
-        """None for an engine that takes no priority, where the request needs none from it."""
-        is_queued = self._queues_by_priority and card.facts.says_rows
-        is_needed = not (is_queued or request.has_assigned_priority)
-        return request.priority if is_needed or "priority" in card.capabilities else None
-
-    def _cache_salt(self, request: GenerationRequest, card: ModelCard) -> str | None:
-        """Begins with the owner's name, so that nobody can name another's cache."""
-        if not self._isolates_caches or "cache_salt" not in card.capabilities:
-            return request.cache_salt
-        owner = hashlib.sha256(_cache_owner(request).encode()).hexdigest()[:16]
-        return f"{owner}:{request.cache_salt or ''}"
-
 
 def _cache_owner(request: GenerationRequest) -> str:
-    """The tenant; the caller's address if callers of several tenants share one identity."""
+    """The tenant; the caller's address if callers of several tenants share one identity. It begins
+    each salt, so that nobody can name another's cache.
+    """
     who = current_caller.get()
-    return f"address {request.caller}" if who.is_shared else f"tenant {who.tenant}"
-
-
-def _prompt_text(request: EngineRequest, answer_format: AnswerFormat) -> str:
-    return plain_spans.opening(request.text or "", request.plain_spans, answer_format.prefix)
+    name = f"address {request.caller}" if who.is_shared else f"tenant {who.tenant}"
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
@@ -270,7 +270,7 @@ def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
     sampling, size = request.sampling, card.facts.vocab_size
     for param, ids in (
         ("prompt", request.token_ids),
-        ("logit_bias", [token for token, _ in sampling.logit_bias or ()]),
+        ("logit_bias", sampling.logit_bias and [token for token, _ in sampling.logit_bias]),
         ("allowed_token_ids", sampling.allowed_token_ids),
         ("stop_token_ids", sampling.stop_token_ids),
     ):
@@ -280,13 +280,3 @@ def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
                 code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )
-
-
-def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
-    hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
-    return (
-        request.returns_token_ids
-        or request.logs_token_ids
-        or hides_stop_tokens
-        or bool(parsers.visible_special_tokens(request, card))
-    )

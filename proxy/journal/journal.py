@@ -79,7 +79,6 @@ class JournalLimits:
     keep_days: int
     bytes: int
     sample: float = 1.0
-    held_bytes: int = MOST_HELD
 
 
 def record_files(folder: Path) -> Iterator[tuple[date, Path]]:
@@ -116,7 +115,7 @@ class Journal:
         self._now = now
         self._draw = draw
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._held = HeldBytes(limits.held_bytes)
+        self._held = HeldBytes(MOST_HELD)
         self._file: tuple[date, BinaryIO] | None = None
         self._bytes = 0  # of all files, as far as this process knows
         self._is_full = self._is_failing = self._is_closed = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import blake2b
 from random import Random
 
@@ -33,7 +32,7 @@ class DeploymentChooser:
         self._decisions = decisions
         self._random = random or Random()
 
-    def cards(self, request: GenerationRequest, card: ModelCard) -> Iterator[ModelCard]:
+    def cards(self, request: GenerationRequest, card: ModelCard) -> list[ModelCard]:
         """The cards that may take a request for the model of `card`: the one to try first comes
         first, and others follow that may be able to do what it cannot.
 
@@ -42,13 +41,12 @@ class DeploymentChooser:
         """
         model = self._registry.model(card.name)
         if len(model.cards) == 1:
-            yield model.cards[0]
-            return
+            return [model.cards[0]]
         available = [one for one in model.cards if self._registry.is_available(one)]
         first = self._first(request, card, model.plan, available)
-        yield first
-        others = [one for one in available if one is not first]
-        yield from sorted(others, key=lambda one: one.deployment != first.deployment)
+        return sorted(
+            available, key=lambda one: (one is not first, one.deployment != first.deployment)
+        )
 
     def _first(
         self,

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 
 import structlog
 
-from proxy.domain.model import NO_END, ModelCard
+from proxy.domain.model import ModelCard
 
 MAX_PAIRS = 10_000  # of model and tenant, remembered for a day; further ones are not logged
 logger = structlog.get_logger()
@@ -29,8 +29,6 @@ class DeprecationLog:
     def note(self, card: ModelCard, tenant: str) -> None:
         """A tenant sends a request to a model."""
         lifecycle = card.lifecycle
-        if lifecycle is NO_END or lifecycle == NO_END:
-            return
         day = self._today()
         if day != self._day:
             self._day = day

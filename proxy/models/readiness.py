@@ -1,16 +1,12 @@
 """Keeps the registry up to date by checking Triton every half second. Started by `app`.
 
 Releases the requests that wait until Triton is ready again.
-
-The models' facts are read again when Triton comes back, and once in a while in between: behind a
-load balancer the next check may reach another Triton, with another build.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from itertools import count
 
 import structlog
 
@@ -23,7 +19,6 @@ from proxy.telemetry.metrics import Metrics
 logger = structlog.get_logger(__name__)
 
 CHECK_EVERY_S = 0.5
-CHECKS_PER_RELOAD = 60
 Waiter = asyncio.Future[bool]
 
 
@@ -71,8 +66,8 @@ async def watch(
 ) -> None:
     """Checks Triton until cancelled."""
     unserved: tuple[str, ...] = ()
-    for number in count(1):
-        await check(catalog, registry, recovery, reloads=number % CHECKS_PER_RELOAD == 0)
+    while True:
+        await check(catalog, registry, recovery)
         unserved = _log_unserved(registry, unserved)
         metrics.ready.set(registry.why_not_ready is None)
         await asyncio.sleep(CHECK_EVERY_S)
@@ -93,26 +88,18 @@ def _log_unserved(registry: Registry, before: tuple[str, ...]) -> tuple[str, ...
     return unserved
 
 
-async def check(
-    catalog: Catalog, registry: Registry, recovery: RecoveryQueue, *, reloads: bool = False
-) -> None:
+async def check(catalog: Catalog, registry: Registry, recovery: RecoveryQueue) -> None:
     """Refreshes the registry; if Triton is ready, releases the requests that wait for it."""
     waiting = recovery.waiting()
-    await refresh(catalog, registry, reloads=reloads)
+    await refresh(catalog, registry)
     if registry.why_not_ready is None:
         await recovery.release(waiting)
 
 
-async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False) -> None:
-    """Checks Triton once, and logs each change of its state.
-
-    reloads: reads the models' facts even if Triton was ready before.
-    """
+async def refresh(catalog: Catalog, registry: Registry) -> None:
+    """Checks Triton once, and logs each change of its state."""
     before = registry.why_not_ready
     try:
-        if before is None and not reloads and not catalog.has_news():
-            await catalog.check_ready()
-            return
         loaded = await catalog.load()
         is_news = registry.serve(loaded)
     except NotReady as error:

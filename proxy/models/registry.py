@@ -134,7 +134,7 @@ class Registry:
         for _ in range(1 + MAX_FALLBACKS):
             if follower is None:
                 break
-            if self.can_serve(follower) and follower.is_allowed:
+            if self.can_serve(follower) and (follower is model or follower.is_allowed):
                 card = follower.cards[0]
                 if follower is model:
                     return ServedModel(card=card, name=name)

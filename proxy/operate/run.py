@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.api.http.authentication import NO_ADMIN
+from proxy.api.http.application import NO_ADMIN
 from proxy.operate import scheduling, store
 from proxy.operate.triton_server import drain, probe
 from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, TritonServer

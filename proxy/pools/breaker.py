@@ -1,7 +1,7 @@
 """Ejects an endpoint that cannot be reached or is far too slow, as Envoy's outlier detection does.
 
 The pool asks `can_admit` before it chooses an endpoint, calls `admit` for each stream that it sends
-there, and reports on the `Attempt` how the stream began.
+there, and reports once how the stream began.
 """
 
 from __future__ import annotations
@@ -15,42 +15,9 @@ LONGEST_S = 300.0
 FORGET_S = 10.0  # for each such time that it works, one ejection is forgotten: Envoy's interval
 
 
-class Attempt:
-    """One stream that was sent to the endpoint. Report once; later reports change nothing.
-
-    Nor do reports on attempts that began before the breaker last opened or closed.
-    """
-
-    __slots__ = ("_breaker", "_round")
-
-    def __init__(self, breaker: CircuitBreaker) -> None:
-        self._breaker: CircuitBreaker | None = breaker
-        self._round = breaker.round
-
-    def succeeded(self) -> None:
-        """The endpoint answered: a token, or an error that is not its fault, such as a refused
-        parameter or a full queue (429).
-        """
-        if (breaker := self._take()) is not None:
-            breaker.record_success()
-
-    def failed(self) -> None:
-        """The connection failed, or the endpoint answered UNAVAILABLE."""
-        if (breaker := self._take()) is not None:
-            breaker.record_fault()
-
-    def abandoned(self) -> None:
-        """It ended before the endpoint answered: the caller disconnected, or its time was over."""
-        if (breaker := self._take()) is not None:
-            breaker.record_abandoned()
-
-    def _take(self) -> CircuitBreaker | None:
-        breaker, self._breaker = self._breaker, None
-        return breaker if breaker is not None and breaker.round == self._round else None
-
-
 class CircuitBreaker:
-    """The breaker of one endpoint.
+    """The breaker of one endpoint. Reports on streams that began before it last opened or closed
+    change nothing.
 
     clock: seconds, monotonic. may_eject: whether the pool can do without this endpoint, see
     `Pool.may_eject`; it is asked before every ejection but a repeated one. A fault that may
@@ -65,7 +32,7 @@ class CircuitBreaker:
         self._ejected_until: float | None = None
         self._is_probing = False
         self._closed_at = clock()
-        self.round = 0  # counts how often it opened or closed
+        self._round = 0  # counts how often it opened or closed
         self.ejections = 0
         self.was_slow = False  # why it was ejected last
 
@@ -86,8 +53,9 @@ class CircuitBreaker:
         """What remains of the ejection; 0 when closed or half-open."""
         return 0.0 if self.is_closed else max(0.0, (self._ejected_until or 0.0) - self._clock())
 
-    def admit(self, *, is_last_resort: bool = False) -> Attempt:
-        """Call it only if `can_admit`, without awaiting in between.
+    def admit(self, *, is_last_resort: bool = False) -> int:
+        """Returns what the report on this stream names. Call it only if `can_admit`, without
+        awaiting in between.
 
         is_last_resort: no endpoint of the pool can admit anything, and failing is not better than
         trying: streams are sent, and their reports count, whatever the state.
@@ -95,24 +63,33 @@ class CircuitBreaker:
         Raises:
             RuntimeError: it cannot admit anything.
         """
-        if not (self.can_admit or is_last_resort):
-            raise RuntimeError("admit() on an endpoint that is ejected: ask can_admit before")
-        self._is_probing = not self.is_closed
-        return Attempt(self)
+        if self._ejected_until is not None:
+            if not (self.can_admit or is_last_resort):
+                raise RuntimeError("admit() on an endpoint that is ejected: ask can_admit before")
+            self._is_probing = True
+        return self._round
 
     def end_early(self) -> None:
         """Ends the ejection, half-open, for a pool that has no other endpoint left."""
         if self._ejected_until is not None:
             self._ejected_until = min(self._ejected_until, self._clock())
 
-    def record_success(self) -> None:
+    def succeeded(self, round: int) -> None:
+        """The endpoint answered: a token, or an error that is not its fault, such as a refused
+        parameter or a full queue (429).
+        """
+        if round != self._round:
+            return
         self._faults = 0
         if self._is_probing:
             self._ejected_until, self._is_probing = None, False
             self._closed_at = self._clock()
-            self.round += 1
+            self._round += 1
 
-    def record_fault(self) -> None:
+    def failed(self, round: int) -> None:
+        """The connection failed, or the endpoint answered UNAVAILABLE."""
+        if round != self._round:
+            return
         self._faults = min(self._faults + 1, FAULTS)
         if self._is_probing:
             self._eject()
@@ -120,8 +97,10 @@ class CircuitBreaker:
             self._forget()
             self._eject()
 
-    def record_abandoned(self) -> None:
-        self._is_probing = False
+    def abandoned(self, round: int) -> None:
+        """It ended before the endpoint answered: the caller disconnected, or its time was over."""
+        if round == self._round:
+            self._is_probing = False
 
     def eject_slow(self) -> bool:
         """Its answers take far longer than other endpoints'. Returns whether it is ejected now."""
@@ -137,7 +116,7 @@ class CircuitBreaker:
         self._ejected_until = self._clock() + self._level * BASE_S
         self._is_probing = self.was_slow = False
         self._faults = 0
-        self.round += 1
+        self._round += 1
         self.ejections += 1
 
     def _forget(self) -> None:

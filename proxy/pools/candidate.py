@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from math import inf
 from statistics import median_low
 from typing import Generic, TypeVar
 
 from proxy.domain.endpoints import EngineLoad
-from proxy.pools.outstanding import Outstanding
 
+OUTPUT_TOKENS = 256.0  # expected of a model that has not finished anything yet
 WINDOW_S = 10.0
 FIRST_SHARE = 0.1
 NOTICED = 3.0  # times the median of the others; load and chance explain less
 OUTLIER = 5.0
 SLOW_STREAMS = 5  # one after another make the endpoint an outlier
-SHORT_PROMPT = 256  # tokens; times to first tokens are converted to a prompt of no length
 WEIGHT_OF_NEWEST = 0.3
 FULL = 1e12  # tokens a row: more than any work that is really outstanding
 KV_PRESSURE_FROM = 0.9
@@ -40,35 +39,32 @@ def slow_start_share(age_s: float) -> float:
 
 
 class Measure:
-    """One kind of time: its running mean, and what came last.
+    """One kind of time: its running mean, and how many times more it is than the others' median.
 
     noise_s: differences that mean nothing. outlier_s: an outlier is slower by more than this.
     """
 
-    __slots__ = ("_noise_s", "_outlier_s", "last_s", "mean_s")
+    __slots__ = ("_noise_s", "_outlier_s", "mean_s", "slowness")
 
     def __init__(self, *, noise_s: float, outlier_s: float) -> None:
         self._noise_s, self._outlier_s = noise_s, outlier_s
         self.mean_s: float | None = None
-        self.last_s = 0.0
+        self.slowness = 1.0
 
-    def add(self, newest_s: float) -> None:
-        mean_s, self.last_s = self.mean_s, newest_s
-        step_s = 0.0 if mean_s is None else WEIGHT_OF_NEWEST * (newest_s - mean_s)
-        self.mean_s = newest_s if mean_s is None else mean_s + step_s
-
-    def compared(self, others: Iterable[Measure]) -> tuple[float, bool]:
-        """See Speed.compared."""
+    def add(self, newest_s: float, others: Iterable[Measure]) -> bool:
+        """Returns whether it is an outlier among the others' means."""
+        mean_s = newest_s
+        if self.mean_s is not None:
+            mean_s = self.mean_s + WEIGHT_OF_NEWEST * (newest_s - self.mean_s)
+        self.mean_s, self.slowness = mean_s, 1.0
         known = [one.mean_s for one in others if one.mean_s is not None]
-        if self.mean_s is None or not known:
-            return 1.0, False
+        if not known:
+            return False
         usual_s = median_low(known)
         base_s = usual_s + self._noise_s
-        is_outlier = (
-            self.last_s + self._noise_s >= OUTLIER * base_s
-            and self.last_s - usual_s > self._outlier_s
-        )
-        return (self.mean_s + self._noise_s) / base_s, is_outlier
+        self.slowness = (mean_s + self._noise_s) / base_s
+        is_far = newest_s + self._noise_s >= OUTLIER * base_s
+        return is_far and newest_s - usual_s > self._outlier_s
 
 
 class Speed:
@@ -84,22 +80,12 @@ class Speed:
         self.each_token = Measure(noise_s=0.002, outlier_s=0.1)
         self.slow_streams = 0
 
-    def began(self, waited_s: float, computed_tokens: int) -> None:
-        """A stream's first token came. computed_tokens: of the prompt, without cached ones."""
-        share = SHORT_PROMPT / (SHORT_PROMPT + max(0, computed_tokens))
-        self.first_token.add(waited_s * share)
-
-    def compared(self, others: Sequence[Speed]) -> tuple[float, bool]:
-        """How many times slower than the others' median; whether the last time is an outlier."""
-        first, is_late = self.first_token.compared(one.first_token for one in others)
-        each, is_slow = self.each_token.compared(one.each_token for one in others)
-        return max(first, each), is_late or is_slow
-
 
 class Candidate:
     """One endpoint, for one Triton model or all.
 
-    bit: of `PrefixIndex.add_endpoint`; 0 without an index. rows: requests that the engine runs at
+    streams, tokens: the work that this process has sent there and that has not ended. bit: of
+    `PrefixIndex.add_endpoint`; 0 without an index. rows: requests that the engine runs at
     once, 1 if unknown. slowness: how many times slower its answers are than the other endpoints'.
     `capacity`, `extra_tokens` and `penalty` are what `Chooser` reads.
     """
@@ -114,16 +100,17 @@ class Candidate:
         "capacity",
         "extra_streams",
         "extra_tokens",
-        "outstanding",
         "penalty",
         "rows",
         "slowness",
         "speed",
+        "streams",
+        "tokens",
     )
 
     def __init__(self, address: str, *, bit: int = 0, rows: int = 1) -> None:
         self.address = address
-        self.outstanding = Outstanding()
+        self.streams = self.tokens = 0
         self.bit = bit
         self.rows = max(1, rows)
         self.extra_streams = 0
@@ -136,7 +123,7 @@ class Candidate:
 
     @property
     def has_free_row(self) -> bool:
-        return self.outstanding.streams + self.extra_streams < self.rows
+        return self.streams + self.extra_streams < self.rows
 
     @property
     def is_warming_up(self) -> bool:
@@ -152,7 +139,7 @@ class Candidate:
         self.penalty = FULL if load.is_stale else 0.0
         if load.is_stale:
             return
-        theirs = (load.waiting or 0) + (load.running or 0) - self.outstanding.streams
+        theirs = (load.waiting or 0) + (load.running or 0) - self.streams
         self.extra_streams = max(0, theirs)
         self.extra_tokens = self.extra_streams * tokens_a_stream
         over = max(0.0, (load.kv_in_use or 0.0) - KV_PRESSURE_FROM) / (1.0 - KV_PRESSURE_FROM)
@@ -170,12 +157,15 @@ class Candidate:
         self.slowness, self._slow_until_s = slowness, now_s + SLOW_FOR_S
         self._weigh()
 
-    def warm_up(self, now_s: float) -> None:
-        """Also tries an endpoint again that was slow, and that nothing was sent to since."""
+    def warm_up(self, now_s: float) -> bool:
+        """Returns whether it is not over. Also tries an endpoint again that was slow, and that
+        nothing was sent to since.
+        """
         if self.slowness > 1.0 and now_s >= self._slow_until_s:
             self.start_slowly(self._slow_until_s)
         self._share = slow_start_share(now_s - self._since_s)
         self._weigh()
+        return self.is_warming_up
 
     def _weigh(self) -> None:
         self.capacity = self.rows * self._share * self._headroom / self.slowness

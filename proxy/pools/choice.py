@@ -93,7 +93,7 @@ class Chooser:
     def choose(
         self, candidates: Candidates[AnyCandidate], request: RoutedRequest
     ) -> Choice[AnyCandidate] | None:
-        """None without candidates. Does not count the request: see Outstanding and `sent`."""
+        """None without candidates. Does not count the request: see `sent`."""
         members = candidates.members
         if len(members) < 2:
             return Choice(members[0]) if members else None
@@ -106,7 +106,9 @@ class Chooser:
             self._warm_up()
         start = self._turn % len(members)  # equal endpoints take turns
         members = members[start:] + members[:start]
-        savings, common = _split(self._savings(candidates.bits, request), candidates.bits)
+        savings, common = self._savings(candidates.bits, request), NOTHING_SAVED
+        if savings:
+            savings, common = _split(savings, candidates.bits)
         # never less than nothing, also where an adapter saves more than a short prompt costs
         prompt = max(0.0, request.prompt_tokens - common[1], savings[0][1] if savings else 0.0)
         tokens = prompt + request.output_tokens
@@ -135,9 +137,7 @@ class Chooser:
 
     def _warm_up(self) -> None:
         now_s = self._clock()
-        for candidate in self._warming:
-            candidate.warm_up(now_s)
-        self._warming = [candidate for candidate in self._warming if candidate.is_warming_up]
+        self._warming = [candidate for candidate in self._warming if candidate.warm_up(now_s)]
 
     def _savings(self, among: int, request: RoutedRequest) -> list[Saving]:
         """The largest saving first; each holder of a prefix has the adapter, too."""
@@ -165,7 +165,7 @@ def _split(savings: list[Saving], among: int) -> tuple[list[Saving], Saving]:
 def _least(members: tuple[AnyCandidate, ...], tokens: float) -> AnyCandidate:
     best, least = members[0], inf
     for member in members:
-        work = member.outstanding.tokens + member.extra_tokens + tokens
+        work = member.tokens + member.extra_tokens + tokens
         score = work / member.capacity + member.penalty
         if score < least:
             best, least = member, score
@@ -184,7 +184,7 @@ def _least_with(
     for saving in savings:
         savers |= saving[0]
     for member in members:
-        work, saves = member.outstanding.tokens + member.extra_tokens + tokens, common
+        work, saves = member.tokens + member.extra_tokens + tokens, common
         if savers & member.bit:
             for saves in savings:  # not next(…): this is the inner loop of every choice
                 if saves[0] & member.bit:

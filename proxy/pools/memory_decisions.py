@@ -1,6 +1,6 @@
 """What operators decided, for a proxy without a store: it ends with the proxy.
 
-MemoryDecisions implements domain.endpoints.Decisions, LoggedAudit domain.audit_trail.AuditTrail.
+MemoryDecisions implements domain.endpoints.Decisions, LoggedAudit AuditTrail of the same module.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import Any
 
 import structlog
 
-from proxy.domain.endpoints import MOST_DRAINED
+from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights
 from proxy.domain.errors import Conflict, ErrorCode
-from proxy.domain.weight_history import WeightHistory, Weights
 
 logger = structlog.get_logger(__name__)
 

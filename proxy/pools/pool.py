@@ -25,10 +25,9 @@ from proxy.domain.errors import EndpointDrains
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.pools.breaker import CircuitBreaker, Clock
-from proxy.pools.candidate import Candidate, Candidates
+from proxy.pools.candidate import OUTPUT_TOKENS, Candidate, Candidates
 from proxy.pools.choice import Chooser, Policy
 from proxy.pools.engine_load import EVERY_S, UNKNOWN, LoadReader
-from proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Place
 from proxy.triton.connection import TritonConnection
 
@@ -39,6 +38,7 @@ MOST_SHARE = 0.5
 FIRST_CHECKS_S = 6.0
 AT_ONCE = 16  # in one turn of the event loop: each of them then finds an endpoint
 TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
+MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 CHECK_EVERY_S = 0.5
 CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach another build
 LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
@@ -80,7 +80,8 @@ class Endpoint:
         clock: Clock,
     ) -> None:
         self.pool = pool
-        self.address = address
+        self.name = address.address
+        self._metrics_port = address.metrics_port or pool.metrics_port
         self.connection = connection
         self.bit = bit
         self.breaker = CircuitBreaker(clock=clock, may_eject=lambda: pool.may_eject(self))
@@ -103,11 +104,10 @@ class Endpoint:
 
     async def run(self) -> None:
         """Keeps the connection open until the endpoint is gone."""
-        port = self.address.metrics_port or self.pool.metrics_port
         async with self.connection:
             tasks = [asyncio.create_task(self._keep_checking())]
-            if port is not None:
-                tasks.append(asyncio.create_task(self._read_load(port)))
+            if self._metrics_port is not None:
+                tasks.append(asyncio.create_task(self._read_load(self._metrics_port)))
             try:
                 await self.gone.wait()
             finally:
@@ -208,7 +208,7 @@ class Endpoint:
         if kept != self.served:
             gone = [one for name, one in kept.items() if self.served.get(name) is not one]
             earlier = (*self._earlier, *gone)
-            self._earlier = [one for one in earlier if one.outstanding.streams]
+            self._earlier = [one for one in earlier if one.streams]
             self._log("endpoint serves", models=sorted(found))
             self.pool.note_change()
 
@@ -265,10 +265,6 @@ class Endpoint:
             one.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
 
     @property
-    def name(self) -> str:
-        return self.address.address
-
-    @property
     def why_ejected(self) -> str:
         if self.breaker.was_slow:
             return "its answers are far slower than those of other endpoints"
@@ -300,8 +296,8 @@ class Endpoint:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
         return str(self.why_not_ready)
 
-    def _works(self) -> list[Outstanding]:
-        return [one.outstanding for one in (*self.served.values(), *self._earlier)]
+    def _works(self) -> list[Served]:
+        return [*self.served.values(), *self._earlier]
 
     def _log(self, event: str, **more: object) -> None:
         logger.info(event, pool=self.pool.name, endpoint=self.name, **more)
@@ -334,10 +330,7 @@ class PoolOptions:
 
 
 class Pool:
-    """interned: equal models -> the one object that stands for all of them.
-
-    changed: called when what the pool serves may differ.
-    """
+    """changed: called when what the pool serves may differ."""
 
     def __init__(
         self,
@@ -345,7 +338,6 @@ class Pool:
         decisions: Decisions,
         counter: EndpointMetrics,
         *,
-        interned: Callable[[LoadedModel], LoadedModel],
         clock: Clock,
         random: Random,
         changed: Callable[[], None],
@@ -358,7 +350,7 @@ class Pool:
         self._options = options
         self._decisions = decisions
         self._counter = counter
-        self._interned = interned
+        self._interned: dict[LoadedModel, LoadedModel] = {}
         self._clock = clock
         self._changed = changed
         self._variants: dict[int, Candidates[Served]] | None = None
@@ -480,7 +472,12 @@ class Pool:
         task.add_done_callback(self._running.discard)
 
     def own(self, model: LoadedModel) -> LoadedModel:
-        return self._interned(replace(model, pool=self.name))
+        """The one object that stands for all models of this pool that equal this one."""
+        if len(self._interned) >= MOST_MODELS_REMEMBERED:
+            used = {id(one) for one in self.models()}
+            self._interned = {one: one for one in self._interned if id(one) in used}
+        own = replace(model, pool=self.name)
+        return self._interned.setdefault(own, own)
 
     def begin_slowly(self, endpoint: Endpoint) -> None:
         """It was not ready before, so its engines have nothing cached."""

@@ -23,7 +23,6 @@ from proxy.triton.connection import TritonConnection
 
 COUNT_EVERY_S = 1.0
 NOTHING_SERVED = "no endpoint serves a model of this project"
-MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 
 
 class PoolSet:
@@ -44,19 +43,16 @@ class PoolSet:
     ) -> None:
         self._counter = counter
         self.clock = clock
-        self._interned: dict[LoadedModel, LoadedModel] = {}
         self._running = AsyncExitStack()
-        self._has_news = False
         self.changed = asyncio.Event()
         self.pools = {
             one.name: Pool(
                 one,
                 decisions,
                 counter,
-                interned=self._the_one,
                 clock=clock,
                 random=random or Random(),
-                changed=self._note_change,
+                changed=self.changed.set,
             )
             for one in options
         }
@@ -100,21 +96,13 @@ class PoolSet:
         """Every build of every model that an endpoint serves, also one that is not ready now."""
         return tuple(one for pool in self.pools.values() for one in pool.models())
 
-    async def check_ready(self) -> None:
-        """Returns when an endpoint is ready, for whatever model: see `is_available`."""
+    async def load(self) -> tuple[LoadedModel, ...]:
+        """Raises NotReady: no endpoint is ready, for whatever model; see `is_available`."""
         if (reason := self.why_not_ready()) is not None:
             raise reason
-
-    async def load(self) -> tuple[LoadedModel, ...]:
-        await self.check_ready()
         if not (models := self.models()):
             raise NotReady(NOTHING_SERVED)
         return models
-
-    def has_news(self) -> bool:
-        """Whether anything has changed since the last call."""
-        news, self._has_news = self._has_news, False
-        return news
 
     def why_not_ready(self) -> NotReady | None:
         """None while at least one endpoint gets streams."""
@@ -156,16 +144,6 @@ class PoolSet:
             for endpoint in pool.endpoints.values()
         ]
         return tuple(await asyncio.gather(*(_changed(endpoint, change) for endpoint in chosen)))
-
-    def _the_one(self, model: LoadedModel) -> LoadedModel:
-        if len(self._interned) >= MOST_MODELS_REMEMBERED:
-            used = {id(one) for one in self.models()}
-            self._interned = {one: one for one in self._interned if id(one) in used}
-        return self._interned.setdefault(model, model)
-
-    def _note_change(self) -> None:
-        self._has_news = True
-        self.changed.set()
 
 
 async def _changed(

@@ -9,24 +9,31 @@ from typing import TypeVar
 
 from typing_extensions import Self
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import DeadlineExceeded, GuidePending, ModelUnavailable, ProxyError
+from proxy.domain.engine import EngineRequest, TokenSource
+from proxy.domain.errors import (
+    DeadlineExceeded,
+    ForeignAnswer,
+    GuidePending,
+    ModelUnavailable,
+    ProxyError,
+)
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
-from proxy.domain.record import StageName, running_record
+from proxy.domain.record import Stage, StageName
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
-from proxy.pools.candidate import Candidates
-from proxy.pools.choice import RoutedRequest
-from proxy.pools.outstanding import TokenEstimates
-from proxy.pools.pool import Endpoint, Served
+from proxy.pools.candidate import OUTPUT_TOKENS, SLOW_STREAMS, Candidates, Measure
+from proxy.pools.choice import Choice, RoutedRequest
+from proxy.pools.pool import Endpoint, Pool, Served
 from proxy.pools.pool_set import PoolSet
 from proxy.pools.prefix_index import prompt_blocks
-from proxy.pools.route import Route
-from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
+from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome, Place
 
 FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 MOST_TRIES = 3
 NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
+SHORT_PROMPT = 256  # tokens; times to first tokens are converted to a prompt of no length
+CHARACTERS_A_TOKEN = 4.0  # English text with the usual vocabularies; corrected by what is observed
+WEIGHT_OF_NEWEST = 0.05  # the running means then cover about the last twenty requests
 
 
 class PooledEngine:
@@ -51,7 +58,7 @@ class PooledEngine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
-        route, clock = self._routed(request), self._pools.clock
+        route, clock, stage = self._routed(request), self._pools.clock, request.stage
         outcome, tokens, seen, look, counted = Outcome.LEFT, 0, 0, FIRST_LOOK, 0
         asked, waited_s = clock(), 0.0
         try:
@@ -62,11 +69,12 @@ class PooledEngine:
                     seen += 1
                     if delta.prompt_tokens is not None:
                         self._counter.began(route.place, waited_s, route.matched)
-                        running_record().add_endpoint(route.place.endpoint)
+                        if stage is not None:
+                            stage.record.add_endpoint(route.place.endpoint)
                         route.began(delta.prompt_tokens, delta.cached_tokens or 0, waited_s)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:
-                        route.paced(waited_s, tokens - counted)
+                        route.paced(waited_s / max(1, tokens - counted))
                         waited_s, counted, look = 0.0, tokens, 2 * look
                     if delta.finish is not None:
                         outcome = Outcome.ENDED
@@ -85,7 +93,7 @@ class PooledEngine:
         stage = request.stage
         if stage is None:
             return self.route(request)
-        with stage.stage(StageName.ROUTING):
+        with Stage(StageName.ROUTING, stage.record, stage):
             route = self.route(request)
         stage.attributes["endpoint"] = route.place.endpoint
         return route
@@ -96,25 +104,20 @@ class PooledEngine:
         variant = self._pools.variant(card)
         if variant is None:
             raise _unavailable()
-        pool, estimates = self._pools.pools[card.pool], self._estimates_of(card)
-        candidates = variant.without(request.avoids)
+        pool, candidates = self._pools.pools[card.pool], variant
+        if request.avoids:
+            candidates = candidates.without(request.avoids)
         if pool.ejected:
             candidates = _open(candidates)
+        estimates = self._estimates.get(card.triton_model)
+        if estimates is None:
+            estimates = self._estimates[card.triton_model] = TokenEstimates()
         routed = _routed_request(request, estimates, has_choice=len(candidates.members) > 1)
         choice = pool.chooser.choose(candidates, routed)
         if choice is None:
             raise _unavailable()
-        served = choice.candidate
-        attempt = served.endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
-        pool.chooser.sent(served, routed)
-        work = served.outstanding.add(
-            prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
-            output_tokens=routed.output_tokens,
-        )
-        return Route(pool, choice, variant.members, work, attempt, estimates, request)
-
-    def _estimates_of(self, card: ModelCard) -> TokenEstimates:
-        return self._estimates.setdefault(card.triton_model, TokenEstimates())
+        pool.chooser.sent(choice.candidate, routed)
+        return Route(pool, choice, routed, variant.members, estimates, request)
 
 
 def _unavailable() -> ModelUnavailable:
@@ -147,6 +150,173 @@ def _routed_request(
         prompt, model=card.triton_model, cache_salt=request.cache_salt, adapter=adapter
     )
     return RoutedRequest(tokens, blocks, adapter, output_tokens)
+
+
+class Route:
+    """One stream on one endpoint: its work there, and what it shows of the endpoint's health.
+
+    matched: the share of its prompt that is probably cached there. peers: all endpoints that serve
+    the build. Call `end` once the stream is closed.
+    """
+
+    __slots__ = (
+        "_candidate",
+        "_endpoint",
+        "_estimates",
+        "_has_plain_start",
+        "_is_slow",
+        "_output_tokens",
+        "_peers",
+        "_pool",
+        "_prompt_tokens",
+        "_request",
+        "_round",
+        "_seen_prompt_tokens",
+        "engine",
+        "matched",
+        "place",
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        choice: Choice[Served],
+        routed: RoutedRequest,
+        peers: tuple[Served, ...],
+        estimates: TokenEstimates,
+        request: EngineRequest,
+    ) -> None:
+        candidate = choice.candidate
+        endpoint = candidate.endpoint
+        self.engine: TokenSource = endpoint.connection.engine
+        self.place = Place(pool.name, endpoint.name)
+        self.matched = choice.matched
+        self._candidate = candidate
+        self._peers = peers
+        self._is_slow = False
+        # nothing else takes time before its first token, such as the compilation of a guide
+        self._has_plain_start = request.constraint is None and not request.generated
+        self._pool = pool
+        self._endpoint = endpoint
+        self._estimates = estimates
+        self._request = request
+        # of the breaker; None once the stream has shown how it began
+        self._round: int | None = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
+        self._seen_prompt_tokens = 0
+        # estimates of its work, until the engine has counted
+        self._prompt_tokens = round(routed.prompt_tokens * (1.0 - choice.matched))
+        self._output_tokens = routed.output_tokens
+        candidate.streams += 1
+        candidate.tokens += self._prompt_tokens + self._output_tokens
+        if request.interrupt is not None:
+            request.interrupt.endpoint = endpoint.name
+            endpoint.movable[request.interrupt] = request.model.facts
+
+    def began(self, prompt_tokens: int, cached_tokens: int, waited_s: float) -> None:
+        """The first token came. cached_tokens: of the prompt, which cost the engine nothing."""
+        computed = max(0, prompt_tokens - cached_tokens)
+        self._candidate.tokens += computed - self._prompt_tokens
+        self._seen_prompt_tokens, self._prompt_tokens = prompt_tokens, computed
+        self._answered()
+        if self._has_plain_start:
+            first_s = waited_s * SHORT_PROMPT / (SHORT_PROMPT + computed)
+            others = [one.speed.first_token for one in self._peers if one is not self._candidate]
+            self._measure(self._candidate.speed.first_token, first_s, others)
+
+    def paced(self, token_s: float) -> None:
+        """The mean wait for a token since the last call."""
+        others = [one.speed.each_token for one in self._peers if one is not self._candidate]
+        self._measure(self._candidate.speed.each_token, token_s, others)
+
+    def failed(self, error: ProxyError) -> Outcome:
+        """Marks a lost endpoint, and names it in the error."""
+        if not isinstance(error, ModelUnavailable) or isinstance(error, GuidePending):
+            self._answered()
+            return Outcome.REFUSED
+        error.endpoint = self.place.endpoint
+        if self._round is not None:
+            self._endpoint.breaker.failed(self._round)
+            self._round = None
+        self._pool.note_breaker(self._endpoint)
+        self._endpoint.lost()
+        return Outcome.FOREIGN if isinstance(error, ForeignAnswer) else Outcome.LOST
+
+    def _answered(self) -> None:
+        """With a token, or with an error that is not the endpoint's fault."""
+        if self._round is not None:
+            self._endpoint.breaker.succeeded(self._round)
+            self._round = None
+        if self._pool.ejected:
+            self._pool.note_breaker(self._endpoint)
+
+    def _measure(self, measure: Measure, newest_s: float, others: list[Measure]) -> None:
+        """A time of this endpoint, which gets fewer streams if it is slow, and none if it is far
+        slower than the others.
+        """
+        candidate, speed, breaker = self._candidate, self._candidate.speed, self._endpoint.breaker
+        is_outlier = measure.add(newest_s, others)
+        if not breaker.is_closed:
+            return
+        if is_outlier and not self._is_slow:
+            self._is_slow = True
+            speed.slow_streams += 1
+        if speed.slow_streams >= SLOW_STREAMS and breaker.eject_slow():
+            self._pool.chooser.slow_down(candidate, 1.0)
+            speed.forget()
+            self._pool.note_breaker(self._endpoint)
+        else:
+            slowness = max(speed.first_token.slowness, speed.each_token.slowness)
+            self._pool.chooser.slow_down(candidate, slowness)
+
+    def end(self, tokens: int | None = None) -> None:
+        """tokens: of a stream that ended by itself, from which the estimates learn."""
+        candidate = self._candidate
+        if self._round is not None:
+            self._endpoint.breaker.abandoned(self._round)
+        candidate.streams -= 1
+        candidate.tokens -= self._prompt_tokens + self._output_tokens
+        if self._seen_prompt_tokens and not self._is_slow:
+            candidate.speed.slow_streams = 0
+        if self._request.interrupt is not None:
+            self._endpoint.movable.pop(self._request.interrupt, None)
+        if tokens is not None:
+            text = self._request.text
+            self._estimates.observe(
+                text_length=None if text is None else len(text),
+                prompt_tokens=self._seen_prompt_tokens,
+                output_tokens=tokens,
+            )
+
+
+class TokenEstimates:
+    """What a request to one model will probably take. Learns from requests that have ended."""
+
+    __slots__ = ("_characters_a_token", "_output_tokens")
+
+    def __init__(self) -> None:
+        self._characters_a_token = CHARACTERS_A_TOKEN
+        self._output_tokens = OUTPUT_TOKENS
+
+    def prompt_tokens(self, prompt: str | Sequence[int]) -> int:
+        """Exact for ids. The length of text counts in characters, which is O(1)."""
+        if not isinstance(prompt, str):
+            return len(prompt)
+        return int(len(prompt) / self._characters_a_token) + 1
+
+    def output_tokens(self, max_tokens: int | None) -> int:
+        """The mean of recent outputs, or `max_tokens` if that is less."""
+        expected = round(self._output_tokens)
+        return expected if max_tokens is None else min(max(0, max_tokens), expected)
+
+    def observe(self, *, text_length: int | None, prompt_tokens: int, output_tokens: int) -> None:
+        """Call it when a stream ended by itself. text_length: characters; None for a prompt of ids.
+
+        A stream that was cancelled or failed says nothing of the length of answers.
+        """
+        self._output_tokens += WEIGHT_OF_NEWEST * (output_tokens - self._output_tokens)
+        if text_length and prompt_tokens > 0:
+            ratio = min(max(text_length / prompt_tokens, 0.1), 100.0)
+            self._characters_a_token += WEIGHT_OF_NEWEST * (ratio - self._characters_a_token)
 
 
 Result = TypeVar("Result")

@@ -16,9 +16,8 @@ from itertools import islice
 
 from proxy.domain.errors import ErrorCode, RateLimited
 from proxy.domain.scheduling import QueueState, Standing, Ticket
-from proxy.scheduling.classes import Classes
 from proxy.scheduling.places import Places
-from proxy.scheduling.priority_class import victim_for
+from proxy.scheduling.priority_class import Classes, victim_for
 from proxy.scheduling.service_rate import ServiceRate
 from proxy.scheduling.stream import State, Stream
 from proxy.settings.streams import Scheduling

@@ -12,15 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import math
+import time
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any
 
 import structlog
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from proxy.api.errors import body_of
 from proxy.api.http.body_reader import BytesInFlight
+from proxy.domain.errors import ErrorCode, RequestError
 
 LINGER_S = 5.0
 SENDER_TIMEOUT_S = BODY_TIMEOUT_S = 60.0
@@ -30,6 +37,11 @@ MOST_JOINED_BYTES = 32_768  # that wait for the end of a turn of the event loop
 logger = structlog.get_logger(__name__)
 
 Address = tuple[str, int] | None
+Message = Any  # an ASGI message
+
+STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,3 +256,25 @@ class Connection(asyncio.Protocol):
 
 def _address(found: Any) -> Address:
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
+
+
+def error_response(code: ErrorCode, message: str) -> bytes:
+    """Made without the application; ends the connection."""
+    body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
+    lines = (
+        status_line(code.status),
+        date_field(int(time.time())),
+        b"content-type: application/json\r\nconnection: close\r\n",
+        b"content-length: %d\r\n\r\n" % len(body),
+        body,
+    )
+    return b"".join(lines)
+
+
+def status_line(status: int) -> bytes:
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+@lru_cache(maxsize=1)
+def date_field(second: int) -> bytes:
+    return f"date: {formatdate(second, usegmt=True)}\r\n".encode()

@@ -22,8 +22,7 @@ from websockets.server import ServerProtocol
 
 from proxy.api.http.body_reader import ArrivingBody
 from proxy.domain.errors import ErrorCode, RateLimited
-from proxy.server.connection import Connection
-from proxy.server.exchange import Message, error_response
+from proxy.server.connection import Connection, Message, error_response
 
 WINDOW_S = 1.0
 FREE_FRAMES = 256  # in each window
@@ -270,7 +269,7 @@ class WebSocketConnection(Connection):
                 self._arriving = None
             return
         if self._arriving is None:
-            self._arriving = self.bounds.in_flight.arriving(self._no_room)
+            self._arriving = ArrivingBody(self.bounds.in_flight, self._no_room)
         try:
             self._arriving.add(held - self._arriving.bytes)
         except RateLimited:

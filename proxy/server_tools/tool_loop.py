@@ -16,7 +16,6 @@ from typing import Any
 import jsonschema_rs
 import structlog
 
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 from proxy.domain.events import (
     AnyDelta,
@@ -30,7 +29,7 @@ from proxy.domain.events import (
     ToolCallStarted,
 )
 from proxy.domain.model import ModelCard
-from proxy.domain.output import FinishReason, Usage
+from proxy.domain.output import AnswerTimes, FinishReason, Usage
 from proxy.domain.record import StageName, stage
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
 from proxy.domain.server_tools import CallStatus, ServerTool, ServerTools, ToolResult, ToolRunner

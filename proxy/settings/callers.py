@@ -18,7 +18,8 @@ Algorithm = Literal[
 ScopeName = Literal[
     "chat", "completions", "embeddings", "tokens", "models", "admin", "metrics", "kserve"
 ]
-_SAFE_URL = re.compile(r"https://[^/\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
+# Nobody between us and the server can replace what it answers: TLS, or this machine.
+SAFE_URL = re.compile(r"https://[^/\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 SHORTEST_KEY, SHORTEST_PEPPER = 16, 32  # characters
 
 
@@ -127,7 +128,7 @@ class Identities(Group):
                 "services would be accepted"
             )
         for name, url in (("ISSUER", self.jwt_issuer), ("JWKS_URL", self.jwt_jwks_url)):
-            if url is not None and not _SAFE_URL.match(url):
+            if url is not None and not SAFE_URL.match(url):
                 raise ValueError(
                     f"JWT_{name}={url}: it must be https (http only on a loopback address)"
                 )

@@ -14,6 +14,7 @@ from sys import getsizeof
 
 from proxy.state.answer import AnswerLimits, JoinRefused, KeyedRequest, OpenAnswer, Outcome, Reason
 from proxy.state.recording import Recording
+from proxy.state.relay import RunningAnswer
 
 REMOVED_AT_ONCE = 200
 OVERHEAD_BYTES = 3000  # of a kept answer, besides its parts
@@ -61,13 +62,14 @@ class MemoryRecords:
             raise JoinRefused(Reason.OTHER_BODY)
         return kept.recording.enter(request.after, Outcome.REPLAYED)
 
-    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    def published(self, running: RunningAnswer) -> None:
         """Requests of this process join the recording itself."""
 
-    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
-        size = OVERHEAD_BYTES + recording.held_bytes + PART_BYTES * recording.count
+    async def keep(self, running: RunningAnswer) -> None:
+        request = running.request
+        size = OVERHEAD_BYTES + running.held_bytes + PART_BYTES * running.count
         expires_s = self._clock() + self._limits.keep_s
-        kept = KeptAnswer(request, recording.finished_copy(), size, expires_s)
+        kept = KeptAnswer(request, running.finished_copy(), size, expires_s)
         if request.id in self._answers:
             self._remove(self._answers[request.id])
         self._answers[request.id] = kept

@@ -26,47 +26,22 @@ from proxy.state.meters import (
 Charge = tuple[Meter, int, int]  # meter, mark, amount
 
 
-class MeterState:
-    """`wait_us` is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its
-    mark. `replace` changes a reserved amount to another, at its mark; at the end of the request, to
-    what was used. meter: as it was given last; its limit may change.
-    """
-
-    __slots__ = ("meter",)
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def wait_us(self, now: int, amount: int) -> int:
-        raise NotImplementedError
-
-    def add(self, now: int, amount: int) -> int:
-        raise NotImplementedError
-
-    def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
-        raise NotImplementedError
-
-    def standing(self, now: int) -> Standing:
-        raise NotImplementedError
-
-    def is_idle(self, now: int) -> bool:
-        raise NotImplementedError
-
-    def charges(self) -> Iterable[Charge]:
-        """What was counted here and is kept: for a shared state that was lost."""
-        return ()
+# The state of one meter, by its kind. meter: as it was given last; its limit may change. `wait_us`
+# is 0 where an amount fits. `add` counts it, also beyond the limit, and returns its mark. `replace`
+# changes a reserved amount to another, at its mark; at the end of the request, to what was used.
+# `charges`: what was counted here and is kept, for a shared state that was lost.
 
 
-class Rate(MeterState):
+class Rate:
     """GCRA: `_full_at` is when the burst is whole again (the theoretical arrival time), which is
     also the mark of the last request. Only the last can be given back: what was granted after it
     depends on it.
     """
 
-    __slots__ = ("_full_at",)
+    __slots__ = ("_full_at", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
+        self.meter = meter
         self._full_at = 0
 
     def wait_us(self, now: int, amount: int) -> int:
@@ -97,14 +72,17 @@ class Rate(MeterState):
     def is_idle(self, now: int) -> bool:
         return self._full_at <= now
 
+    def charges(self) -> Iterable[Charge]:
+        return ()
 
-class Window(MeterState):
+
+class Window:
     """Amounts by the 128th of the window in which they were taken, which is their mark."""
 
-    __slots__ = ("_amounts", "_part_us", "_total")
+    __slots__ = ("_amounts", "_part_us", "_total", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
+        self.meter = meter
         self._part_us = meter.span_us // BUCKETS
         self._amounts: dict[int, int] = {}  # the oldest first
         self._total = 0
@@ -158,47 +136,48 @@ class Window(MeterState):
             self._total -= self._amounts.pop(part)
 
 
-class Held(MeterState):
+class Held:
     """A GAUGE or a PERIOD. held: reserved by running requests. used: settled, of a PERIOD."""
 
-    __slots__ = ("_held", "_used")
+    __slots__ = ("_used", "held", "meter")
 
     def __init__(self, meter: Meter) -> None:
-        super().__init__(meter)
-        self._held, self._used = 0, meter.opening
+        self.meter = meter
+        self.held, self._used = 0, meter.opening
 
     def wait_us(self, now: int, amount: int) -> int:
         meter = self.meter
-        if not amount or self._used + self._held + amount <= meter.limit:
+        if not amount or self._used + self.held + amount <= meter.limit:
             return 0
         if amount > meter.limit:
             return NEVER_US
         return GAUGE_WAIT_US if meter.kind is MeterKind.GAUGE else max(meter.span_us - now, 1)
 
     def add(self, now: int, amount: int) -> int:
-        self._held += amount
+        self.held += amount
         return 0
 
     def replace(self, mark: int, reserved: int, amount: int, *, is_end: bool) -> None:
-        self._held -= reserved
+        self.held -= reserved
         if not is_end:
-            self._held += amount
+            self.held += amount
         elif self.meter.kind is MeterKind.PERIOD:
             self._used += amount
 
     def standing(self, now: int) -> Standing:
-        left = self.meter.limit - self._used - self._held
+        left = self.meter.limit - self._used - self.held
         return max(left, 0), max(self.meter.span_us - now, 0)  # a gauge's span is 0
 
     def is_idle(self, now: int) -> bool:
-        return not self._held and now >= self.meter.span_us
+        return not self.held and now >= self.meter.span_us
 
     def charges(self) -> Iterable[Charge]:
         if self.meter.kind is MeterKind.PERIOD:
             yield self.meter, 0, self._used - self.meter.opening
 
 
-STATES: dict[MeterKind, type[MeterState]] = {
+MeterState = Rate | Window | Held
+STATES: dict[MeterKind, Callable[[Meter], MeterState]] = {
     MeterKind.RATE: Rate,
     MeterKind.WINDOW: Window,
     MeterKind.GAUGE: Held,
@@ -291,6 +270,11 @@ class InProcessLedger:
             changes = amount != reserved or (is_end and meter.kind >= MeterKind.GAUGE)
             if changes and (state := self._states.get(meter.key)) is not None:
                 state.replace(mark, reserved, amount, is_end=is_end)
+
+    def held(self, meter: Meter) -> int:
+        """What running requests hold of a gauge or period."""
+        state = self._states.get(meter.key)
+        return state.held if isinstance(state, Held) else 0
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""

@@ -18,7 +18,6 @@ from proxy.state.meters import (
 )
 
 Change = tuple[Meter, int, int, int]  # meter, mark, reserved, amount
-HELD = frozenset((MeterKind.GAUGE, MeterKind.PERIOD))
 
 
 @dataclass(slots=True)
@@ -31,34 +30,28 @@ class SharedGrant(Grant):
 class OwnCount:
     """Everything that this proxy granted, with the shared state or without it.
 
-    _held: of gauges and periods, by running requests and by calls that are under way. _unsent:
-    charges, by meter and mark, that the shared state has not got yet.
+    _touched: gauges and periods that running requests hold, or held since `forget_returned`.
+    _unsent: charges, by meter and mark, that the shared state has not got yet.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ledger = InProcessLedger(clock)
         self._unsent: Counter[tuple[Meter, int]] = Counter()
-        self._held: dict[str, tuple[Meter, int]] = {}
+        self._touched: dict[str, Meter] = {}
         self.version = 0  # grows with each change of what is held or unsent
-
-    def hold(self, meters: Sequence[Meter], amounts: Sequence[int], sign: int = 1) -> None:
-        self.version += 1
-        for meter, amount in zip(meters, amounts, strict=True):
-            if amount and meter.kind in HELD:
-                _, before = self._held.get(meter.key, (meter, 0))
-                self._held[meter.key] = meter, before + sign * amount
 
     def holdings(self) -> list[Change]:
         """What is held now, and zero of what was held since `forget_returned`."""
-        return [(meter, 0, 0, amount) for meter, amount in self._held.values()]
+        return [(meter, 0, 0, self._ledger.held(meter)) for meter in self._touched.values()]
 
     def forget_returned(self) -> None:
-        self._held = {key: pair for key, pair in self._held.items() if pair[1]}
+        self._touched = {meter.key: meter for meter, *_, held in self.holdings() if held}
 
     def record(self, grant: Grant) -> SharedGrant:
-        """Of a grant by the shared state, which is held already."""
+        """Of a grant by the shared state."""
         own = self._ledger.record(grant.meters, grant.amounts)
+        self._touch(grant.meters, grant.amounts)
         return SharedGrant(grant.meters, grant.amounts, grant.look, grant.marks, own=own)
 
     def reserve(
@@ -78,7 +71,7 @@ class OwnCount:
                 own = self._ledger.take([shared(meter, proxies) for meter in meters], amounts)
         if isinstance(own, Refusal):
             return own
-        self.hold(meters, amounts)
+        self._touch(meters, amounts)
         self.keep("reserve", zip(meters, own.marks, [0] * len(meters), amounts, strict=True))
         return SharedGrant(meters, amounts, own.look, own.marks, own=own)
 
@@ -90,15 +83,20 @@ class OwnCount:
             for change in zip(grant.meters, grant.marks, grant.amounts, amounts, strict=True)
             if change[2] or change[3]
         ]
-        self.hold(grant.meters, grant.amounts, -1)
         if operation == "settle":
             self._ledger.settle(grant.own, amounts)
             grant.is_settled = True
         else:
             self._ledger.amend(grant.own, amounts)
-            self.hold(grant.meters, amounts)
+        self._touch(grant.meters, amounts)
         grant.amounts = amounts
         return changes
+
+    def _touch(self, meters: Sequence[Meter], amounts: Sequence[int]) -> None:
+        self.version += 1
+        for meter, amount in zip(meters, amounts, strict=True):
+            if amount and meter.kind >= MeterKind.GAUGE:
+                self._touched[meter.key] = meter
 
     def keep(self, operation: str, changes: Iterable[Change]) -> None:
         """For the time when the shared state takes them. `add`: what `take_unsent` returned."""

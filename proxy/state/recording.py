@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from itertools import islice
 
 from proxy.state.answer import (
@@ -67,13 +67,11 @@ class Recording:
     generation waits for it. An answer without its beginning can be joined by nobody, and is not
     kept.
 
-    on_readers: called with the number of readers when it changes. is_private: nothing of it may
-    leave this process; final when the head is there. task: generates it.
+    is_private: nothing of it may leave this process; final when the head is there. task: generates
+    it.
     """
 
-    def __init__(
-        self, budget: MemoryBudget, most_bytes: int, on_readers: Callable[[int], None]
-    ) -> None:
+    def __init__(self, budget: MemoryBudget, most_bytes: int) -> None:
         self.head: Head | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_complete = self.is_lost = self.is_private = False
@@ -83,7 +81,6 @@ class Recording:
         self._most_bytes = most_bytes
         self._parts: deque[bytes] = deque()
         self._begin = 0  # number of the first part that is still there
-        self._on_readers = on_readers
         self._notice = Notice(b"")
         self._readers: set[Reader] = set()
         self._changed = asyncio.Event()
@@ -102,6 +99,9 @@ class Recording:
     def readers(self) -> int:
         return sum(reader.is_counted for reader in self._readers)
 
+    def readers_changed(self) -> None:
+        """Called when the number of readers may have changed."""
+
     def enter(
         self, after: int, outcome: Outcome = Outcome.JOINED, *, is_counted: bool = True
     ) -> Reader:
@@ -115,7 +115,7 @@ class Recording:
             raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
         reader = Reader(self, after, outcome, is_counted=is_counted)
         self._readers.add(reader)
-        self._on_readers(self.readers)
+        self.readers_changed()
         self._change()
         return reader
 
@@ -123,12 +123,12 @@ class Recording:
         """Lets a reader that copies the answer stand for those who read the copy, or no longer."""
         if reader.is_counted is not is_counted:
             reader.is_counted = is_counted
-            self._on_readers(self.readers)
+            self.readers_changed()
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
-            self._on_readers(self.readers)
+            self.readers_changed()
             self._change()
 
     def begin(self, head: Head) -> None:
@@ -174,7 +174,7 @@ class Recording:
 
     def finished_copy(self) -> Recording:
         """The same answer in memory that no budget bounds."""
-        copied = Recording(MemoryBudget(self.held_bytes), self.held_bytes, lambda count: None)
+        copied = Recording(MemoryBudget(self.held_bytes), self.held_bytes)
         copied.head, copied.task, copied.is_complete = self.head, self.task, True
         copied._parts.extend(self._parts)
         copied._hold(self.held_bytes)

@@ -32,8 +32,8 @@ from proxy.state.answer import (
     check_resumption,
 )
 from proxy.state.event_numbering import after_event
-from proxy.state.recording import Recording
 from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConnection
+from proxy.state.relay import RunningAnswer
 
 logger = structlog.get_logger(__name__)
 
@@ -87,12 +87,13 @@ class RedisRecords:
             outcome = Outcome.REPLAYED
         return CopiedAnswer(self, AnswerKeys(request, other.decode()), request.after, outcome)
 
-    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
-        self._copies[token] = Copy(self, AnswerKeys(request, token), recording)
+    def published(self, running: RunningAnswer) -> None:
+        self._copies[running.token] = Copy(self, running)
 
-    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    async def keep(self, running: RunningAnswer) -> None:
         """Raises RecordsUnavailable: the copy is not complete."""
-        copy, head, limits = self._copies.get(token), recording.head, self.limits
+        request, token, limits = running.request, running.token, self.limits
+        copy, head = self._copies.get(token), running.head
         try:
             if copy is None or head is None or not await copy.written():
                 raise RecordsUnavailable("the copy of the answer in Redis is not complete")
@@ -103,8 +104,8 @@ class RedisRecords:
                 token,
                 request.tenant.hex(),
                 head.as_json(),
-                recording.count,
-                OVERHEAD_BYTES + recording.held_bytes,
+                running.count,
+                OVERHEAD_BYTES + running.held_bytes,
                 int(time.time() * 1000),
                 int(limits.keep_s * 1000),
                 limits.tenant_answers,
@@ -158,13 +159,13 @@ class Copy:
     bytes, the older half of the entries makes room: nobody can join it from its beginning then.
     """
 
-    def __init__(self, records: RedisRecords, keys: AnswerKeys, recording: Recording) -> None:
+    def __init__(self, records: RedisRecords, running: RunningAnswer) -> None:
         self._records = records
         self._client = records.redis.answers
-        self._keys = keys
-        self._recording = recording
+        self._keys = AnswerKeys(running.request, running.token)
+        self._recording = running
         self._entries = self._bytes = 0
-        self._reader = recording.enter(0, is_counted=False)
+        self._reader = running.enter(0, is_counted=False)
         self._writing = asyncio.create_task(self._write())
         self._beating = asyncio.create_task(self._beat())
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -64,19 +65,23 @@ class RedisConnection:
         beat_s: float = BEAT_S,
         lease_s: float = LEASE_S,
     ) -> None:
-        options = {
-            "socket_timeout": timeout_s,
-            "socket_connect_timeout": timeout_s,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        blocking = {**options, "timeout": timeout_s}
-        self.meters = _blocking(
-            url, METER_CONNECTIONS, {**blocking, "redis_connect_func": self._connect_meters}
-        )
-        self._beats = _blocking(url, 1, blocking)
-        self.answers = _failing(url, ANSWER_CONNECTIONS, options)
-        patient = {**options, "socket_timeout": timeout_s + BLOCK_MS / 1000}
-        self.readers = _failing(url, READERS, patient)
+
+        def client(pool: type[redis.ConnectionPool], most: int, **options: Any) -> Any:
+            options = {
+                "socket_timeout": timeout_s,
+                "socket_connect_timeout": timeout_s,
+                "retry": Retry(NoBackoff(), 0),
+                **options,
+            }
+            return redis.Redis.from_pool(pool.from_url(url, max_connections=most, **options))
+
+        waiting = partial(client, redis.BlockingConnectionPool, timeout=timeout_s)
+        self.meters = waiting(METER_CONNECTIONS, redis_connect_func=self._connect_meters)
+        self._beats = waiting(1)
+        # commands fail where no connection is left
+        self.answers = client(redis.ConnectionPool, ANSWER_CONNECTIONS)
+        patience_s = timeout_s + BLOCK_MS / 1000
+        self.readers = client(redis.ConnectionPool, READERS, socket_timeout=patience_s)
         self.instance = secrets.token_hex(8)
         self.beat_s = beat_s
         self.lease_us = int(lease_s * 1e6)
@@ -166,16 +171,3 @@ class RedisConnection:
         mark = await connection.read_response()
         if self._mark is not None and mark != self._mark:
             raise NoConnection("redis has started again without its data")
-
-
-def _blocking(url: str, most: int, options: dict[str, Any]) -> Any:
-    """Commands wait for a connection."""
-    pool = redis.BlockingConnectionPool.from_url(url, max_connections=most, **options)
-    return redis.Redis.from_pool(pool)
-
-
-def _failing(url: str, most: int, options: dict[str, Any]) -> Any:
-    """Commands fail where no connection is left."""
-    return redis.Redis.from_pool(
-        redis.ConnectionPool.from_url(url, max_connections=most, **options)
-    )

@@ -90,9 +90,8 @@ class RedisLedger:
             await self.is_open.wait()
         if self.redis.is_away:
             return self._reserve_own(meters, amounts)
-        self._own.hold(meters, amounts)
         self.calls += 1
-        call = asyncio.ensure_future(self._reserve_held(meters, amounts))
+        call = asyncio.ensure_future(self._reserve_once(meters, amounts))
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -114,29 +113,19 @@ class RedisLedger:
     def _reserve_own(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         return self._own.reserve(self._mode, self.proxies, meters, amounts)
 
-    async def _reserve_held(
+    async def _reserve_once(
         self, meters: Sequence[Meter], amounts: Sequence[int]
     ) -> Grant | Refusal:
-        """Amounts that are held already, and go on to be held if Redis grants them. Where they are
-        not, both counts change at once: a beat sends what is held whenever no call is under way.
-        """
         result: Grant | Refusal | None = None
-        grant = None
         try:
             result = await self._reserve_shared(meters, amounts)
-            if isinstance(result, Grant) and not self.redis.is_away:
-                grant = self._own.record(result)
         except FAILURES as error:
             self._fail(meters[0].tenant, error)
         finally:
             self.calls -= 1
-            if grant is None:
-                self._own.hold(meters, amounts, -1)
-        if grant is not None:
-            return grant
         if result is None or self.redis.is_away:  # what has answered may be an empty state
             return self._reserve_own(meters, amounts)
-        return result
+        return result if isinstance(result, Refusal) else self._own.record(result)
 
     async def _reserve_shared(
         self, meters: Sequence[Meter], amounts: Sequence[int]

@@ -47,11 +47,11 @@ class Records(Protocol):
         """
         ...
 
-    def published(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    def published(self, running: RunningAnswer) -> None:
         """Called when the generation of a claim begins."""
         ...
 
-    async def keep(self, request: KeyedRequest, token: str, recording: Recording) -> None:
+    async def keep(self, running: RunningAnswer) -> None:
         """Keeps the finished answer, in place of the claim. The oldest may have to make room."""
         ...
 
@@ -68,7 +68,7 @@ class Records(Protocol):
         ...
 
 
-class RunningAnswer:
+class RunningAnswer(Recording):
     """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
     stream ended with an error.
 
@@ -83,24 +83,23 @@ class RunningAnswer:
         budget: MemoryBudget,
         forget: Callable[[RunningAnswer], None],
     ) -> None:
+        super().__init__(budget, limits.answer_bytes)
         self.request = request
         self.token = token
-        self.recording = Recording(budget, limits.answer_bytes, self._readers_changed)
         self.abandoned = asyncio.Event()
         self.has_failed = False
-        self.recording.is_private = request.is_private
+        self.is_private = request.is_private
         self._limits = limits
         self._forget = forget
         self._is_over = self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._readers_changed(0)
+        self.readers_changed()
 
     @property
     def is_good(self) -> bool:
         """Whether another request with the same key may get it. An error is not: it may be over."""
-        head = self.recording.head
-        is_answer = head is not None and head.status < LEAST_ERROR_STATUS
-        return self.recording.is_complete and is_answer and not self.has_failed
+        is_answer = self.head is not None and self.head.status < LEAST_ERROR_STATUS
+        return self.is_complete and is_answer and not self.has_failed
 
     @property
     def can_be_joined(self) -> bool:
@@ -108,8 +107,7 @@ class RunningAnswer:
 
     @property
     def may_be_kept(self) -> bool:
-        is_public = not self.recording.is_private
-        return self._limits.keep_s > 0 and is_public and self.recording.is_whole
+        return self.is_good and self._limits.keep_s > 0 and not self.is_private and self.is_whole
 
     def linger(self) -> None:
         """The generation has ended. A good answer stays in memory for those who come back."""
@@ -117,32 +115,28 @@ class RunningAnswer:
         if not self.is_good or self.request.is_shared:
             self.close()
         else:
-            self._readers_changed(self.recording.readers)
+            self.readers_changed()
 
     def close(self) -> None:
-        """Nobody may join. Those who read it read on; after the last of them, it is gone."""
+        """Nobody may join. Current readers continue; after the last of them, it is gone."""
         self._is_over = self._is_closed = True
         self._forget(self)
-        self._readers_changed(self.recording.readers)
+        self.readers_changed()
 
-    def _readers_changed(self, count: int) -> None:
+    def readers_changed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if count:
+        if self.readers:
             return
         if self._is_closed:
-            self.recording.clear()
+            self.clear()
             self._forget(self)
             return
+        is_resumable = self._is_over or (self.head is not None and self.head.has_events)
+        grace_s = self._limits.resume_grace_s if is_resumable else self._limits.grace_s
         end = self.close if self._is_over else self.abandoned.set
-        self._timer = asyncio.get_running_loop().call_later(self._grace_s, end)
-
-    @property
-    def _grace_s(self) -> float:
-        head = self.recording.head
-        is_resumable = self._is_over or (head is not None and head.has_events)
-        return self._limits.resume_grace_s if is_resumable else self._limits.grace_s
+        self._timer = asyncio.get_running_loop().call_later(grace_s, end)
 
 
 Generate = Callable[[RunningAnswer], Awaitable[None]]
@@ -183,16 +177,16 @@ class Relay:
                 return await self._claim(request, generate)
             if running.can_be_joined:
                 return self._joined(running, request)
-            task = running.recording.task
+            task = running.task
             assert task is not None  # it began at once
             await asyncio.wait((task,))  # then it has gone, or can be joined
 
     def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
         if running.request.body != request.body:
             raise JoinRefused(Reason.OTHER_BODY)
-        if running.recording.readers >= self._limits.readers:
+        if running.readers >= self._limits.readers:
             raise JoinRefused(Reason.TOO_MANY_READERS)
-        return running.recording.enter(request.after)
+        return running.enter(request.after)
 
     async def _claim(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
         """This request's own answer, or one of the records. Other requests with the same key wait
@@ -208,7 +202,7 @@ class Relay:
                 await self._records.release(request, token)
                 raise JoinRefused(Reason.NOT_KEPT)
             running = self._begin(request, token, generate)
-            return running.recording.enter(0, Outcome.GENERATED)
+            return running.enter(0, Outcome.GENERATED)
         except asyncio.CancelledError:
             self._release(request, token)
             raise
@@ -219,25 +213,25 @@ class Relay:
     def _begin(self, request: KeyedRequest, token: str, generate: Generate) -> RunningAnswer:
         running = RunningAnswer(request, token, self._limits, self.budget, self._forget)
         self._running[request.id] = running
-        self._records.published(request, token, running.recording)
-        running.recording.task = _spawn(self._generate(running, generate), self._tasks)
+        self._records.published(running)
+        running.task = _spawn(self._generate(running, generate), self._tasks)
         return running
 
     async def _generate(self, running: RunningAnswer, generate: Generate) -> None:
         try:
             await generate(running)
         finally:
-            if not running.recording.is_complete:
-                running.recording.lose()
-            if not running.is_good or not (running.may_be_kept and await self._kept(running)):
-                running.linger()
-            else:
+            if not running.is_complete:
+                running.lose()
+            if running.may_be_kept and await self._kept(running):
                 self._running.pop(running.request.id, None)
                 running.close()
+            else:
+                running.linger()
 
     async def _kept(self, running: RunningAnswer) -> bool:
         try:
-            await self._records.keep(running.request, running.token, running.recording)
+            await self._records.keep(running)
         except RecordsUnavailable:
             self._metrics.count("not_kept")
             return False

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.samples import Exemplar
@@ -126,7 +127,7 @@ OF_MODELS = (
     Row(
         "proxy_time_per_output_token_seconds",
         "Mean time of a stream's tokens after its first response",
-        read=lambda record: [each for pace in record.paces if (each := pace.token_s) is not None],
+        read=lambda record: record.token_times_s,
         buckets=DURATION_BUCKETS_S,
     ),
 )
@@ -165,26 +166,32 @@ class BoundedNames:
 
 
 class _Table:
-    """The metrics of some rows. Those with one label's value are kept: a lookup costs as much as
-    counting.
+    """The metrics of some rows. What adds to those with one label's value is kept: a lookup costs
+    as much as counting.
     """
 
     def __init__(self, rows: Sequence[Row], label: str, registry: CollectorRegistry) -> None:
         self._metrics = [(row, row.metric(label, registry)) for row in rows]
-        self._labeled: dict[str, list[tuple[Row, Counter | Histogram]]] = {}
+        self._labeled: dict[str, list[tuple[Read, Callable[..., None], bool]]] = {}
 
     def settle(self, label: str, record: RequestRecord) -> None:
         labeled = self._labeled.get(label)
         if labeled is None:
-            labeled = [(row, metric.labels(label)) for row, metric in self._metrics]
-            self._labeled[label] = labeled
+            labeled = self._labeled[label] = [
+                (row.read, _adding(metric.labels(label)), row.has_exemplar)
+                for row, metric in self._metrics
+            ]
         trace = record.trace if record.trace is not None and record.trace.is_sampled else None
-        for row, metric in labeled:
-            for value in row.read(record):
-                if isinstance(metric, Counter):
-                    metric.inc(value)
+        for read, add, has_exemplar in labeled:
+            for value in read(record):
+                if has_exemplar:
+                    add(value, trace)
                 else:
-                    observe(metric, value, trace if row.has_exemplar else None)
+                    add(value)
+
+
+def _adding(metric: Counter | Histogram) -> Callable[..., None]:
+    return metric.inc if isinstance(metric, Counter) else partial(observe, metric)
 
 
 class GenerationMetrics:
@@ -217,6 +224,7 @@ class GenerationMetrics:
             "proxy_inter_token_latency_seconds",
             "Time between two responses of an engine stream; each has at least one token",
         )
+        self._labeled: dict[str, tuple[Gauge, Histogram]] = {}
         self._resent = counter(
             "proxy_requests_resent",
             "Streams that failed before their first token and were sent to Triton again",
@@ -247,7 +255,12 @@ class GenerationMetrics:
         self, record: RequestRecord, request: GenerationRequest, card: ModelCard
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
-        active, tenant = self._active.labels(card.name), current_caller.get().tenant
+        tenant = current_caller.get().tenant
+        labeled = self._labeled.get(card.name)
+        if labeled is None:
+            labeled = self._active.labels(card.name), self._gaps.labels(card.name)
+            self._labeled[card.name] = labeled
+        active, gaps = labeled
         error: BaseException | None = None
         active.inc()
         record.generation_began = time.perf_counter()
@@ -259,16 +272,15 @@ class GenerationMetrics:
         finally:
             record.end_generation(request, card.name, error)
             active.dec()
-            self._settle(card.name, record)
+            observe_counts(gaps, record.gaps, record.gaps_s)
+            self._models.settle(card.name, record)
+            self.requests.labels(card.name, record.outcome).inc()
+            self._settle_losses(card.name, record)
             label = tenant if self._tenant_names.admits(tenant) else OTHER
             self._tenants.settle(label, record)
             self._tenant_requests.labels(label, record.result.value).inc()
 
-    def _settle(self, model: str, record: RequestRecord) -> None:
-        self._models.settle(model, record)
-        self.requests.labels(model, record.outcome).inc()
-        gaps_s = sum(pace.gaps_s for pace in record.paces)
-        observe_counts(self._gaps.labels(model), record.gaps, gaps_s)
+    def _settle_losses(self, model: str, record: RequestRecord) -> None:
         if record.resends:
             self._resent.labels(model).inc(record.resends)
         for cause, pause_s in record.pauses:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -19,7 +21,6 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from proxy.domain.record import DURATION_BUCKETS_S
 from proxy.domain.scheduling import QueueState
-from proxy.domain.shadow import ShadowOutcome, ShadowResult
 from proxy.telemetry.generation_metrics import GenerationMetrics
 
 TENANTS = 50
@@ -112,9 +113,36 @@ class Metrics:
         return text, openmetrics.CONTENT_TYPE_LATEST
 
 
-class ShadowMetrics:
-    """Implements domain.shadow.ShadowCounter."""
+class ShadowOutcome(str, Enum):
+    """COMPARED: both answers ended. DROPPED: never sent, since too many copies were running, or no
+    row was free.
 
+    FAILED: the copy raised an error. ABANDONED: the caller's answer ended early: its client
+    disconnected, a stop string was complete, or it failed; or another stream got the copy's row.
+    """
+
+    COMPARED = "compared"
+    DROPPED = "dropped"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowResult:
+    """model: the public name. deployment: the shadow.
+
+    is_comparable: equal engines give equal answers, since temperature is 0 or there is a seed.
+    differences: of `text`, `finish_reason`, `prompt_tokens`, `completion_tokens`.
+    """
+
+    model: str
+    deployment: str
+    outcome: ShadowOutcome
+    is_comparable: bool
+    differences: tuple[str, ...] = ()
+
+
+class ShadowMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "proxy_shadow_requests",

@@ -7,6 +7,7 @@ says of itself, and the attributes that are listed here.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -133,10 +134,7 @@ def _stages(record: RequestRecord) -> bytes:
             "duration_ms": int(stage.duration_s * MICRO) / 1000,
             "parent": None if stage.parent is None else places.get(id(stage.parent)),
             "error": stage.error,
-            "attributes": {
-                name: _cut(stage.attributes[name])
-                for name in ATTRIBUTES.intersection(stage.attributes)
-            },
+            "attributes": _attributes(stage.attributes) if stage.attributes else {},
         }
         for stage in record.stages
     ]
@@ -144,6 +142,10 @@ def _stages(record: RequestRecord) -> bytes:
         if len(written := orjson.dumps(found)) <= STAGES_BYTES:
             return written
     return orjson.dumps([{**stage, "attributes": {}} for stage in found])
+
+
+def _attributes(given: Mapping[str, Any]) -> Fields:
+    return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
 
 
 def _cut(value: object) -> str | float | bool | None:

@@ -20,7 +20,6 @@ logger = structlog.get_logger(__name__)
 
 Line = dict[str, Any]
 
-REQUEST_LOG = "request_log"
 TASK = "request "  # how the name of a task begins that works for a request
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
@@ -37,7 +36,7 @@ class RecordReader(Protocol):
 
 
 class RequestLog:
-    """Kept in the scope of each connection under REQUEST_LOG: a WebSocket has a record a message.
+    """A WebSocket has a record for each message.
 
     trace: the place in a trace of a request with these headers; None: nothing is traced.
     """

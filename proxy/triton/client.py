@@ -29,7 +29,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request_limits import smaller
 from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -38,9 +37,9 @@ from proxy.triton.errors import (
     malformed,
 )
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.lean_stream import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
 from proxy.triton.streams.leases import LeaseTerms
-from proxy.triton.target import Target
+from proxy.triton.streams.link import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
+from proxy.triton.target import Target, channel
 
 logger = structlog.get_logger(__name__)
 
@@ -86,14 +85,22 @@ class TritonClient:
         Raises:
             ForeignAnswer: Triton handed us another request's answer. It is being restarted.
         """
-        message, retries = codec.encode(request), GuideRetries(request.timeout_s)
-        terms, metadata = _lease_terms(request), _metadata(request)
-        mark = codec.receipt_mark(request.model, request.id)
-        open_stream = partial(self._streams.open, message, terms=terms, metadata=metadata)
+        message, model = codec.encode(request), request.model
+        mark = codec.receipt_mark(request.id) if tensors.has_receipts(model) else None
+        terms: LeaseTerms | None = None
+        if model.facts.has_leases:
+            call = partial(codec.encode_lease, request)
+            terms = LeaseTerms(model.facts.engine_model, call)
+        # Triton traces every request that has a trace context, sampled or not (tracer.cc at 2.51)
+        parent = None if request.stage is None else request.stage.traceparent
+        metadata: Metadata = () if parent is None else (("traceparent", parent),)
+        left_s, retries = request.timeout_s, None
         while True:
-            stream = open_stream(timeout_s=retries.left_s + RELEASE_TIMEOUT_S)
-            is_cpp = tensors.is_cpp(request.model.facts)
-            finish = MissingFinishReason(request) if is_cpp else None
+            timeout_s = left_s + RELEASE_TIMEOUT_S
+            stream = self._streams.open(
+                message, timeout_s=timeout_s, terms=terms, metadata=metadata
+            )
+            finish = MissingFinishReason(request) if tensors.is_cpp(model.facts) else None
             has_begun = has_ended = False  # what has ended in the engine needs no stop
             try:
                 async for response in stream:
@@ -128,7 +135,8 @@ class TritonClient:
                     stream.release()
                 else:
                     self._stop(stream, request, has_begun=has_begun)
-            await retries.wait(pending)
+            retries = retries or GuideRetries(request.timeout_s)
+            left_s = await retries.wait(pending)
 
     def _end_detokenizer(self, stream: LeanStream, request: EngineRequest) -> None:
         """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""
@@ -161,20 +169,6 @@ class TritonClient:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _lease_terms(request: EngineRequest) -> LeaseTerms | None:
-    """None if the engine does not support leases."""
-    facts = request.model.facts
-    if not facts.has_leases:
-        return None
-    return LeaseTerms(facts.engine_model, partial(codec.encode_lease, request))
-
-
-def _metadata(request: EngineRequest) -> Metadata:
-    """Triton traces every request that has a trace context, sampled or not (tracer.cc at 2.51)."""
-    found = None if request.stage is None else request.stage.traceparent
-    return () if found is None else (("traceparent", found),)
 
 
 async def _drained(stream: LeanStream) -> None:
@@ -239,31 +233,26 @@ class MissingFinishReason:
 
 class GuideRetries:
     """Sends one request again while its guide is being compiled, which the tokenizer reports within
-    a tenth of a second, instead of holding up other prompts.
-
-    left_s: what is left of `timeout_s` for the next attempt.
+    a tenth of a second, instead of holding up other prompts. Made when it has reported that.
     """
 
     def __init__(self, timeout_s: float) -> None:
-        self._began: float | None = None
-        self._timeout_s = self.left_s = timeout_s
+        self._began = asyncio.get_running_loop().time()
+        self._timeout_s = timeout_s
         self._pause_s = FIRST_PAUSE_S
 
-    async def wait(self, pending: GuidePending) -> None:
-        """Returns when the next attempt is due.
+    async def wait(self, pending: GuidePending) -> float:
+        """Returns when the next attempt is due: what is left of `timeout_s` for it.
 
         Raises:
             DeadlineExceeded: the request's time is over.
             GuidePending: MAX_WAIT_S is over; this is `pending`.
         """
-        now = asyncio.get_running_loop().time
-        if self._began is None:
-            self._began = now()
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        waited_s = now() - self._began
+        waited_s = asyncio.get_running_loop().time() - self._began
         if waited_s > MAX_WAIT_S:
             raise pending
-        self.left_s = self._timeout_s - waited_s
-        if self.left_s <= 0:
+        if waited_s >= self._timeout_s:
             raise DeadlineExceeded("The request took longer than allowed and was stopped.")
+        return self._timeout_s - waited_s

@@ -27,7 +27,7 @@ from proxy.triton.tensors import Datatype, Tensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"
-_ONE = {kind: struct.Struct(f"<{kind}") for kind in "if"}
+_INT = struct.Struct("<i")
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 
 
@@ -54,7 +54,8 @@ def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     message = service_pb2.ModelInferRequest.FromString(head)
     message.id = request.id
     _add_inputs(message, tensors.INPUTS, tensors.input_values(request))
-    _guide_may_be_pending(message, request)
+    if request.constraint is not None:  # see client.GuideRetries
+        message.parameters["guide_may_be_pending"].bool_param = True
     return message
 
 
@@ -90,7 +91,8 @@ def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     model = request.model
     message = service_pb2.ModelInferRequest(model_name=model.facts.tokenizer_model, id=request.id)
     _add_inputs(message, tensors.TOKENIZER_INPUTS, tensors.input_values(request))
-    _guide_may_be_pending(message, request)
+    if request.constraint is not None:  # see client.GuideRetries
+        message.parameters["guide_may_be_pending"].bool_param = True
     for output in tensors.TOKENIZER_OUTPUTS:
         if output.capability is None or output.capability in model.capabilities:
             message.outputs.add(name=output.name)
@@ -119,17 +121,9 @@ def encode_end_of_detokenizer(model: ModelCard) -> service_pb2.ModelInferRequest
     return _streamed(message)
 
 
-def receipt_mark(model: ModelCard, request_id: str) -> bytes | None:
-    """How each receipt for this request ends: with the CRC-32 of its id. None without receipts."""
-    if not tensors.has_receipts(model):
-        return None
+def receipt_mark(request_id: str) -> bytes:
+    """How each receipt for this request ends: with the CRC-32 of its id."""
     return struct.pack("<I", zlib.crc32(request_id.encode()))
-
-
-def _guide_may_be_pending(message: service_pb2.ModelInferRequest, request: EngineRequest) -> None:
-    """Lets the tokenizer report a pending guide, see client.GuideRetries."""
-    if request.constraint is not None:
-        message.parameters["guide_may_be_pending"].bool_param = True
 
 
 def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:
@@ -184,18 +178,20 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
         raise MalformedResponse(f"{count} outputs with {len(contents)} contents")
     if not count:
         return StreamMessage(None, is_final)
-    # by index: iterating over protobuf's containers costs twice as much
-    raw = {outputs[at].name: contents[at] for at in range(count)}
+    raw: dict[str, bytes] = {}
+    for at in range(count):  # iterating over protobuf's containers costs twice as much
+        raw[outputs[at].name] = contents[at]
     if mark is not None:
         check_receipt(raw, mark)
-        count -= 1
-    texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT, b""))
-    if not raw:
-        return StreamMessage(TokenDelta(texts), is_final)
-    ids = raw.get(tensors.OUTPUT_IDS)
-    if count == 2 and ids is not None and len(ids) == 4 * len(texts):
-        return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
-    return StreamMessage(_delta(texts, raw), is_final)
+    text = raw.pop(tensors.TEXT_OUTPUT, b"")
+    if len(text) >= 4 and int.from_bytes(text[:4], "little") == len(text) - 4:
+        texts: tuple[bytes, ...] = (text[4:],)
+        ids = raw.get(tensors.OUTPUT_IDS)
+        if ids is not None and len(ids) == 4 and len(raw) == 1:  # a single token, nearly always
+            return StreamMessage(TokenDelta(texts, token_ids=_INT.unpack(ids)), is_final)
+    else:
+        texts = bytes_elements(text)
+    return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
 
 
 def check_receipt(raw: dict[str, bytes], mark: bytes) -> None:
@@ -276,8 +272,6 @@ def _first_int(raw: bytes | None) -> int | None:
 def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
     """Little-endian elements of four bytes; `kind` is a format character of `struct`."""
     try:
-        if len(raw) == 4:  # a single token, nearly always
-            return _ONE[kind].unpack(raw)
         return struct.unpack(f"<{len(raw) // 4}{kind}", raw)
     except struct.error as error:
         raise MalformedResponse(f"a tensor of {len(raw)} bytes ends inside an element") from error
@@ -285,8 +279,6 @@ def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
 
 def bytes_elements(raw: bytes) -> tuple[bytes, ...]:
     """Triton's BYTES: before each element its length, in four little-endian bytes."""
-    if len(raw) >= 4 and int.from_bytes(raw[:4], "little") == len(raw) - 4:
-        return (raw[4:],)  # a single token, nearly always
     elements, at, end = [], 0, len(raw)
     while at < end:
         start = at + 4

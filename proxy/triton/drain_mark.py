@@ -13,8 +13,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from proxy.triton.channel import channel
-from proxy.triton.target import Target
+from proxy.triton.target import Target, channel
 
 NAME = "triton-openai-draining"
 TIMEOUT_S = 5.0

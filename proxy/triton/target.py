@@ -1,4 +1,4 @@
-"""The address of Triton's gRPC port, its TLS settings and its secret."""
+"""The address of Triton's gRPC port, its TLS settings and its secret, and a channel to it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
+
 # The key of tritonserver's --grpc-restricted-protocol and --http-restricted-api. gRPC's header of
 # it has a prefix, HTTP's has none.
 RESTRICTED_KEY = "triton-openai"
 RESTRICTED_HEADER = f"triton-grpc-protocol-{RESTRICTED_KEY}"
+
+
+# A longer response ends its stream with RESOURCE_EXHAUSTED.
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # in effect the timeout of one attempt to connect
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +69,15 @@ class Target:
         context = ssl.create_default_context(cafile=self.ca_file)
         context.set_alpn_protocols(["h2"])
         return context
+
+
+def channel(target: Target) -> grpc.aio.Channel:
+    """For unary calls of grpc.aio. Bound to the running event loop; connects when it is needed."""
+    if not target.is_tls:
+        return grpc.aio.insecure_channel(target.address, options=OPTIONS)
+    trusted = None if target.ca_file is None else target.ca_file.read_bytes()
+    credentials = grpc.ssl_channel_credentials(root_certificates=trusted)
+    options: tuple[tuple[str, int | str], ...] = OPTIONS
+    if target.certified_name is not None:
+        options += (("grpc.ssl_target_name_override", target.certified_name),)
+    return grpc.aio.secure_channel(target.address, credentials, options=options)

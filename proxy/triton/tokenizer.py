@@ -29,13 +29,14 @@ class TritonTokenizer:
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         message = codec.encode_admission(request)
-        retries = GuideRetries(request.timeout_s)
+        left_s, retries = request.timeout_s, None
         while True:
             try:
-                outputs = await self._infer(message, request.model, timeout_s=retries.left_s)
+                outputs = await self._infer(message, request.model, timeout_s=left_s)
                 break
             except GuidePending as error:
-                await retries.wait(error)
+                retries = retries or GuideRetries(request.timeout_s)
+                left_s = await retries.wait(error)
         if tensors.has_receipts(request.model):
             answered = codec.bytes_elements(outputs.get(tensors.TOKENIZED_FOR, b""))
             if answered != (request.id.encode(),):
@@ -48,10 +49,10 @@ class TritonTokenizer:
         request_id = uuid.uuid4().hex
         message = codec.encode_detokenization(model, request_id, ids)
         outputs = await self._infer(message, model, timeout_s=DETOKENIZE_TIMEOUT_S)
-        if (mark := codec.receipt_mark(model, request_id)) is not None:
+        if tensors.has_receipts(model):
             sent = {**outputs, tensors.OUTPUT_IDS: message.raw_input_contents[0]}
             try:
-                codec.check_receipt(sent, mark)
+                codec.check_receipt(sent, codec.receipt_mark(request_id))
             except codec.ForeignReceipt as error:
                 await self._client.end_detokenizer(model)
                 raise foreign_answer(str(error)) from error

@@ -24,9 +24,8 @@ import uvloop
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from proxy.triton.target import Target
+from proxy.triton.target import Target, channel
 
 ROUNDS, MESSAGES, PACE_S = 5, 200, 0.006
 TRANSPORTS = ("lean", "grpc.aio")

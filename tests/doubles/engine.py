@@ -109,9 +109,6 @@ class FixedCatalog:
         self.facts = facts
         self.capabilities = capabilities
 
-    def has_news(self) -> bool:
-        return False
-
     def is_available(self, card: ModelCard) -> bool:
         return True
 
@@ -119,12 +116,9 @@ class FixedCatalog:
         return card.facts.rows
 
     async def load(self) -> tuple[LoadedModel, ...]:
-        await self.check_ready()
-        return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
-
-    async def check_ready(self) -> None:
         if self.reason is not None:
             raise NotReady(self.reason)
+        return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
 
 
 def large(pieces: int, piece_bytes: int) -> list[TokenDelta]:

@@ -12,8 +12,8 @@ from proxy.domain.endpoints import (
     EndpointState,
     EndpointStatus,
     EngineLoad,
+    Weights,
 )
-from proxy.domain.weight_history import Weights
 from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.pools.pool import Pool
 

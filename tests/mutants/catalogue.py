@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 ENGINE = "model_repository/engine/1"
 CHOICE = "proxy/generation/choice"
-CHAT = "proxy/api/openai/chat_renderer.py"
+CHAT = "proxy/api/openai/renderers.py"
 ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
 CHOICE_TESTS = ("tests/unit/generation/choice",)
 API_TESTS = (
@@ -109,15 +109,15 @@ CATALOGUE = (
     Mutant(
         fault="a stop string ends an answer before min_tokens",
         path=f"{CHOICE}/answer_text.py",
-        before="is_checked = self._counter.tokens > self._min_tokens",
+        before="is_checked = self._cost.tokens > self._min_tokens",
         after="is_checked = True",
         tests=(*CHOICE_TESTS, "tests/api/answers/test_parameters.py"),
     ),
     Mutant(
         fault="usage counts a delta of several tokens as one",
         path=f"{CHOICE}/choice.py",
-        before="self.usage_counter.tokens += len(delta.token_bytes)",
-        after="self.usage_counter.tokens += 1",
+        before="self._cost.tokens += len(delta.token_bytes)",
+        after="self._cost.tokens += 1",
         tests=(*CHOICE_TESTS, *API_TESTS),
     ),
     Mutant(
@@ -168,13 +168,13 @@ CATALOGUE = (
     Mutant(
         fault="a stream that is preempted keeps its row",
         path="proxy/generation/stream/engine_stream.py",
-        before="                self._row.release()\n                return State.QUEUED",
+        before="                self._permit.release()\n                return State.QUEUED",
         after="                return State.QUEUED",
-        tests=("tests/unit/generation/test_row_permit.py",),
+        tests=("tests/unit/generation/test_rows.py",),
     ),
     Mutant(
         fault="a stream ends without [DONE]",
-        path="proxy/api/http/exchange.py",
+        path="proxy/api/http/answer.py",
         before=r'end=b"data: [DONE]\n\n"',
         after='end=b""',
         tests=API_TESTS,
@@ -182,15 +182,15 @@ CATALOGUE = (
     Mutant(
         fault="an error in a stream that has begun is not sent",
         path="proxy/api/http/answer.py",
-        before="self._framing.error(body) + self._framing.end",
-        after="self._framing.end",
+        before="self._format.error(body) + self._format.end",
+        after="self._format.end",
         tests=("tests/api/wrong_requests/test_errors.py", *API_TESTS),
     ),
     Mutant(
         fault="a stream has no chunk with the role",
         path=CHAT,
         before="chunks = [] if self._has_begun else self._openings(event)",
-        after="chunks: list[dict[str, Any]] = []",
+        after="chunks: list[Json] = []",
         tests=("tests/unit/api/openai", *API_TESTS),
     ),
     Mutant(

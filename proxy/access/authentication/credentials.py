@@ -34,7 +34,15 @@ def credential(headers: Headers) -> bytes | None:
     for name, value in headers:
         if name not in CARRIERS:
             continue
-        given = _of_bearer(value) if name == AUTHORIZATION else value.strip()
+        given = value.strip()
+        if name == AUTHORIZATION:
+            scheme, _, given = given.partition(b" ")
+            if scheme.lower() != b"bearer":
+                raise AuthenticationFailed(
+                    "The header Authorization must be `Bearer` and an API key, and has another "
+                    "scheme."
+                )
+            given = given.strip()
         if name in seen or (found is not None and found != given):
             raise AuthenticationFailed(
                 "The request has more than one API key: send one, in one of the headers "
@@ -46,15 +54,6 @@ def credential(headers: Headers) -> bytes | None:
     if found is not None and len(found) > MOST_BYTES:
         raise AuthenticationFailed(f"The API key is longer than {MOST_BYTES:,} bytes.")
     return found or None
-
-
-def _of_bearer(value: bytes) -> bytes:
-    scheme, _, given = value.strip().partition(b" ")
-    if scheme.lower() != b"bearer":
-        raise AuthenticationFailed(
-            "The header Authorization must be `Bearer` and an API key, and has another scheme."
-        )
-    return given.strip()
 
 
 Network = IPv4Network | IPv6Network

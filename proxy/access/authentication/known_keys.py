@@ -5,89 +5,111 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hmac import compare_digest
+from typing import Generic, TypeVar
 
 import structlog
+from anyio import CapacityLimiter
+from cachetools import LRUCache, TTLCache
 
 from proxy.access.authentication import api_key
-from proxy.access.authentication.record_cache import RecordCache
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden, echoed
 from proxy.domain.identity import Caller, lowest_ceiling
-from proxy.domain.key_records import KeyRecord, KeySource, TenantRecord
+from proxy.domain.key_records import KeyRecord, KeySource, KeysUnavailable, TenantRecord
 
 POLL_S = 0.25
 READ_TIMEOUT_S = 2.0
+OUTAGE_S = 60.0  # for which known keys keep working while the store cannot be reached
+MOST_RECORDS = 10_000
+ABSENT_S = 10.0  # how long an unknown name is remembered, if nothing changes in the store
+LOOKUP_TIMEOUT_S = 2.0
+LOOKUPS_AT_ONCE, LOOKUPS_WAITING = 8, 256
 
 logger = structlog.get_logger(__name__)
+Record = TypeVar("Record")
 
 
-class GenerationWatch:
-    """Calls `changed` when the source's generation has grown.
+NOT_FOUND = (-1, None)
 
-    trust_s: how long what is known stays trusted after the source last answered. report: gets
-    whether the source answers, after each read.
+
+class RecordCache(Generic[Record]):
+    """Remembers what a slow lookup by name finds, and for a short time what it does not.
+
+    A record stays until `drop`, or until newer ones displace it; nothing is taken from memory while
+    `is_trusted` is false. Concurrent lookups of a name are one lookup. Names known before
+    `drop` have slots of their own, so that a flood of unknown names does not delay their being
+    read again.
     """
 
     def __init__(
         self,
-        source: KeySource,
-        changed: Callable[[], None],
+        lookup: Callable[[str], Awaitable[Record | None]],
         *,
+        is_trusted: Callable[[], bool],
         clock: Callable[[], float],
-        trust_s: float,
-        report: Callable[[bool], None],
     ) -> None:
-        self._source = source
-        self._changed = changed
-        self._clock = clock
-        self._trust_s = trust_s
-        self._report = report
-        self._generation: int | None = None
-        self._answered_at = -math.inf
-        self.answers = True
+        self._lookup = lookup
+        self._is_trusted = is_trusted
+        self._found: LRUCache[str, tuple[int, Record]] = LRUCache(MOST_RECORDS)  # with the epoch
+        self._absent: TTLCache[str, bool] = TTLCache(MOST_RECORDS, ABSENT_S, timer=clock)
+        self._in_flight: dict[str, asyncio.Task[Record | None]] = {}
+        self._epoch = 0
+        self._slots = CapacityLimiter(LOOKUPS_AT_ONCE)
+        self._slots_of_former = CapacityLimiter(LOOKUPS_AT_ONCE)
 
-    def is_trusted(self) -> bool:
-        """Whether what is known may be used: the source has answered within trust_s."""
-        return self._clock() - self._answered_at <= self._trust_s
+    async def find(self, name: str) -> Record | None:
+        """The record, from memory if it is there; None if there is none of this name.
 
-    async def run(self) -> None:
-        while True:
-            await self.check()
-            await asyncio.sleep(POLL_S)
+        Raises:
+            KeysUnavailable: the lookup failed or took too long, or too many are waiting.
+        """
+        if self._is_trusted():
+            epoch, record = self._found.get(name, NOT_FOUND)
+            if epoch == self._epoch:
+                return record
+            if name in self._absent:
+                return None
+        task = self._in_flight.get(name)
+        if task is None:
+            task = asyncio.ensure_future(self._looked_up(name, self._epoch))
+            self._in_flight[name] = task
+            task.add_done_callback(lambda done: self._end(name, done))
+        return await asyncio.shield(task)
 
-    async def check(self) -> None:
-        """Reads the generation once."""
-        began = self._clock()
+    def drop(self) -> None:
+        """What was found must be read again; lookups in progress are not remembered."""
+        self._epoch += 1
+        self._absent.clear()
+        self._in_flight.clear()
+
+    async def _looked_up(self, name: str, epoch: int) -> Record | None:
         try:
-            generation = await asyncio.wait_for(self._source.generation(), READ_TIMEOUT_S)
-        except Exception as error:  # any failure ends the trust in what is known, after trust_s
-            self._note(answers=False, why=repr(error))
-            return
-        if generation != self._generation or not self.is_trusted():
-            self._generation = generation
-            self._changed()
-        self._answered_at = began
-        self._note(answers=True)
+            record = await asyncio.wait_for(self._in_a_slot(name), LOOKUP_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            raise KeysUnavailable(f"no answer in {LOOKUP_TIMEOUT_S:g} s") from None
+        if epoch != self._epoch or not self._is_trusted():
+            return record
+        if record is None:
+            self._absent[name] = True
+        else:
+            self._found[name] = (epoch, record)
+        return record
 
-    def _note(self, *, answers: bool, why: str = "") -> None:
-        if answers != self.answers:
-            if answers:
-                logger.info("keys can be read again")
-            else:
-                logger.error(
-                    "keys cannot be read",
-                    detail=why,
-                    known_keys_work_s=self._trust_s,
-                    advice="look at the database that STORE_URL names, before the known keys end",
-                )
-        self.answers = answers
-        self._report(answers)
+    async def _in_a_slot(self, name: str) -> Record | None:
+        slots = self._slots_of_former if name in self._found else self._slots
+        if slots.statistics().tasks_waiting >= LOOKUPS_WAITING:
+            raise KeysUnavailable("too many unknown keys are being looked up")
+        async with slots:
+            return await self._lookup(name)
 
-
-OUTAGE_S = 60.0  # for which known keys keep working while the store cannot be reached
+    def _end(self, name: str, done: asyncio.Task[Record | None]) -> None:
+        if self._in_flight.get(name) is done:
+            del self._in_flight[name]
+        if not done.cancelled():
+            done.exception()  # its callers may have disconnected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,36 +120,31 @@ class KnownKey:
     tenant: TenantRecord
     caller: Caller
 
-    def has(self, digest: bytes, now: float) -> bool:
-        """Whether it is the digest of this key, or of the key before its rotation, at `now`."""
-        record, until = self.record, self.record.overlap_until
-        is_own = compare_digest(digest, record.digest)
-        is_former = compare_digest(digest, record.overlap_digest or b"")
-        return is_own or (is_former and until is not None and now < until.timestamp())
-
 
 class KnownKeys:
-    """pepper: the key of the digests. now: seconds since the epoch, for expiry and rotation."""
+    """pepper: the key of the digests. report: gets whether the source answers, after each read.
+    clock: monotonic. now: seconds since the epoch, for expiry and rotation.
+    """
 
     def __init__(
         self,
         source: KeySource,
         pepper: bytes,
         *,
-        trust_s: float = OUTAGE_S,
         report: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._source = source
         self._pepper = pepper
+        self._report = report
+        self._clock = clock
         self._now = now
-        self.watch = GenerationWatch(
-            source, self._drop, clock=clock, trust_s=trust_s, report=report
-        )
-        trusted = self.watch.is_trusted
-        self._keys = RecordCache(self._read_key, is_trusted=trusted, clock=clock)
-        self._tenants = RecordCache(source.tenant, is_trusted=trusted, clock=clock)
+        self._generation: int | None = None
+        self._answered_at = -math.inf
+        self.answers = True
+        self._keys = RecordCache(self._read_key, is_trusted=self.is_trusted, clock=clock)
+        self._tenants = RecordCache(source.tenant, is_trusted=self.is_trusted, clock=clock)
 
     async def caller(self, key: bytes) -> Caller:
         """
@@ -137,29 +154,67 @@ class KnownKeys:
             KeysUnavailable: the key is not known, and the store cannot be reached.
         """
         key_id = api_key.id_of(key)
-        if key_id is None:
+        known = None if key_id is None else await self._keys.find(key_id)
+        now, digest = self._now(), api_key.digest(key, self._pepper)
+        if known is None or not _has(known.record, digest, now):
             raise unaccepted()
-        known, now = await self._keys.find(key_id), self._now()
-        if known is None or not known.has(api_key.digest(key, self._pepper), now):
-            raise unaccepted()
-        _check(known, now)
+        if known.record.revoked_at is not None:
+            raise AuthenticationFailed("The API key was revoked: use another one.")
+        if _is_over(known.record.expires_at, now):
+            raise AuthenticationFailed(
+                "The API key has expired: ask the operator of this server for a new one.",
+                code=ErrorCode.EXPIRED_API_KEY,
+            )
+        if not known.tenant.is_active:
+            raise _inactive(known.tenant.name)
         return known.caller
 
-    async def tenant(self, name: str) -> TenantRecord:
-        """The record of an active tenant.
+    async def of_tenant(self, caller: Caller) -> Caller:
+        """The caller, who has no key of ours, with what the store has of its tenant.
 
         Raises:
             Forbidden: there is no such tenant, or it is not active.
             KeysUnavailable: the tenant is not known, and the store cannot be reached.
         """
-        found = await self._tenants.find(name)
+        found = await self._tenants.find(caller.tenant)
         if found is None or not found.is_active:
-            raise _inactive(name)
-        return found
+            raise _inactive(caller.tenant)
+        return _of_tenant(caller, found)
 
-    def _drop(self) -> None:
-        self._keys.drop()
-        self._tenants.drop()
+    def is_trusted(self) -> bool:
+        """Whether what is known may be used: the source has answered within OUTAGE_S."""
+        return self._clock() - self._answered_at <= OUTAGE_S
+
+    async def run(self) -> None:
+        """Forgets what is known when the source's generation has grown."""
+        while True:
+            await self.check()
+            await asyncio.sleep(POLL_S)
+
+    async def check(self) -> None:
+        """Reads the generation once."""
+        began = self._clock()
+        try:
+            generation = await asyncio.wait_for(self._source.generation(), READ_TIMEOUT_S)
+        except Exception as error:  # any failure ends the trust in what is known, after OUTAGE_S
+            if self.answers:
+                logger.error(
+                    "keys cannot be read",
+                    detail=repr(error),
+                    known_keys_work_s=OUTAGE_S,
+                    advice="look at the database that STORE_URL names, before the known keys end",
+                )
+            self.answers = False
+        else:
+            if generation != self._generation or not self.is_trusted():
+                self._generation = generation
+                self._keys.drop()
+                self._tenants.drop()
+            self._answered_at = began
+            if not self.answers:
+                logger.info("keys can be read again")
+            self.answers = True
+        self._report(self.answers)
 
     async def _read_key(self, key_id: str) -> KnownKey | None:
         record = await self._source.key(key_id)
@@ -174,11 +229,10 @@ class KnownKeys:
             key_limits=record.limits,
             max_priority=record.max_priority,
         )
-        return KnownKey(record=record, tenant=tenant, caller=of_tenant(caller, tenant))
+        return KnownKey(record=record, tenant=tenant, caller=_of_tenant(caller, tenant))
 
 
-def of_tenant(caller: Caller, tenant: TenantRecord) -> Caller:
-    """The caller with what a store has of its tenant."""
+def _of_tenant(caller: Caller, tenant: TenantRecord) -> Caller:
     return replace(
         caller,
         tenant_limits=tenant.limits,
@@ -189,20 +243,16 @@ def of_tenant(caller: Caller, tenant: TenantRecord) -> Caller:
     )
 
 
+def _has(record: KeyRecord, digest: bytes, now: float) -> bool:
+    """Whether it is the digest of this key, or of the key before its rotation, at `now`."""
+    until = record.overlap_until
+    is_own = compare_digest(digest, record.digest)
+    is_former = compare_digest(digest, record.overlap_digest or b"")
+    return is_own or (is_former and until is not None and now < until.timestamp())
+
+
 def _is_over(end: datetime | None, now: float) -> bool:
     return end is not None and now >= end.timestamp()
-
-
-def _check(known: KnownKey, now: float) -> None:
-    if known.record.revoked_at is not None:
-        raise AuthenticationFailed("The API key was revoked: use another one.")
-    if _is_over(known.record.expires_at, now):
-        raise AuthenticationFailed(
-            "The API key has expired: ask the operator of this server for a new one.",
-            code=ErrorCode.EXPIRED_API_KEY,
-        )
-    if not known.tenant.is_active:
-        raise _inactive(known.tenant.name)
 
 
 def unaccepted() -> AuthenticationFailed:

@@ -14,6 +14,7 @@ import structlog
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
 
 from proxy.domain.key_records import KeysUnavailable
+from proxy.settings.callers import SAFE_URL
 
 MOST_BYTES = 1_000_000
 DISCOVERY = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
@@ -25,7 +26,6 @@ FETCH_TIMEOUT_S = 5.0
 KEEP_S = 3600.0  # how long keys stay in use while the issuer cannot be reached
 MOST_KEYS = 100
 SMALLEST_RSA_BITS = 2048
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 async def fetch_key_set(issuer: str, url: str | None) -> dict[str, Any]:
@@ -44,14 +44,8 @@ async def fetch_key_set(issuer: str, url: str | None) -> dict[str, Any]:
         return await _json(client, url)
 
 
-def is_safe(url: str) -> bool:
-    """Whether nobody between us and the server can replace its keys: TLS, or this machine."""
-    parsed = httpx.URL(url)
-    return parsed.scheme == "https" or (parsed.scheme == "http" and parsed.host in LOOPBACK)
-
-
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    if not is_safe(url):
+    if not SAFE_URL.match(url):
         raise ValueError(f"{url} is not https")
     content = bytearray()
     async with client.stream("GET", url) as response:
@@ -75,7 +69,9 @@ Fetch = Callable[[], Awaitable[KeySet]]
 
 
 class SigningKeys:
-    """fetch: gets the key set; any exception counts as a failure. clock: monotonic, in seconds."""
+    """fetch: gets the key set; any exception counts as a failure. clock: monotonic, in seconds.
+    report: gets whether the issuer answers, after each fetch.
+    """
 
     def __init__(
         self, fetch: Fetch, *, clock: Callable[[], float], report: Callable[[bool], None]
@@ -83,8 +79,7 @@ class SigningKeys:
         self._fetch = fetch
         self._clock = clock
         self._report = report
-        self._keys: dict[str | None, list[Mapping[str, Any]]] = {}
-        self._made: dict[tuple[str | None, str], jwt.PyJWK | None] = {}
+        self._keys: list[Mapping[str, Any]] = []
         self._fetched_at = -math.inf
         self._asked_at = -math.inf
         self._fetching: asyncio.Task[bool] | None = None
@@ -99,7 +94,6 @@ class SigningKeys:
         """Fetches now, or waits for the fetch in progress. Returns whether it succeeded."""
         if self._fetching is None:
             self._fetching = asyncio.ensure_future(self._refreshed())
-            self._fetching.add_done_callback(self._end)
         return await asyncio.shield(self._fetching)
 
     async def find(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
@@ -112,7 +106,8 @@ class SigningKeys:
             KeysUnavailable: the issuer could not be reached for KEEP_S.
         """
         found = self._held(key_id, algorithm)
-        if found is None and self._may_fetch():
+        may_fetch = self._fetching is not None or self._clock() - self._asked_at >= REFETCH_S
+        if found is None and may_fetch:
             self._asked_at = self._clock()
             await self.refresh()
             found = self._held(key_id, algorithm)
@@ -120,49 +115,35 @@ class SigningKeys:
             raise KeysUnavailable("the issuer cannot be reached")
         return found
 
-    def _may_fetch(self) -> bool:
-        return self._fetching is not None or self._clock() - self._asked_at >= REFETCH_S
-
     def _held(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        candidates = self._keys.get(key_id, ())
-        if key_id is None and not candidates:
-            candidates = [one for some in self._keys.values() for one in some]
-        if len(candidates) != 1:
-            return None
-        name = (key_id, algorithm)
-        if name not in self._made:
-            self._made[name] = _usable(candidates[0], algorithm)
-        return self._made[name]
+        found = [key for key in self._keys if key.get("kid") == key_id]
+        if key_id is None and not found:
+            found = self._keys
+        return _usable(found[0], algorithm) if len(found) == 1 else None
 
     async def _refreshed(self) -> bool:
         try:
-            keys = _by_id(await asyncio.wait_for(self._fetch(), FETCH_TIMEOUT_S))
+            self._keys = _signing(await asyncio.wait_for(self._fetch(), FETCH_TIMEOUT_S))
+            self._fetched_at = self._clock()
         except Exception as error:  # whatever the issuer sent, the keys that we have stay in use
-            self._note(answers=False, why=repr(error))
-            return False
-        self._keys, self._made, self._fetched_at = keys, {}, self._clock()
-        self._note(answers=True)
-        return True
-
-    def _end(self, _: object) -> None:
-        self._fetching = None
-
-    def _note(self, *, answers: bool, why: str = "") -> None:
-        if answers != self.answers:
-            if answers:
-                logger.info("signing keys can be fetched again")
-            else:
+            if self.answers:
                 logger.error(
                     "signing keys cannot be fetched",
-                    detail=why,
+                    detail=repr(error),
                     known_keys_work_s=KEEP_S,
                     advice="look whether JWT_JWKS_URL, or JWT_ISSUER, can be reached from here",
                 )
-        self.answers = answers
-        self._report(answers)
+            self.answers = False
+        else:
+            if not self.answers:
+                logger.info("signing keys can be fetched again")
+            self.answers = True
+        self._fetching = None
+        self._report(self.answers)
+        return self.answers
 
 
-def _by_id(key_set: KeySet) -> dict[str | None, list[Mapping[str, Any]]]:
+def _signing(key_set: KeySet) -> list[Mapping[str, Any]]:
     """
     Raises:
         ValueError: it is no key set.
@@ -170,11 +151,7 @@ def _by_id(key_set: KeySet) -> dict[str | None, list[Mapping[str, Any]]]:
     keys = key_set.get("keys") if isinstance(key_set, Mapping) else None
     if not isinstance(keys, list) or len(keys) > MOST_KEYS:
         raise ValueError(f"not a JWK set with at most {MOST_KEYS} keys")
-    found: dict[str | None, list[Mapping[str, Any]]] = {}
-    for key in keys:
-        if isinstance(key, dict) and key.get("use", "sig") == "sig":
-            found.setdefault(key.get("kid"), []).append(key)
-    return found
+    return [key for key in keys if isinstance(key, dict) and key.get("use", "sig") == "sig"]
 
 
 def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:

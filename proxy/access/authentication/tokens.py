@@ -1,20 +1,21 @@
-"""JWTs of an OIDC issuer -> claims. Verified tokens are remembered until they expire."""
+"""JWTs of an OIDC issuer -> callers. Verified tokens are remembered until they expire."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 import jwt
 import structlog
+from cachetools import TLRUCache
 
 from proxy.access.authentication.signing_keys import SigningKeys
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
-from proxy.domain.identity import Scope, is_reserved
+from proxy.domain.identity import Caller, Scope, is_reserved
+from proxy.settings.callers import Identities
 
 MOST_REMEMBERED = 10_000
 LEEWAY_S = 30.0  # how far clocks may differ
@@ -26,52 +27,29 @@ _FORM = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
-    """What a token must have.
+class Tokens:
+    """rules: what a token must have. now: seconds since the epoch, as tokens have it.
 
-    tenant_claim, scope_claim: names of claims; a dot leads into an object, as `realm.roles`.
-    Scopes are a list or words in one string; words that are no Scope are ignored.
-    priority_claim: of the highest priority that its requests get, an integer; None to read none.
+    A dot in the name of a claim leads into an object, as `realm.roles`. Scopes are a list or words
+    in one string; words that are no Scope are ignored.
     """
 
-    issuer: str
-    audiences: tuple[str, ...]
-    algorithms: tuple[str, ...]
-    tenant_claim: str
-    scope_claim: str
-    priority_claim: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """max_priority: None if the token has none. expires_at: seconds since the epoch."""
-
-    tenant: str
-    subject: str
-    scopes: frozenset[Scope]
-    max_priority: int | None
-    expires_at: float
-
-
-class Tokens:
-    """now: seconds since the epoch, as tokens have it."""
-
     def __init__(
-        self, rules: TokenRules, keys: SigningKeys, *, now: Callable[[], float] = time.time
+        self, rules: Identities, keys: SigningKeys, *, now: Callable[[], float] = time.time
     ) -> None:
+        self.keys = keys
         self._rules = rules
-        self._keys = keys
-        self._now = now
-        self._verified: dict[bytes, Claims] = {}
+        self._verified: TLRUCache[bytes, tuple[Caller, float]] = TLRUCache(
+            MOST_REMEMBERED, lambda _, found, __: found[1], timer=now
+        )
 
     @staticmethod
     def has_form(credential: bytes) -> bool:
         """Whether it looks like a token: three parts between dots."""
         return credential.count(b".") == 2 and _FORM.fullmatch(credential) is not None
 
-    async def claims(self, token: bytes) -> Claims:
-        """The claims of a valid token.
+    async def caller(self, token: bytes) -> Caller:
+        """What a valid token says of its caller.
 
         Raises:
             AuthenticationFailed: it is too long, expired, or not valid here.
@@ -82,34 +60,30 @@ class Tokens:
                 f"The token has {len(token):,} bytes: at most {MOST_BYTES:,} are read."
             )
         name = sha256(token).digest()
-        known = self._verified.get(name)
-        if known is not None:
-            if self._now() < known.expires_at:
-                return known
-            del self._verified[name]
-        claims = await self._verify(token)
-        if len(self._verified) >= MOST_REMEMBERED:
-            del self._verified[next(iter(self._verified))]
-        self._verified[name] = claims
-        return claims
+        found = self._verified.get(name)
+        if found is None:
+            found = self._verified[name] = await self._verify(token)
+        return found[0]
 
-    async def _verify(self, token: bytes) -> Claims:
+    async def _verify(self, token: bytes) -> tuple[Caller, float]:
+        """The caller, and until when the token is valid."""
+        rules = self._rules
         algorithm, key_id = self._header(token)
-        key = await self._keys.find(key_id, algorithm)
+        key = await self.keys.find(key_id, algorithm)
         if key is None:
             raise _refusal("it is not signed with a key of the issuer")
         payload = self._payload(token, key, algorithm)
-        scopes = _words(_claim(payload, self._rules.scope_claim))
-        tenant = _name(payload, self._rules.tenant_claim)
+        scopes = _words(_claim(payload, rules.jwt_scope_claim))
+        tenant = _name(payload, rules.jwt_tenant_claim)
         if is_reserved(tenant):
             raise _refusal(f"the tenant {tenant!r} is reserved")
-        return Claims(
+        caller = Caller(
             tenant=tenant,
-            subject=_name(payload, "sub"),
+            key_id=f"jwt:{_name(payload, 'sub')}",
             scopes=frozenset(scope for scope in Scope if scope.value in scopes),
-            max_priority=_priority(payload, self._rules.priority_claim),
-            expires_at=_seconds(payload["exp"]),
+            max_priority=_priority(payload, rules.jwt_priority_claim),
         )
+        return caller, _seconds(payload["exp"])
 
     def _header(self, token: bytes) -> tuple[str, str | None]:
         """The algorithm, which is an allowed one, and the id of the key."""
@@ -118,7 +92,7 @@ class Tokens:
         except Exception as error:  # the parser's own, for whatever callers send
             raise _unreadable(error) from None
         algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in self._rules.algorithms:
+        if algorithm not in self._rules.jwt_algorithms:
             raise _refusal("its algorithm is not allowed here")
         if "crit" in header:
             raise _refusal("its header has critical extensions")
@@ -133,8 +107,8 @@ class Tokens:
                 token,
                 key,
                 algorithms=[algorithm],
-                audience=rules.audiences,
-                issuer=rules.issuer,
+                audience=rules.jwt_audience,
+                issuer=rules.jwt_issuer,
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )

@@ -14,9 +14,11 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote
 
-from proxy.domain.identity import Caller, Limits
+from cachetools import LRUCache
+
+from proxy.domain.identity import NO_LIMITS, Caller, Limits
 from proxy.domain.model import NANOS
-from proxy.domain.usage import Spent, UsageStore
+from proxy.domain.usage import UsageStore
 from proxy.state.meters import Look, Meter, MeterKind
 
 SECOND_US = 1_000_000
@@ -51,6 +53,8 @@ METERS = {
     "tokens_per_day": (MeterKind.WINDOW, Unit.TOTAL, DAY_US),
     "concurrent_requests": (MeterKind.GAUGE, Unit.RUNNING, 0),
     "concurrent_streams": (MeterKind.GAUGE, Unit.STREAMS, 0),
+    "monthly_tokens": (MeterKind.PERIOD, Unit.TOTAL, 0),  # their span is the end of the month
+    "monthly_budget": (MeterKind.PERIOD, Unit.COST, 0),
 }
 
 
@@ -73,7 +77,7 @@ class MeteredCallers:
     def __init__(self, usage: UsageStore | None, clock: Callable[[], float] = time.time) -> None:
         self._usage = usage
         self._clock = clock
-        self._known: dict[tuple[str, str, str], CallerMeters] = {}
+        self._known: LRUCache[tuple[str, str, str], CallerMeters] = LRUCache(MOST)
 
     async def meters(self, caller: Caller, model: str) -> CallerMeters:
         """model: its public name; empty for the limits that hold for every model."""
@@ -81,99 +85,63 @@ class MeteredCallers:
         known = self._known.get(name)
         now_s = self._clock()
         if known is None or now_s >= known.ends_at_s or known.caller != caller:
-            known = await self._read(caller, model, now_s)
-            if len(self._known) >= MOST:
-                del self._known[next(iter(self._known))]
-            self._known[name] = known
+            known = self._known[name] = await self._read(caller, model, now_s)
         return known
 
     async def _read(self, caller: Caller, model: str, now_s: float) -> CallerMeters:
         since = datetime.fromtimestamp(now_s, timezone.utc).replace(
             day=1, hour=0, minute=0, second=0, microsecond=0
         )
-        until = (since + timedelta(days=32)).replace(day=1)
-        found: list[tuple[Meter, Unit]] = []
-        for scope in _scopes(caller, model):
-            limits, spent = scope.limits, Spent()
-            is_monthly = limits.monthly_tokens is not None or limits.monthly_budget is not None
-            if is_monthly and self._usage is not None:
-                spent = await self._usage.spent(
-                    tenant=caller.tenant, key_id=scope.key_id, model=scope.model, since=since
-                )
-            found += scope.meters(spent, since, until)
-        return CallerMeters(
-            caller=caller,
-            meters=tuple(meter for meter, _ in found),
-            units=tuple(unit for _, unit in found),
-            ends_at_s=until.timestamp(),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scope:
-    """One of the three that have limits. kind: for callers. key: unique in its tenant."""
-
-    kind: str
-    key: str
-    tenant: str
-    limits: Limits
-    key_id: str | None = None
-    model: str | None = None
-
-    def meters(
-        self, spent: Spent, since: datetime, until: datetime
-    ) -> Iterator[tuple[Meter, Unit]]:
-        limits = self.limits
-        if limits.requests_per_second is not None:
-            # the next whole microsecond, so that the rate is never exceeded
-            interval_us = math.ceil(SECOND_US / limits.requests_per_second)
-            rate = self._meter("requests_per_second", MeterKind.RATE, limits.burst, interval_us)
-            yield rate, Unit.REQUESTS
-        for name, (kind, unit, span_us) in METERS.items():
-            if (limit := getattr(limits, name)) is not None:
-                yield self._meter(name, kind, limit, span_us), unit
-        for name, unit, limit, opening in (
-            ("monthly_tokens", Unit.TOTAL, limits.monthly_tokens, spent.tokens),
-            ("monthly_budget", Unit.COST, _nanos(limits), math.ceil(spent.cost * NANOS)),
+        ends_at_s = (since + timedelta(days=32)).replace(day=1).timestamp()
+        tenant = quote(caller.tenant, safe="")  # it stands in braces in the keys of Redis
+        limits_of_model = caller.of_models.get(model, NO_LIMITS)
+        meters, units = list[Meter](), list[Unit]()
+        for scope, key, limits, of_key, of_model in (
+            ("tenant", "tenant", caller.tenant_limits, None, None),
+            ("key", f"key:{quote(caller.key_id, safe='')}", caller.key_limits, caller.key_id, None),
+            ("model", f"model:{quote(model, safe='')}", limits_of_model, None, model),
         ):
-            if limit is not None:
-                ends_at_us = int(until.timestamp()) * SECOND_US
-                month = f":{since:%Y-%m}"
-                yield self._meter(name, MeterKind.PERIOD, limit, ends_at_us, opening, month), unit
-
-    def _meter(
-        self,
-        name: str,
-        kind: MeterKind,
-        limit: int,
-        span_us: int,
-        opening: int = 0,
-        month: str = "",
-    ) -> Meter:
-        return Meter(
-            name=f"{self.kind}.{name}",
-            tenant=self.tenant,
-            key=f"{self.tenant}/{self.key}/{name}{month}",
-            kind=kind,
-            limit=limit,
-            span_us=span_us,
-            opening=opening,
+            spent: Amounts | None = None
+            for name, kind, unit, limit, span_us in _set(limits):
+                key_of_meter, opening = f"{tenant}/{key}/{name}", 0
+                if kind is MeterKind.PERIOD:
+                    spent = spent or await self._spent(caller.tenant, of_key, of_model, since)
+                    span_us, opening = int(ends_at_s) * SECOND_US, spent[unit]
+                    key_of_meter += f":{since:%Y-%m}"
+                meter = Meter(
+                    name=f"{scope}.{name}",
+                    tenant=tenant,
+                    key=key_of_meter,
+                    kind=kind,
+                    limit=limit,
+                    span_us=span_us,
+                    opening=opening,
+                )
+                meters.append(meter)
+                units.append(unit)
+        return CallerMeters(
+            caller=caller, meters=tuple(meters), units=tuple(units), ends_at_s=ends_at_s
         )
 
-
-def _scopes(caller: Caller, model: str) -> Iterator[_Scope]:
-    tenant = quote(caller.tenant, safe="")  # it stands in braces in the keys of Redis
-    yield _Scope(kind="tenant", key="tenant", tenant=tenant, limits=caller.tenant_limits)
-    key = f"key:{quote(caller.key_id, safe='')}"
-    limits = caller.key_limits
-    yield _Scope(kind="key", key=key, tenant=tenant, limits=limits, key_id=caller.key_id)
-    if (of_model := caller.of_models.get(model)) is not None:
-        key = f"model:{quote(model, safe='')}"
-        yield _Scope(kind="model", key=key, tenant=tenant, limits=of_model, model=model)
+    async def _spent(
+        self, tenant: str, key_id: str | None, model: str | None, since: datetime
+    ) -> Amounts:
+        if self._usage is None:
+            return NOTHING
+        found = await self._usage.spent(tenant=tenant, key_id=key_id, model=model, since=since)
+        return (0, 0, 0, 0, 0, found.tokens, math.ceil(found.cost * NANOS))
 
 
-def _nanos(limits: Limits) -> int | None:
-    return None if limits.monthly_budget is None else int(limits.monthly_budget * NANOS)
+def _set(limits: Limits) -> Iterator[tuple[str, MeterKind, Unit, int, int]]:
+    """The limits that are set: name, kind and unit of the meter, the most, and its span in us."""
+    if limits.requests_per_second is not None:
+        # the next whole microsecond, so that the rate is never exceeded
+        interval_us = math.ceil(SECOND_US / limits.requests_per_second)
+        yield "requests_per_second", MeterKind.RATE, Unit.REQUESTS, limits.burst, interval_us
+    for name, (kind, unit, span_us) in METERS.items():
+        if (limit := getattr(limits, name)) is not None:
+            most = int(limit * NANOS) if unit is Unit.COST else limit
+            yield name, kind, unit, most, span_us
 
 
 class Standing(NamedTuple):

@@ -7,12 +7,13 @@ refused. Such a request counts as one that was served, so that its limits bound 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from proxy.access.limits.caller_meters import Standings
+from cachetools import TLRUCache
+
+from proxy.access.limits.caller_meters import MOST, Standings
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.domain.errors import LimitsUnavailable, RateLimited
 from proxy.domain.identity import Caller, current_caller
@@ -35,8 +36,9 @@ class ChargedSandbox:
     ) -> None:
         self._sandbox = sandbox
         self._limiter = limiter
-        self._clock = clock
-        self._refused: dict[tuple[str, str], tuple[float, RateLimited]] = {}
+        self._refused: TLRUCache[tuple[str, str], tuple[float, RateLimited]] = TLRUCache(
+            MOST, lambda _, refused, __: refused[0], timer=clock
+        )
 
     async def start(self) -> None:
         await self._sandbox.start()
@@ -51,7 +53,14 @@ class ChargedSandbox:
         who = current_caller.get()
         if not who.has_limits:
             return await self._sandbox.run(caller, function, *args, **kwargs)
-        self._check(who)
+        if (known := self._refused.get((who.tenant, who.key_id))) is not None:
+            ends_at, refusal = known
+            raise RateLimited(
+                refusal.message,
+                retry_after_s=ends_at - self._refused.timer(),
+                code=refusal.code,
+                limit=refusal.limit,
+            )
         call = self._sandbox.run(caller, function, *args, **kwargs)
         running = asyncio.ensure_future(self._charged(who, call))
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -61,30 +70,18 @@ class ChargedSandbox:
         try:
             return await call
         except TooCostly:
-            await self._charge(who)
+            standings: Standings = running_record().standings or Standings()  # a WebSocket has none
+            standings.is_costly = True
+            if not standings.is_counted:
+                await self._count(who, standings)
             raise
 
-    def _check(self, who: Caller) -> None:
-        ends_at, refusal = self._refused.get((who.tenant, who.key_id), (-math.inf, None))
-        if refusal is not None and (left_s := ends_at - self._clock()) > 0:
-            raise RateLimited(
-                refusal.message, retry_after_s=left_s, code=refusal.code, limit=refusal.limit
-            )
-
-    async def _charge(self, who: Caller) -> None:
-        standings: Standings | None = running_record().standings
-        if standings is None:  # a WebSocket's
-            standings = Standings()
-        standings.is_costly = True
-        if standings.is_counted:
-            return
+    async def _count(self, who: Caller, standings: Standings) -> None:
         try:
             async with self._limiter.counted(who, standings):
                 pass
         except RateLimited as refusal:
-            now = self._clock()
-            known = {key: one for key, one in self._refused.items() if one[0] > now}
-            ends_at = now + refusal.retry_after_s
-            self._refused = {**known, (who.tenant, who.key_id): (ends_at, refusal)}
+            ends_at = self._refused.timer() + refusal.retry_after_s
+            self._refused[who.tenant, who.key_id] = (ends_at, refusal)
         except LimitsUnavailable:
             pass  # the next request is refused for it

@@ -112,7 +112,7 @@ class Change:
 
 
 class AuditLog:
-    """Also implements domain.audit_trail.AuditTrail. earlier: peppers that only verify entries."""
+    """Also implements domain.endpoints.AuditTrail. earlier: peppers that only verify entries."""
 
     def __init__(self, database: Database, pepper: bytes, earlier: Sequence[bytes]) -> None:
         self._database = database
@@ -134,18 +134,14 @@ class AuditLog:
                 generation = meta.generation + 1
                 await self._append(connection, meta, change.at, entries, generation=generation)
 
-    async def denied(self, times: Mapping[tuple[str, str, str], int]) -> None:
-        """Records denied calls, by actor, object and code. The generation stays."""
-        await self._note(
-            [
-                (actor, "denied", object, None, {"code": code, "times": number})
-                for (actor, object, code), number in times.items()
-            ]
-        )
-
     async def note(self, action: str, object: str, *, actor: str, details: View) -> None:
         """Records what changes nothing here: the generation stays."""
-        await self._note([(actor, action, object, None, details)])
+        await self.add([(actor, action, object, None, details)])
+
+    async def add(self, entries: Sequence[Entry]) -> None:
+        """Records several such entries at once."""
+        async with self._database.writing() as connection:
+            await self._append(connection, await _locked(connection), _now(), entries)
 
     async def list(self, *, after: int = 0, limit: int = 1000) -> Sequence[AuditEntry]:
         """At most `limit` entries by number, from the one that follows `after` on."""
@@ -179,10 +175,6 @@ class AuditLog:
                 "made, so none of them would be accepted: set that one. To change it for good, put "
                 "the earlier one into OLD_KEY_PEPPERS and rotate every key"
             )
-
-    async def _note(self, entries: Sequence[Entry]) -> None:
-        async with self._database.writing() as connection:
-            await self._append(connection, await _locked(connection), _now(), entries)
 
     async def _append(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +50,13 @@ class Database:
             else self._engine.execution_options(isolation_level="REPEATABLE READ")
         )
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that sees one state of the database."""
-        async with self._transaction(self._reader) as connection:
-            yield connection
+        return self._transaction(self._reader)
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
+    def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that may write. In SQLite it excludes all other writers from its start."""
-        async with self._transaction(self._writer) as connection:
-            yield connection
+        return self._transaction(self._writer)
 
     @asynccontextmanager
     async def _transaction(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:

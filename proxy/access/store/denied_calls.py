@@ -80,7 +80,12 @@ class DeniedCalls:
         if not taken:
             return
         try:
-            await self._audit.denied(taken)
+            await self._audit.add(
+                [
+                    (actor, "denied", object, None, {"code": code, "times": times})
+                    for (actor, object, code), times in taken.items()
+                ]
+            )
         except BaseException:
             self._counts.update(taken)
             raise

@@ -16,9 +16,8 @@ from proxy.access.store.audit_log import AuditLog
 from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import DEPLOYMENT_WEIGHTS, DRAINED_ENDPOINTS, META
 from proxy.background import Periodic
-from proxy.domain.endpoints import MOST_DRAINED
+from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights
 from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable, echoed
-from proxy.domain.weight_history import WeightHistory, Weights
 
 POLL_S = 0.25
 NO_CHANGES = WeightHistory()

@@ -131,7 +131,9 @@ class Usage:
         chosen = chosen.group_by(*groups).order_by(*groups).having(func.count() > 0)
         async with self._database.reading() as connection:
             found = (await connection.execute(chosen.limit(limit))).mappings()
-            return [{name: _plain(name, row[name]) for name in row} for row in found]
+            return [
+                {str(name): _plain(name, value) for name, value in row.items()} for row in found
+            ]
 
     async def __aenter__(self) -> Usage:
         self._rounds.start()

@@ -1,4 +1,5 @@
-"""Sends a generation as an HTTP answer: streamed, or as one body that is the fold of its events.
+"""A generation as an HTTP answer: what a protocol hands over, the formats of streams, and the two
+answers: streamed, or as one body that is the fold of its events.
 
 Both live exactly as long as their client: when it disconnects, the events are closed, and with them
 the engine's work.
@@ -7,22 +8,140 @@ the engine's work.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from typing_extensions import Self
 
 from proxy.api import errors
 from proxy.api.http.client_disconnect import CancelOnDisconnect
-from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer, StreamFormat
-from proxy.api.http.generation_headers import headers_of
+from proxy.api.http.own_headers import headers_of
 from proxy.domain.completion import Completion, Fold
-from proxy.domain.events import Events
-from proxy.domain.record import RequestRecord
-from proxy.domain.request import Delivery
+from proxy.domain.errors import ProxyError
+from proxy.domain.events import OutputEvent
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Delivery, GenerationRequest
 from proxy.generation.service import Generation, Service
+
+Payload = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Extra data that a client asked for, sent between the payloads of a stream. `value`: JSON."""
+
+    name: str
+    value: Any
+
+
+Part = Payload | Annotation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFormat:
+    """before, after: of each payload's JSON. end: is sent last, after an error as well.
+
+    has_comments: the format has text that ordinary clients ignore. error_before: before `before`.
+    error_body: what is sent of the usual error body.
+    """
+
+    headers: list[tuple[bytes, bytes]]
+    before: bytes = b""
+    after: bytes = b"\n"
+    end: bytes = b""
+    has_comments: bool = False
+    error_before: bytes = b""
+    error_body: Callable[[Payload], Payload] = dict
+
+    def encode(self, part: Part) -> bytes:
+        """Raises TypeError: an annotation, in a format without comments."""
+        if isinstance(part, Annotation):
+            return self.comment(part.name.encode() + b" " + orjson.dumps(part.value))
+        return self.before + orjson.dumps(part) + self.after
+
+    def error(self, body: Payload) -> bytes:
+        return self.error_before + self.encode(self.error_body(body))
+
+    def comment(self, text: bytes) -> bytes:
+        """text: one line."""
+        if not self.has_comments:
+            raise TypeError(f"this format cannot carry the comment {text[:100]!r}")
+        return b": " + text + b"\n\n"
+
+
+_UNBUFFERED = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+# OpenAI's stream: an error is an ordinary event, and `[DONE]` is the end.
+SSE = StreamFormat(
+    headers=[(b"content-type", b"text/event-stream; charset=utf-8"), *_UNBUFFERED],
+    before=b"data: ",
+    after=b"\n\n",
+    end=b"data: [DONE]\n\n",
+    has_comments=True,
+)
+# For /chat/sse: an error is an event with the name `error`.
+SSE_NAMED_ERRORS = replace(
+    SSE,
+    error_before=b"event: error\n",
+    error_body=lambda body: {key: body["error"][key] for key in ("message", "type", "code")},
+)
+# For /chat/stream: newline-delimited JSON; an error is the last line.
+JSON_LINES = StreamFormat(
+    headers=[(b"content-type", b"application/json"), *_UNBUFFERED],
+    error_body=lambda body: {**body, "done": True},
+)
+
+
+class Renderer(Protocol):
+    """One protocol's words for events. Payloads are JSON objects."""
+
+    def field_names(self) -> Mapping[str, str]:
+        """Fields whose name in this protocol is not the domain's, for errors."""
+
+    def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
+
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        """The event as it is kept for `full`: what is large is rendered as it comes."""
+
+    def full(self, completion: Completion) -> Payload:
+        """The fold of all events that `kept` returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """`card`: of the model that the request names, looked up once."""
+
+    request: GenerationRequest
+    card: ModelCard
+    renderer: Renderer
+
+
+FieldNames = Callable[[], Mapping[str, str]]
+
+
+def rename_field(error: Exception, names: FieldNames) -> None:
+    """Gives an error the name of its field that the caller knows, in its message, too.
+
+    names: such as Renderer.field_names.
+    """
+    if not isinstance(error, ProxyError) or error.param is None:
+        return
+    if (name := names().get(error.param)) is not None:
+        error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
+        error.param = name
+
+
+@contextmanager
+def protocol_names(names: FieldNames) -> Iterator[None]:
+    """Errors that are raised in the `with` get the field names that the caller knows."""
+    try:
+        yield
+    except Exception as error:
+        rename_field(error, names)
+        raise
 
 
 class Answers:
@@ -32,12 +151,12 @@ class Answers:
         self._service = service
         self._keep_alive_s = keep_alive_s
 
-    def whole(self, exchange: Exchange) -> Response:
-        generation = self._service.generate(exchange.request, exchange.card, Delivery.HELD)
-        return WholeAnswer(generation, exchange.renderer)
-
-    def streamed(self, exchange: Exchange, framing: StreamFormat) -> Response:
-        generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
+    def answer(self, exchange: Exchange, framing: StreamFormat | None = None) -> Response:
+        """framing: of a stream; None for the whole answer in one piece."""
+        delivery = Delivery.HELD if framing is None else Delivery.LIVE
+        generation = self._service.generate(exchange.request, exchange.card, delivery)
+        if framing is None:
+            return WholeAnswer(generation, exchange.renderer)
         return StreamedAnswer(
             generation, exchange.renderer, framing, keep_alive_s=self._keep_alive_s
         )
@@ -52,29 +171,31 @@ class WholeAnswer(Response):
         self._renderer = renderer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        folded, renderer = Fold(), self._renderer
         completion = None
-        with ProtocolNames(self._renderer.field_names):
+        with protocol_names(renderer.field_names):
             async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
-                completion = await self._folded(events)
+                async for event in events:
+                    folded.add(renderer.kept(event))
+                completion = folded.completion()
         if completion is not None:
-            now_s = asyncio.get_running_loop().time()
-            headers = headers_of(self._generation.record, now_s)
-            body = self._renderer.full(completion)
-            response = Response(orjson.dumps(body), headers=headers, media_type="application/json")
+            headers = headers_of(self._generation.record, asyncio.get_running_loop().time())
+            body = orjson.dumps(renderer.full(completion))
+            response = Response(body, headers=headers, media_type="application/json")
             await response(scope, receive, send)
 
-    async def _folded(self, events: Events) -> Completion:
-        folded = Fold()
-        async for event in events:
-            folded.add(self._renderer.kept(event))
-        return folded.completion()
+
+QUEUE_EVERY_S = 1.0
 
 
 class StreamedAnswer(Response):
     """The status is sent with the first event, so an error before it has its own status.
 
-    Where nothing comes for `keep_alive_s`, the status is sent with a sign of life. An error after
-    that is a part of the stream, which then ends.
+    Where nothing was sent for `keep_alive_s`, a comment is, in a format that has them, and with it
+    the status: an error after that is a part of the stream, which then ends. Where the request
+    still waits in the queue, the comment is its position; from then on each new position is a
+    comment, at most one in QUEUE_EVERY_S. No comment is sent while the client is slow to take an
+    earlier part. They cost one timer for each stream, and a task for each comment.
     """
 
     def __init__(
@@ -85,120 +206,83 @@ class StreamedAnswer(Response):
         *,
         keep_alive_s: float,
     ) -> None:
-        super().__init__()
-        self._generation = generation
+        # Response.__init__ would render a body, and headers that are not sent
+        self.background = None
+        self._events = generation.events
+        self._record = generation.record
         self._renderer = renderer
-        self._framing = framing
+        self._format = framing
         self._keep_alive_s = keep_alive_s
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = self._generation.record
-        out = StreamWriter(send, self._framing, record, keep_alive_s=self._keep_alive_s)
-        try:
-            with ProtocolNames(self._renderer.field_names):
-                async with (
-                    out,
-                    CancelOnDisconnect(receive),
-                    aclosing(self._generation.events) as events,
-                ):
-                    async for event in events:
-                        parts = self._renderer.chunks(event)
-                        await out.send(b"".join(map(self._framing.encode, parts)))
-                    await out.send(self._framing.end, is_last=True)
-        except Exception as error:
-            if not out.has_started:
-                raise
-            record.has_failed = True
-            body = errors.body_of(error)  # the status is sent, so the error must be a part
-            await out.send(self._framing.error(body) + self._framing.end, is_last=True)
-
-
-QUEUE_EVERY_S = 1.0
-
-
-class StreamWriter:
-    """Sends the head with the first part, and a comment when nothing was sent for `keep_alive_s`.
-
-    Where the request still waits in the queue, the comment is its position; from then on each new
-    position is a comment, at most one in QUEUE_EVERY_S.
-
-    Comments are sent only between `__aenter__` and `__aexit__`, in a format that has them, and not
-    while the client is slow to take an earlier part. They cost one timer for each stream, and a
-    task for each comment.
-    """
-
-    def __init__(
-        self, send: Send, stream_format: StreamFormat, record: RequestRecord, *, keep_alive_s: float
-    ) -> None:
-        self._send = send
-        self._format = stream_format
-        self._record = record
-        self._keep_alive_s = keep_alive_s
-        self._loop = asyncio.get_running_loop()
-        self._sent_at = self._loop.time()
         self._head_turn = asyncio.Lock()
-        self._is_head_out = self._is_sending = False
+        self._has_started = self._is_head_out = self._is_sending = False
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
         self._shown: int | None = None  # the position in the queue
-        self.has_started = False
 
-    async def __aenter__(self) -> Self:
-        if self._format.comment is not None:
-            self._check_in(self._keep_alive_s)
-        return self
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = self._loop.time()
+        encode = self._format.encode
+        try:
+            async with CancelOnDisconnect(receive), aclosing(self._events) as events:
+                if self._format.has_comments:
+                    self._timer = self._loop.call_later(self._keep_alive_s, self._check)
+                try:
+                    async for event in events:
+                        await self._put(b"".join(map(encode, self._renderer.chunks(event))))
+                    await self._put(self._format.end, is_last=True)
+                finally:
+                    await self._end_comments()
+        except Exception as error:
+            rename_field(error, self._renderer.field_names)
+            if not self._has_started:
+                raise
+            self._record.has_failed = True
+            body = errors.body_of(error)  # the status is sent, so the error must be a part
+            await self._put(self._format.error(body) + self._format.end, is_last=True)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def _end_comments(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._comment is not None and not self._comment.done():
             self._comment.cancel()
             await asyncio.wait((self._comment,))
 
-    async def send(self, part: bytes, *, is_last: bool = False) -> None:
+    async def _put(self, part: bytes, *, is_last: bool = False) -> None:
         if not self._is_head_out:
             await self._send_head()
         if self._record.notes:
-            part = self._taken_notes() + part
+            notes, self._record.notes = self._record.notes, []
+            if self._format.has_comments:
+                part = b"".join(self._format.comment(each.encode()) for each in notes) + part
         self._is_sending = True
         await self._send({"type": "http.response.body", "body": part, "more_body": not is_last})
         self._is_sending = False
         self._sent_at = self._loop.time()
-
-    def _taken_notes(self) -> bytes:
-        """As comments, in a format that has them."""
-        notes, self._record.notes = self._record.notes, []
-        comment = self._format.comment
-        return b"" if comment is None else b"".join(comment(note.encode()) for note in notes)
 
     async def _send_head(self) -> None:
         """Sends the head once, before all parts; two tasks may call it, as a comment is a part."""
         async with self._head_turn:
             if self._is_head_out:
                 return
-            self.has_started = True
-            ours = headers_of(self._record, self._loop.time())
-            headers = [
-                *self._format.headers,
-                *((name.encode(), value.encode()) for name, value in ours.items()),
-            ]
+            self._has_started = True
+            headers = [*self._format.headers]
+            for name, value in headers_of(self._record, self._loop.time()).items():
+                headers.append((name.encode(), value.encode()))
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
             self._is_head_out = True
 
-    def _check_in(self, seconds: float) -> None:
-        if self._position is not None:
-            seconds = min(seconds, QUEUE_EVERY_S)
-        self._timer = self._loop.call_later(seconds, self._check)
-
     def _check(self) -> None:
-        left_s = self._keep_alive_s - (self._loop.time() - self._sent_at)
-        if left_s > 0 and self._position in (None, self._shown):
-            self._check_in(left_s)
-            return
-        is_unsent = self._comment is not None and not self._comment.done()
-        if not self._is_sending and not is_unsent:  # a slow client would not receive another
-            self._comment = self._loop.create_task(self._send_comment())
-        self._check_in(self._keep_alive_s)
+        next_s = self._keep_alive_s - (self._loop.time() - self._sent_at)
+        if next_s <= 0 or self._position not in (None, self._shown):
+            is_unsent = self._comment is not None and not self._comment.done()
+            if not self._is_sending and not is_unsent:  # a slow client would not receive another
+                self._comment = self._loop.create_task(self._send_comment())
+            next_s = self._keep_alive_s
+        if self._position is not None:
+            next_s = min(next_s, QUEUE_EVERY_S)
+        self._timer = self._loop.call_later(next_s, self._check)
 
     @property
     def _position(self) -> int | None:
@@ -209,5 +293,4 @@ class StreamWriter:
     async def _send_comment(self) -> None:
         self._shown = position = self._position
         text = b"keep-alive" if position is None else b"queue %d" % position
-        if self._format.comment is not None:
-            await self.send(self._format.comment(text))
+        await self._put(self._format.comment(text))

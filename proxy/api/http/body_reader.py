@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TypeVar
 
 import structlog
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.json_shape import JsonLimits
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError, echoed
-from proxy.domain.record import StageName, stage
+from proxy.domain.record import StageName, running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -45,19 +48,83 @@ class BodyReader:
         self._in_flight = in_flight
 
     async def read(self, request: Request, kind: type[Body]) -> Body:
-        """The parsed body.
+        """The parsed body. One that comes in one cheap piece is parsed at once.
 
         Raises:
-            RequestError: the body is compressed, comes from a web page with another type than
-                JSON, or `parse` refuses it.
+            RequestError: what `received` raises, or `parse` refuses the body.
             ClientDisconnect: the client disconnected before the end of the body.
         """
-        with stage(StageName.BODY):
-            async with self.received(request) as data:
+        began, error = perf_counter(), None
+        try:
+            _check_headers(request, self.limits)
+            first = await request.receive()
+            data = first.get("body", b"")
+            if data and not first.get("more_body", False) and json_shape.is_cheap(data):
+                return parse(data, kind, limits=self.limits)
+            async with self.received(request, first) as data:
                 return await self.parse(data, kind, caller_name(request.scope))
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            running_record().passed(StageName.BODY, began, error)
 
-    def received(self, request: Request) -> ReceivedBody:
-        return ReceivedBody(request, self.limits, self._in_flight)
+    @asynccontextmanager
+    async def received(
+        self, request: Request, first: Message | None = None
+    ) -> AsyncIterator[bytes]:
+        """The body as it is; its bytes count as in flight until the end of the `async with`.
+
+        first: a message of the body that was received already.
+
+        Raises:
+            RequestError: the body is compressed, too large, or comes from a web page with another
+                type than JSON.
+            RateLimited: its room was needed for other bodies before it was complete.
+            ClientDisconnect: the client disconnected before the end of the body.
+        """
+        _check_headers(request, self.limits)
+        task, is_cut = asyncio.current_task(), False
+
+        def cut_off() -> None:
+            nonlocal is_cut
+            is_cut = True
+            if task is not None:
+                task.cancel()
+
+        body = ArrivingBody(self._in_flight, cut_off)
+        try:
+            try:
+                data = await self._received(request, first, body)
+            except asyncio.CancelledError:
+                # Python 3.11 counts who else has cancelled the task
+                uncancel = getattr(task, "uncancel", None)
+                if not is_cut or (uncancel is not None and uncancel()):
+                    raise
+                raise no_room() from None
+            body.complete()
+            yield data
+        finally:
+            body.close()
+
+    async def _received(
+        self, request: Request, message: Message | None, body: ArrivingBody
+    ) -> bytes:
+        """Reading stops beyond the limit."""
+        pieces: list[bytes] = []
+        while body.bytes <= self.limits.bytes:
+            if message is None:
+                message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            pieces.append(message.get("body", b""))
+            body.add(len(pieces[-1]))
+            if not message.get("more_body", False):
+                break
+            message = None
+        if body.bytes > self.limits.bytes:
+            raise _too_large(self.limits)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
         """Parses a cheap text on the event loop, any other in the sandbox.
@@ -74,68 +141,6 @@ class BodyReader:
             raise InvalidRequest(
                 f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
-
-
-class ReceivedBody:
-    """`async with` gives the body as it is; its bytes count as in flight until the end.
-
-    Raises:
-        RequestError: the body is compressed, too large, or comes from a web page with another type
-            than JSON.
-        RateLimited: its room was needed for other bodies before it was complete.
-        ClientDisconnect: the client disconnected before the end of the body.
-    """
-
-    __slots__ = ("_body", "_in_flight", "_is_cut", "_limits", "_request", "_task")
-
-    def __init__(self, request: Request, limits: BodyLimits, in_flight: BytesInFlight) -> None:
-        self._request = request
-        self._limits = limits
-        self._in_flight = in_flight
-        self._is_cut = False
-
-    async def __aenter__(self) -> bytes:
-        _check_headers(self._request, self._limits)
-        self._task = asyncio.current_task()
-        self._body = self._in_flight.arriving(self._cut_off)
-        try:
-            data = await self._received()
-            if len(data) > self._limits.bytes:
-                raise _too_large(self._limits)
-        except BaseException as error:
-            self._body.close()
-            if self._is_cut and isinstance(error, asyncio.CancelledError) and self._was_only_cut():
-                raise no_room() from None
-            raise
-        self._body.complete()
-        return data
-
-    async def __aexit__(self, *_: object) -> None:
-        self._body.close()
-
-    async def _received(self) -> bytes:
-        """Reading stops beyond the limit."""
-        pieces, size, has_more = [], 0, True
-        while has_more and size <= self._limits.bytes:
-            message = await self._request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            piece = message.get("body", b"")
-            self._body.add(len(piece))
-            pieces.append(piece)
-            size += len(piece)
-            has_more = message.get("more_body", False)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _cut_off(self) -> None:
-        self._is_cut = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def _was_only_cut(self) -> bool:
-        """Whether nobody else has cancelled the task, too: Python 3.11 counts them."""
-        task = self._task
-        return task is None or not hasattr(task, "uncancel") or not task.uncancel()
 
 
 def _check_headers(request: Request, limits: BodyLimits) -> None:
@@ -198,21 +203,37 @@ class BytesInFlight:
 
     def __init__(self, most: int) -> None:
         self.bytes = 0
-        self._most = most
+        self.most = most
         self.incomplete: dict[ArrivingBody, None] = {}  # oldest first
 
-    def arriving(self, cut_off: Callable[[], None]) -> ArrivingBody:
-        """Registers a body. `cut_off`: called when its room has been given to other bodies."""
-        body = ArrivingBody(self, cut_off)
-        self.incomplete[body] = None
-        return body
 
-    def make_room(self, body: ArrivingBody) -> None:
-        """Raises RateLimited: there is no room for the body, and no other one to cut off."""
-        while self.bytes > self._most:
-            oldest = next(iter(self.incomplete), None)
-            if oldest is None or oldest is body:
-                body.close()
+class ArrivingBody:
+    """One body or message. Its reader must close it, however it ends.
+
+    cut_off: called when its room has been given to other bodies.
+    """
+
+    __slots__ = ("_flight", "bytes", "cut_off")
+
+    def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
+        self.bytes = 0
+        self.cut_off = cut_off
+        self._flight = flight
+        flight.incomplete[self] = None
+
+    def add(self, count: int) -> None:
+        """Counts more received bytes, and cuts off older bodies to make room for them.
+
+        Raises:
+            RateLimited: there is no room, and no older body to cut off.
+        """
+        flight = self._flight
+        self.bytes += count
+        flight.bytes += count
+        while flight.bytes > flight.most:
+            oldest = next(iter(flight.incomplete), None)
+            if oldest is None or oldest is self:
+                self.close()
                 raise no_room()
             logger.warning(
                 "body cut off",
@@ -223,29 +244,12 @@ class BytesInFlight:
             oldest.close()
             oldest.cut_off()
 
-
-class ArrivingBody:
-    """One body or message. Its reader must close it, however it ends."""
-
-    __slots__ = ("_flight", "bytes", "cut_off")
-
-    def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
-        self.bytes = 0
-        self.cut_off = cut_off
-        self._flight = flight
-
-    def add(self, count: int) -> None:
-        """Counts more received bytes. Raises RateLimited: there is no room for them."""
-        self.bytes += count
-        self._flight.bytes += count
-        self._flight.make_room(self)
-
     def complete(self) -> None:
         """Marks the body as received: it keeps its room until closed, and cannot be cut off."""
         self._flight.incomplete.pop(self, None)
 
     def close(self) -> None:
-        self._flight.incomplete.pop(self, None)
+        self.complete()
         self._flight.bytes -= self.bytes
         self.bytes = 0
 

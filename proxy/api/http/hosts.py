@@ -7,11 +7,7 @@ requests then have the same origin, but their Host header is the attacker's doma
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable
 from functools import lru_cache
-
-from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.domain.errors import ErrorCode, RequestError, echoed
 
@@ -29,12 +25,23 @@ class HostPolicy:
 
     def __init__(self, named: tuple[str, ...]) -> None:
         self._named = frozenset(name.lower().rstrip(".") for name in named)
-        self.allows_any = ANY in self._named
+        self._allows_any = ANY in self._named
         self.knows = lru_cache(maxsize=256)(self._knows)
 
-    def allows(self, host: str) -> bool:
-        """`host`: a Host header, with or without a port."""
-        return self.allows_any or self.knows(host)
+    def check(self, host: bytes | None) -> None:
+        """host: a Host header, with or without a port.
+
+        Raises:
+            RequestError: it is not a name of this server.
+        """
+        if host is None or self._allows_any or self.knows(host.decode("latin-1")):
+            return
+        raise RequestError(
+            f"The host {echoed(host.decode('latin-1'))} is not a name of this server: its operator "
+            "adds it to ALLOWED_HOSTS.",
+            code=ErrorCode.UNKNOWN_HOST,
+            param=None,
+        )
 
     def is_own_origin(self, origin: str, host: str) -> bool:
         """Whether a page of `origin` came from this server, under a name that we know as ours.
@@ -47,47 +54,14 @@ class HostPolicy:
         name = _without_port(host).lower().rstrip(".")
         if name in self._named or "." not in name or name.endswith(PRIVATE_SUFFIXES):
             return True
-        return _is_address(name)
-
-
-class HostCheck:
-    """ASGI middleware that refuses requests and WebSockets with another Host header."""
-
-    def __init__(self, app: ASGIApp, *, hosts: HostPolicy) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "lifespan" or self._hosts.allows_any:
-            return self._app(scope, receive, send)
-        for name, value in scope["headers"]:
-            if name == b"host" and not self._hosts.allows(value.decode("latin-1")):
-                break
-        else:
-            return self._app(scope, receive, send)
-        if scope["type"] == "websocket":
-            return send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
-        raise _refusal(HTTPConnection(scope))
-
-
-def _refusal(connection: HTTPConnection) -> RequestError:
-    return RequestError(
-        f"The host {echoed(connection.headers['host'])} is not a name of this server: its operator "
-        "adds it to ALLOWED_HOSTS.",
-        code=ErrorCode.UNKNOWN_HOST,
-        param=None,
-    )
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return True
 
 
 def _without_port(host: str) -> str:
     """`name:80`, `10.0.0.1:80`, `[::1]:80` -> `name`, `10.0.0.1`, `[::1]`."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() and (":" not in name or name.endswith("]")) else host
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True

@@ -1,11 +1,11 @@
-"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `layers`."""
+"""Gives requests with the same Idempotency-Key one answer. Called by `application`."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,9 +17,8 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
-from proxy.api.http.rate_limit_headers import COUNTED
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import COUNTED, RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -57,7 +56,7 @@ EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerParts:
+class IdempotencyParts:
     """is_closed: whether requests with a key are refused while the records cannot be used; else
     they run as if they had no key, and their answers say so.
     """
@@ -70,28 +69,24 @@ class LayerParts:
 
 
 class Idempotency:
-    """Inside the authentication and the headers of limits, so that both hold for each request, and
-    outside of the routes.
+    """For POST requests with one of KEY_NAMES. Inside the checks of the caller and its limits,
+    which hold for each request, and outside of the routes.
     """
 
-    def __init__(self, app: ASGIApp, *, parts: LayerParts, scopes: RouteScopes) -> None:
+    def __init__(self, app: ASGIApp, parts: IdempotencyParts, scopes: RouteScopes) -> None:
         self._app = app
         self._parts = parts
         self._scopes = scopes
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        given = None
-        if scope["type"] == "http" and scope["method"] == "POST":
-            given = key_headers(scope["headers"])
-        if given is None:
-            return self._app(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = key_headers(scope["headers"])
         if scope["path"].startswith(RETURN_SECRETS):
-            raise _returns_secrets()
-        return self._answered(given, scope, receive, send)
-
-    async def _answered(
-        self, given: KeyHeaders, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+            raise InvalidRequest(
+                f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept "
+                "for a second request. Send the request without it.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param=KEY,
+            )
         async with self._parts.bodies.received(Request(scope, receive)) as body:
             request = await self._request(scope, given, body)
         generation = Generation(self._app, scope, body)
@@ -117,11 +112,11 @@ class Idempotency:
         address = caller_name(scope) if who.is_shared else ""
         route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
         large = len(body) > LARGE_BODY
-        made = await asyncio.to_thread(_sha256, body) if large else _sha256(body)
+        sha256 = await asyncio.to_thread(hashlib.sha256, body) if large else hashlib.sha256(body)
         return KeyedRequest(
             id=digest((who.tenant, address, *sorted(who.models.patterns), route, given.key)),
             tenant=digest((who.tenant, address)),
-            body=made,
+            body=sha256.digest(),
             after=given.after,
             is_private=who.is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
             is_shared=who.is_shared,
@@ -153,7 +148,9 @@ class Idempotency:
             raise self._refusal(refused) from None
         except (AnswerLost, RecordsUnavailable):
             if not response.has_started:
-                raise _lost() from None
+                raise ModelUnavailable(
+                    "The proxy that generated this answer has ended. Try again."
+                ) from None
             running_record().error = "answer_lost"  # the connection is closed before the end
 
     def _refusal(self, refused: JoinRefused) -> Exception:
@@ -170,7 +167,11 @@ class Idempotency:
     ) -> None:
         self._count("unavailable")
         if self._parts.is_closed:
-            raise _unavailable(detail)
+            raise IdempotencyUnavailable(
+                f"The records of {KEY} cannot be used at present. Try again later, or send the "
+                "request without a key.",
+                detail=detail,
+            )
 
         async def send_and_say(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -178,10 +179,6 @@ class Idempotency:
             await send(message)
 
         await generation.run(scope, receive, send_and_say)
-
-
-def _sha256(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +225,7 @@ def _body(data: bytes, *, has_more: bool) -> Message:
 KEY, LAST_EVENT_ID = "Idempotency-Key", "Last-Event-ID"
 LONGEST_KEY = 255
 LONGEST_EVENT_ID = 15
-_NAMES = frozenset({KEY.lower().encode(), LAST_EVENT_ID.lower().encode()})
+KEY_NAMES = frozenset({KEY.lower().encode(), LAST_EVENT_ID.lower().encode()})
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_KEY}}}")
 # A string of RFC 8941, as the IETF's draft wants it: \" and \\ stand for the second character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
@@ -243,31 +240,16 @@ class KeyHeaders:
     after: int
 
 
-def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders | None:
-    """None without a key. The scan costs less than a microsecond.
-
+def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders:
+    """
     Raises:
         InvalidRequest: one of them is malformed, given twice, or Last-Event-ID has no key.
     """
-    if _NAMES.isdisjoint([name for name, _ in headers]):
-        return None
-    key, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
-    if key is None:
+    given, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
+    if given is None:
         raise _invalid(
             LAST_EVENT_ID, f"{LAST_EVENT_ID} needs the {KEY} of the request that it continues."
         )
-    return KeyHeaders(_key(key), 0 if event_id is None else _event_number(event_id))
-
-
-def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
-    wanted = name.lower().encode()
-    found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
-    if len(found) > 1:
-        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
-    return next(iter(found), None)
-
-
-def _key(given: str) -> str:
     key = given
     if given.startswith('"'):
         if not _QUOTED.fullmatch(given):
@@ -281,82 +263,50 @@ def _key(given: str) -> str:
             f"{KEY} must have 1 to {LONGEST_KEY} printable ASCII characters (given: "
             f"{echoed(given)}, {len(key)} characters).",
         )
-    return key
-
-
-def _event_number(given: str) -> int:
-    if not _EVENT_ID.fullmatch(given):
+    if event_id is not None and not _EVENT_ID.fullmatch(event_id):
         raise _invalid(
             LAST_EVENT_ID,
             f"{LAST_EVENT_ID} must be the `id` of an event, a number of at most "
-            f"{LONGEST_EVENT_ID} digits (given: {echoed(given)}).",
+            f"{LONGEST_EVENT_ID} digits (given: {echoed(event_id)}).",
         )
-    return int(given)
+    return KeyHeaders(key, int(event_id or 0))
+
+
+def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
+    wanted = name.lower().encode()
+    found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
+    if len(found) > 1:
+        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
+    return next(iter(found), None)
 
 
 def _invalid(name: str, message: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=name)
 
 
+REFUSALS = {
+    Reason.OTHER_BODY: f"This {KEY} was used for a request with another body: use a new key for "
+    "each request, and the same key only to send the same request again.",
+    Reason.TOO_LARGE: f"The request with this {KEY} is still running, and its answer is too large "
+    "to be sent from its beginning again. Wait until it has ended, or use another key.",
+    Reason.PRIVATE: f"Another server has the request with this {KEY}, and its answer is private: "
+    "it stays there. Use another key.",
+    Reason.NOT_KEPT: f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
+    f"request without {LAST_EVENT_ID}.",
+    Reason.UNKNOWN_EVENT: f"{LAST_EVENT_ID} names an event that this stream has not sent yet.",
+    Reason.NOT_EVENTS: f"{LAST_EVENT_ID} continues streams of events: this answer is none.",
+    Reason.TOO_MANY_READERS: f"Too many requests with this {KEY} read the answer at once.",
+}
+
+
 def _error_of(reason: Reason) -> ProxyError:
+    message = REFUSALS[reason]
     match reason:
-        case Reason.OTHER_BODY:
-            return _conflict(
-                f"This {KEY} was used for a request with another body: use a new key for each "
-                "request, and the same key only to send the same request again."
-            )
-        case Reason.TOO_LARGE:
-            return _conflict(
-                f"The request with this {KEY} is still running, and its answer is too large to be "
-                "sent from its beginning again. Wait until it has ended, or use another key."
-            )
+        case Reason.OTHER_BODY | Reason.TOO_LARGE | Reason.PRIVATE:
+            return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
         case Reason.NOT_KEPT:
-            return RequestError(
-                f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
-                f"request without {LAST_EVENT_ID}.",
-                code=ErrorCode.STREAM_NOT_KEPT,
-                param=LAST_EVENT_ID,
-            )
-        case Reason.UNKNOWN_EVENT:
-            return _wrong_id(f"{LAST_EVENT_ID} names an event that this stream has not sent yet.")
-        case Reason.NOT_EVENTS:
-            return _wrong_id(f"{LAST_EVENT_ID} continues streams of events: this answer is none.")
+            return RequestError(message, code=ErrorCode.STREAM_NOT_KEPT, param=LAST_EVENT_ID)
+        case Reason.UNKNOWN_EVENT | Reason.NOT_EVENTS:
+            return _invalid(LAST_EVENT_ID, message)
         case Reason.TOO_MANY_READERS:
-            return RateLimited(
-                f"Too many requests with this {KEY} read the answer at once.",
-                code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
-            )
-        case Reason.PRIVATE:
-            return _conflict(
-                f"Another server has the request with this {KEY}, and its answer is private: it "
-                "stays there. Use another key."
-            )
-
-
-def _lost() -> ProxyError:
-    return ModelUnavailable("The proxy that generated this answer has ended. Try again.")
-
-
-def _returns_secrets() -> ProxyError:
-    return InvalidRequest(
-        f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept for a "
-        "second request. Send the request without it.",
-        code=ErrorCode.UNSUPPORTED_PARAMETER,
-        param=KEY,
-    )
-
-
-def _unavailable(detail: str) -> ProxyError:
-    return IdempotencyUnavailable(
-        f"The records of {KEY} cannot be used at present. Try again later, or send the request "
-        "without a key.",
-        detail=detail,
-    )
-
-
-def _conflict(message: str) -> ProxyError:
-    return Conflict(message, code=ErrorCode.IDEMPOTENCY_CONFLICT, param=KEY)
-
-
-def _wrong_id(message: str) -> ProxyError:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=LAST_EVENT_ID)
+            return RateLimited(message, code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED)

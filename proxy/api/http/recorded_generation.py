@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
-from proxy.domain.record import RequestRecord, running_record
+from proxy.domain.record import running_record
 from proxy.state.answer import Head
 from proxy.state.event_numbering import EventNumbering
 from proxy.state.relay import RunningAnswer
@@ -30,24 +30,47 @@ class Generation:
         self._body: bytes | None = body
 
     async def __call__(self, running: RunningAnswer) -> None:
-        recorder = Recorder(running, self._scope, running_record())
+        record = running_record()
+        numbering: EventNumbering | None = None
 
         async def abandoned() -> Message:
             await running.abandoned.wait()
             return {"type": "http.disconnect"}
 
+        async def keep(message: Message) -> None:
+            nonlocal numbering
+            if message["type"] == "http.response.start":
+                head = _head(message, self._scope, record.request_id)
+                numbering = EventNumbering() if head.has_events else None
+                running.is_private = running.is_private or record.is_private
+                running.begin(head)
+                return
+            data, is_last = message.get("body", b""), not message.get("more_body", False)
+            parts, comments = [bytes(data)] if data else [], list[bytes]()
+            if numbering is not None:
+                parts, comments = numbering.push(data)
+            if numbering is not None and is_last:
+                parts += numbering.flush()
+            for part in parts:
+                await running.append(part)
+            if comments:
+                running.notice(b"".join(comments))
+            if is_last:
+                running.has_failed = running.has_failed or record.has_failed
+                running.complete()
+
         try:
-            await self.run(self._scope, abandoned, recorder)
+            await self.run(self._scope, abandoned, keep)
         except ClientDisconnect:
             return
         except Exception as error:
-            if running.recording.head is not None:
+            if running.head is not None:
                 logger.exception(
                     "an answer with an Idempotency-Key ended early",
                     advice="this is a bug of the proxy: report it with this line",
                 )
                 return
-            await errors.response_of(error)(self._scope, abandoned, recorder)
+            await errors.response_of(error)(self._scope, abandoned, keep)
 
     async def run(self, scope: Scope, later: Receive, send: Send) -> None:
         """later: what the application receives after the body."""
@@ -65,62 +88,18 @@ class Generation:
         self._body = None
 
 
-class Recorder:
-    """The `send` of a generation. record: of the request that began it."""
-
-    def __init__(self, running: RunningAnswer, scope: Scope, record: RequestRecord) -> None:
-        self._running = running
-        self._recording = running.recording
-        self._scope = scope
-        self._record = record
-        self._numbering: EventNumbering | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._begin(message)
-        elif message["type"] == "http.response.body":
-            await self._add(message.get("body", b""))
-            if not message.get("more_body", False):
-                await self._end()
-
-    def _begin(self, message: Message) -> None:
-        headers = _recorded(message.get("headers", ()))
-        head = Head(
-            status=message["status"],
-            headers=tuple(each for each in headers if each[0] not in OWN),
-            own_headers=tuple(each for each in headers if each[0] in OWN),
-            request_id=self._record.request_id,
-            route=getattr(self._scope.get("route"), "path", ""),
-        )
-        self._numbering = EventNumbering() if head.has_events else None
-        if self._record.is_private:
-            self._recording.is_private = True
-        self._recording.begin(head)
-
-    async def _add(self, data: bytes) -> None:
-        if self._numbering is None:
-            if data:
-                await self._recording.append(bytes(data))
-            return
-        parts, comments = self._numbering.push(data)
-        for part in parts:
-            await self._recording.append(part)
-        if comments:
-            self._recording.notice(b"".join(comments))
-
-    async def _end(self) -> None:
-        if self._numbering is not None:
-            for part in self._numbering.flush():
-                await self._recording.append(part)
-        running = self._running
-        running.has_failed = running.has_failed or self._record.has_failed
-        self._recording.complete()
-
-
-def _recorded(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    named = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
-    return [
-        (name, value)
-        for name, value in named
-        if name not in NOT_RECORDED and not name.startswith(NOT_RECORDED_PREFIX)
-    ]
+def _head(message: Message, scope: Scope, request_id: str) -> Head:
+    headers, own = [], []
+    for raw_name, raw_value in message.get("headers", ()):
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name in OWN:
+            own.append((name, value))
+        elif name not in NOT_RECORDED and not name.startswith(NOT_RECORDED_PREFIX):
+            headers.append((name, value))
+    return Head(
+        status=message["status"],
+        headers=tuple(headers),
+        own_headers=tuple(own),
+        request_id=request_id,
+        route=getattr(scope.get("route"), "path", ""),
+    )

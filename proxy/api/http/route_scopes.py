@@ -27,6 +27,10 @@ class Open(Enum):
 
 Need = Scope | Open
 
+# Requests whose route needs one of these generate nothing, and the application counts them in the
+# limits on requests. Generations are counted by the service, which knows what they cost.
+COUNTED = frozenset({Scope.TOKENS, Scope.MODELS, Scope.KSERVE})
+
 NEEDS: Mapping[str, Need] = {
     "/v1/chat/completions": Scope.CHAT,
     "/v1/chat/completions/ws": Scope.CHAT,

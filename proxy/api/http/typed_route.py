@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Send
 
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.validation_errors import refusal
@@ -33,6 +33,7 @@ class TypedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
+        self.is_fixed_post = "POST" in (self.methods or ()) and not self.param_convertors
         takes = self.dependant
         self._request_name = takes.request_param_name
         self._bodies: list[tuple[str, Any]] = [
@@ -44,6 +45,11 @@ class TypedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         return self.answer
+
+    async def answer_post(self, request: Request, send: Send) -> None:
+        """Called without FastAPI for a POST to a fixed path."""
+        response = await self.answer(request)
+        await response(request.scope, request.receive, send)
 
     async def answer(self, request: Request) -> Response:
         """Raises RequestError: the body or a query parameter is refused."""
@@ -82,37 +88,3 @@ def read_query(request: Request, kind: type[Q]) -> Q:
         return kind.model_validate(given)
     except ValidationError as error:
         raise refusal(error) from error
-
-
-class FastPath:
-    """Sends a POST to a fixed path of the routers straight to its endpoint, all else to FastAPI.
-
-    FastAPI does nothing useful for them, but needs as much time as the endpoint itself, and each of
-    its layers handles every chunk that is sent. The routes are registered with FastAPI as well, for
-    its OpenAPI document and for wrong methods.
-    """
-
-    def __init__(self, app: ASGIApp, *, routers: Iterable[APIRouter]) -> None:
-        self._app = app
-        self._routes = {
-            route.path: route
-            for router in routers
-            for route in router.routes
-            if isinstance(route, TypedRoute)
-            and "POST" in (route.methods or ())
-            and not route.param_convertors
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._route(scope)
-        if route is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"] = route
-        response = await route.answer(Request(scope, receive))
-        await response(scope, receive, send)
-
-    def _route(self, scope: Scope) -> TypedRoute | None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            return None
-        return self._routes.get(scope["path"])

@@ -9,20 +9,19 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from proxy.api.http.exchange import Annotation, Part, Payload, Renderer
+from proxy.api.http.answer import Annotation, Part, Payload, Renderer
 from proxy.api.openai.generation_body import GenerationBody
-from proxy.domain.answer_times import AnswerTimes
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Timing, Usage
+from proxy.domain.output import AnswerTimes, Timing, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
 
 
 class ExtrasRenderer:
-    """Implements exchange.Renderer: adds to the output of another one.
+    """Implements answer.Renderer: adds to the output of another one.
 
     prompt_annotations: precede the first chunk.
     """

@@ -19,7 +19,7 @@ from proxy.api.openai.field_types import (
 )
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.api.openai.message_bodies import Messages
-from proxy.api.openai.tool_bodies import ToolsBody
+from proxy.api.openai.tool_bodies import AUTO, ToolBody, ToolsBody
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -85,7 +85,8 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
     prompt_token_ids: TokenIds | None = None
 
     @model_validator(mode="after")
-    def _one_token_limit(self) -> ChatCompletionBody:
+    def _rules(self) -> ChatCompletionBody:
+        """The rules between fields, of which the first that is broken is the error."""
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             raise FieldError(
@@ -94,44 +95,44 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
                 f"given as {self.max_tokens} and {self.max_completion_tokens}",
             )
         self._check_min_tokens(self.token_limit)
-        return self
-
-    @model_validator(mode="after")
-    def _top_logprobs_need_logprobs(self) -> ChatCompletionBody:
         if self.top_logprobs and not self.logprobs:
             raise FieldError(
                 "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_continuation(self) -> ChatCompletionBody:
-        if not self.continue_final_message:
-            return self
-        if self.add_generation_prompt:
+        if self.continue_final_message and self.add_generation_prompt:
             raise FieldError(
                 "continue_final_message",
                 "'continue_final_message' and 'add_generation_prompt' exclude each other",
             )
-        if self.messages[-1].role != "assistant":
+        if self.continue_final_message and self.messages[-1].role != "assistant":
             raise FieldError(
                 "continue_final_message",
                 "'continue_final_message' needs a message of the assistant at the end",
             )
+        budget = self.thinking_token_budget
+        if self.nvext is not None or self.prompt_token_ids is not None:
+            self._check_prompt_without_template()
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            budget = self.nvext.max_thinking_tokens
+        # when the budget is used up, the prompt is sent again, with the reasoning behind it
+        if budget is not None and self.truncate_prompt_tokens is not None:
+            raise FieldError(
+                "truncate_prompt_tokens",
+                "'truncate_prompt_tokens' and a thinking budget exclude each other",
+            )
         return self
 
-    @model_validator(mode="after")
-    def _a_prompt_without_template(self) -> ChatCompletionBody:
+    def _check_prompt_without_template(self) -> None:
         """Refuses fields for the chat template if the prompt does not use it."""
         raw = self.nvext is not None and self.nvext.use_raw_prompt
         ids = "prompt_token_ids" if self.prompt_token_ids else None
         if self.nvext is not None and self.nvext.token_data:
             ids = "nvext.token_data"
-        instead = ids or ("nvext.use_raw_prompt" if raw else None)
-        if instead is None:
-            return self
+        if ids is None and not raw:
+            return
         for name in TEMPLATE_FIELDS:
             if getattr(self, name) is not None:
+                instead = ids or "nvext.use_raw_prompt"
                 raise FieldError(
                     name, f"'{name}' is for the chat template, which '{instead}' does not use"
                 )
@@ -140,23 +141,6 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
                 "nvext.use_raw_prompt",
                 "'nvext.use_raw_prompt' needs exactly one message, of the user",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _a_cut_prompt_is_not_continued(self) -> ChatCompletionBody:
-        """Refuses truncation with a thinking budget.
-
-        When the budget is used up, the prompt is sent again, with the reasoning behind it.
-        """
-        budget = self.thinking_token_budget
-        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
-            budget = self.nvext.max_thinking_tokens
-        if budget is not None and self.truncate_prompt_tokens is not None:
-            raise FieldError(
-                "truncate_prompt_tokens",
-                "'truncate_prompt_tokens' and a thinking budget exclude each other",
-            )
-        return self
 
     @property
     def token_limit(self) -> int | None:
@@ -168,8 +152,8 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
             id=f"chatcmpl-{token_hex(16)}",
             prompt=self._prompt(),
             max_tokens=self.token_limit,
-            tools=self.domain_tools,
-            tool_choice=self.domain_choice,
+            tools=() if self.tools is None else tuple(map(ToolBody.to_domain, self.tools)),
+            tool_choice=AUTO if self.tool_choice is None else self.domain_choice,
             thinking_budget=self.thinking_token_budget,
             offers_server_tools=self.server_tools,
             reports_server_calls=bool(self.server_tool_events),

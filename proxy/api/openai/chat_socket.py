@@ -15,11 +15,11 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy import background
 from proxy.api import errors
-from proxy.api.http.authentication import authenticate_again, caller_name
+from proxy.api.http.answer import Annotation, Part, Payload, protocol_names
+from proxy.api.http.application import new_request_id
+from proxy.api.http.authentication import ADMIT, caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import Annotation, Part, Payload, ProtocolNames
 from proxy.api.http.hosts import HostPolicy
-from proxy.api.http.middleware import new_request_id
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.generation_body import RequestId
@@ -33,9 +33,10 @@ from proxy.domain.errors import (
     echoed,
     in_short,
 )
+from proxy.domain.record import running_record
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
-from proxy.telemetry.request_log import REQUEST_LOG, RequestLog
+from proxy.telemetry.request_log import RequestLog
 
 logger = structlog.get_logger(__name__)
 
@@ -88,6 +89,7 @@ def routes(
     origins: tuple[str, ...],
     hosts: HostPolicy,
     bodies: BodyReader,
+    log: RequestLog,
 ) -> APIRouter:
     """The route of the WebSocket.
 
@@ -101,7 +103,7 @@ def routes(
         if not _may_connect(websocket, origins, hosts):
             await websocket.close(FORBIDDEN_ORIGIN)  # before the accept, so the client gets a 403
             return
-        socket = ChatSocket(websocket, service, builder, stopping, bodies=bodies)
+        socket = ChatSocket(websocket, service, builder, stopping, bodies=bodies, log=log)
         await socket.serve()
 
     return router
@@ -118,12 +120,13 @@ class ChatSocket:
         stopping: asyncio.Event,
         *,
         bodies: BodyReader,
+        log: RequestLog,
     ) -> None:
         self._websocket = websocket
         self._service = service
         self._builder = builder
         self._caller = caller_name(websocket.scope)
-        self._log: RequestLog = websocket.scope[REQUEST_LOG]
+        self._log = log
         self._stopping = stopping
         self._bodies = bodies
         self._tasks: set[asyncio.Task[None]] = set()
@@ -232,10 +235,10 @@ class ChatSocket:
     async def _streamed(self, body: SocketChatBody) -> Payload:
         """Sends the chunks, and returns the last message: done, or an error."""
         try:
-            await authenticate_again(self._websocket.scope)
+            await self._websocket.scope[ADMIT](running_record())  # its key may be revoked since
             exchange = await self._builder.chat(body, self._caller)
             request, card, renderer = exchange.request, exchange.card, exchange.renderer
-            with ProtocolNames(renderer.field_names):
+            with protocol_names(renderer.field_names):
                 generation = self._service.generate(request, card, Delivery.LIVE)
                 async with aclosing(generation.events) as events:
                     async for event in events:

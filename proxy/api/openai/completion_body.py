@@ -54,7 +54,8 @@ class CompletionBody(GenerationBody, PromptBody):
         return given
 
     @model_validator(mode="after")
-    def _best_of_n(self) -> CompletionBody:
+    def _rules(self) -> CompletionBody:
+        """The rules between fields, of which the first that is broken is the error."""
         if self.best_of and self.best_of < (self.n or 1):
             raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
         if self.best_of and self.best_of > (self.n or 1) and self.stream:
@@ -63,18 +64,10 @@ class CompletionBody(GenerationBody, PromptBody):
                 "'best_of' cannot be streamed, since the best answers are only known at the end",
             )
         self._check_min_tokens(self.max_tokens)
-        return self
-
-    @model_validator(mode="after")
-    def _an_answer_of_nothing_is_an_echo(self) -> CompletionBody:
         if self.max_tokens == 0 and not self.echo:
             raise FieldError(
                 "max_tokens", "'max_tokens' is 0, which is only allowed when 'echo' is true"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _a_suffix_is_of_text(self) -> CompletionBody:
         first = self.prompt[0] if self.prompt else ""
         if self.suffix is not None and not isinstance(first, str):
             raise FieldError("suffix", "'suffix' needs a prompt that is text")
@@ -82,17 +75,9 @@ class CompletionBody(GenerationBody, PromptBody):
             raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
         if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
             raise FieldError("suffix", "'suffix' and 'nvext.token_data' exclude each other")
-        return self
-
-    @model_validator(mode="after")
-    def _an_echo_has_no_format(self) -> CompletionBody:
         if self.echo and self.asked_format is not None:
             field = self.asked_format.field
             raise FieldError("echo", f"'echo' and '{field}' exclude each other")
-        return self
-
-    @model_validator(mode="after")
-    def _completions_do_not_think(self) -> CompletionBody:
         if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
             raise FieldError(
                 "nvext.max_thinking_tokens",

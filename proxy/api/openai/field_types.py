@@ -68,7 +68,11 @@ class RequestBody(BaseModel):
                 f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
                 code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
-        return {name: whole(value) for name, value in given.items() if value is not None}
+        return {
+            name: int(value) if type(value) is float and value.is_integer() else value
+            for name, value in given.items()
+            if value is not None
+        }
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -57,14 +57,6 @@ IN_METADATA = "metadata.priority"
 IN_NVEXT = "nvext.agent_hints.priority"
 INTEGER = re.compile(r"[+-]?[0-9]+")
 
-Item = TypeVar("Item", int, str)
-
-
-def _given(values: list[Item] | None) -> tuple[Item, ...] | None:
-    """The values; None for an empty list, which is the same as none given."""
-    return tuple(values) if values else None
-
-
 MOST_CHOICES = 128
 ServiceTier = Annotated[
     Literal["auto", "default", "flex", "scale", "priority", "fast"], Only("auto", "default")
@@ -159,9 +151,18 @@ class GenerationBody(NvExtBody):
             )
         return self
 
-    def sampling(self, top_log_probs: int | None) -> Sampling:
-        bias = self.logit_bias or {}
-        return Sampling(
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    def shared(self, top_log_probs: int | None) -> dict[str, Any]:
+        """The shared fields of a GenerationRequest. An empty list is the same as none given.
+
+        In vLLM's `priority` lower numbers go first, in the engine's higher ones. Continuous usage
+        needs no `include_usage`, but false turns it off.
+        """
+        bias, cut, options = self.logit_bias or {}, self.truncate_prompt_tokens, self.stream_options
+        sampling = Sampling(
             temperature=self.temperature,
             top_k=None if self.top_k is None else max(self.top_k, 0),
             top_p=self.top_p,
@@ -171,42 +172,26 @@ class GenerationBody(NvExtBody):
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             logit_bias=tuple((int(token), value) for token, value in bias.items()) or None,
-            allowed_token_ids=_given(self.allowed_token_ids),
-            bad_words=_given(self.bad_words),
+            allowed_token_ids=tuple(self.allowed_token_ids or ()) or None,
+            bad_words=tuple(self.bad_words or ()) or None,
             min_tokens=self.min_tokens or None,
             ignore_eos=self.ignore_eos or None,
-            stop_token_ids=_given(self.stop_token_ids),
+            stop_token_ids=tuple(self.stop_token_ids or ()) or None,
             top_log_probs=top_log_probs,
         )
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def includes_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
-    @property
-    def has_continuous_usage(self) -> bool:
-        """Whether every chunk has usage. This needs no `include_usage`, but false turns it off."""
-        options = self.stream_options
-        return bool(
-            options and options.continuous_usage_stats and options.include_usage is not False
-        )
-
-    def shared(self, top_log_probs: int | None) -> dict[str, Any]:
-        """The shared fields of a GenerationRequest.
-
-        In vLLM's `priority` lower numbers go first, in the engine's higher ones.
-        """
+        prompt_limit = None
+        if cut is not None:
+            keeps_start = self.truncation_side == "right"
+            prompt_limit = PromptLimit(tokens=None if cut == -1 else cut, keeps_start=keeps_start)
         return {
             "model": self.model,
-            "sampling": self.sampling(top_log_probs),
+            "sampling": sampling,
             "stop": self.stops,
             "includes_stop": bool(self.include_stop_str_in_output),
             "choices": self.n or 1,
-            "reports_usage": self.has_continuous_usage,
+            "reports_usage": bool(
+                options and options.continuous_usage_stats and options.include_usage is not False
+            ),
             "returns_token_ids": bool(self.return_token_ids),
             "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,
@@ -215,18 +200,9 @@ class GenerationBody(NvExtBody):
             "safety_identifier": self.safety_identifier,
             "metadata": self.metadata or {},
             "adds_special_tokens": self.add_special_tokens,
-            "prompt_limit": self._prompt_limit,
+            "prompt_limit": prompt_limit,
             "logs_token_ids": bool(self.return_tokens_as_token_ids),
         }
-
-    @property
-    def _prompt_limit(self) -> PromptLimit | None:
-        if self.truncate_prompt_tokens is None:
-            return None
-        return PromptLimit(
-            tokens=None if self.truncate_prompt_tokens == -1 else self.truncate_prompt_tokens,
-            keeps_start=self.truncation_side == "right",
-        )
 
     def _check_min_tokens(self, most: int | None) -> None:
         if most is not None and (self.min_tokens or 0) > most:

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Path, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.http.answer import Answers
+from proxy.api.http.answer import SSE, Answers, protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import SSE, Exchange, ProtocolNames
-from proxy.api.http.generation_headers import TAKES_HEADER
+from proxy.api.http.own_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai import examples
 from proxy.api.openai.answer_bodies import (
@@ -27,7 +26,7 @@ from proxy.api.openai.answer_bodies import (
     TextCompletionChunk,
 )
 from proxy.api.openai.examples import ChatRequest, CompletionRequest
-from proxy.api.openai.generation_body import FIELD_NAMES, GenerationBody
+from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.responses import (
     BODY,
@@ -39,12 +38,13 @@ from proxy.api.openapi.responses import (
     events,
 )
 from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.constraint_errors import MappedConstraintErrors
+from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.language.syntax import parsers
 from proxy.models.registry import Registry
 
@@ -85,14 +85,12 @@ def routes(
 ) -> APIRouter:
     router = typed_router(bodies)
 
-    def answer(exchange: Exchange, body: GenerationBody) -> Response:
-        return answerer.streamed(exchange, SSE) if body.stream else answerer.whole(exchange)
-
     @router.post("/v1/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
         running_record().is_private = body.store is False
-        return answer(await builder.chat(body, caller_name(http.scope)), body)
+        exchange = await builder.chat(body, caller_name(http.scope))
+        return answerer.answer(exchange, SSE if body.stream else None)
 
     @router.post(
         "/v1/completions", tags=["completions"], responses=COMPLETION, openapi_extra=TAKES_HEADER
@@ -100,7 +98,8 @@ def routes(
     async def create_completion(http: Request, body: CompletionRequest) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
         running_record().is_private = body.store is False
-        return answer(await builder.completion(body, caller_name(http.scope)), body)
+        exchange = await builder.completion(body, caller_name(http.scope))
+        return answerer.answer(exchange, SSE if body.stream else None)
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
@@ -127,9 +126,13 @@ def routes(
         """
         exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
-        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
-            request, *_ = await service.engine_requests(generation, exchange.card)
-            admitted = await tokenizer.admit(request)
+        with protocol_names(names):
+            try:
+                request, *_ = await service.engine_requests(generation, exchange.card)
+                admitted = await tokenizer.admit(request)
+            except InvalidRequest as error:
+                map_constraint_error(error, generation.constraint)
+                raise
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)

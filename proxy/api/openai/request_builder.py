@@ -1,20 +1,22 @@
-"""A checked body -> the exchange that it asks for: request, card, renderer."""
+"""A checked body -> the exchange that it asks for: request, card, renderer; and the settings'
+limits on fields of one request.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from proxy.api.http.exchange import Exchange, ProtocolNames, Renderer
-from proxy.api.http.generation_headers import with_patience
+from proxy.api.http.answer import Exchange, Renderer, protocol_names
+from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
-from proxy.api.openai.answer_fields import system_fingerprint
 from proxy.api.openai.chat_body import ChatCompletionBody
-from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.completion_renderer import CompletionRenderer
-from proxy.api.openai.field_limits import FieldLimits
 from proxy.api.openai.generation_body import GenerationBody, merged
+from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
+from proxy.api.openai.tool_bodies import ToolBody
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -22,6 +24,67 @@ from proxy.language.structured.examiner import Examiner
 from proxy.models.registry import Registry, ServedModel
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldLimits:
+    """Numbers of elements, and (`_bytes`) bytes of UTF-8.
+
+    stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
+    bad_words.
+    """
+
+    stops: int = 16
+    stop_bytes: int = 4096
+    messages: int = 2048
+    logit_bias: int = 1024
+    allowed_token_ids: int = 16_384
+    choices: int = 128
+    tools: int = 128
+    tools_bytes: int = 256_000
+
+    def check(self, body: ChatCompletionBody | CompletionBody) -> None:
+        """Raises InvalidRequest."""
+        if body.stop is not None:
+            _check("stop", len(body.stops), self.stops)
+            stop_bytes = sum(len(stop.encode()) for stop in body.stops)
+            _check("stop", stop_bytes, self.stop_bytes, of="bytes ")
+        for name, most in (
+            ("stop_token_ids", self.stops),
+            ("bad_words", self.logit_bias),
+            ("logit_bias", self.logit_bias),
+            ("allowed_token_ids", self.allowed_token_ids),
+        ):
+            if (given := getattr(body, name)) is not None:
+                _check(name, len(given), most)
+        if isinstance(body, ChatCompletionBody):
+            self.check_chat(body.messages, body.tools)
+            if body.n is not None:
+                _check("n", body.n, self.choices)
+        else:
+            first = body.prompt[0] if body.prompt else ""
+            is_one = isinstance(body.prompt, str) or isinstance(first, int)
+            candidates = max(body.n or 1, body.best_of or 1)
+            _check("prompt", candidates * (1 if is_one else len(body.prompt)), self.choices)
+
+    def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
+        """Checks a chat's messages and tools; used for every protocol. Raises InvalidRequest."""
+        if messages is not None:
+            _check("messages", len(messages), self.messages)
+        if tools:
+            _check("tools", len(tools), self.tools)
+            tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools)
+            _check("tools", tools_bytes, self.tools_bytes, of="bytes ")
+
+
+def _check(param: str, count: int, most: int, *, of: str = "") -> None:
+    if count > most:
+        is_messages = param == "messages"
+        raise InvalidRequest(
+            f"Invalid value for '{param}': at most {most} {of}are allowed, {count} are asked for.",
+            code=ErrorCode.INVALID_MESSAGES if is_messages else ErrorCode.INVALID_PARAMETER,
+            param=param,
+        )
 
 
 class RequestBuilder:
@@ -49,22 +112,16 @@ class RequestBuilder:
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
-        card = served.card
-        body.check_choice(card.server_tools.tools)
-        request = await self._examined(body.to_domain(caller), body)
-        renderer = ChatRenderer(
-            body,
-            request,
-            fingerprint=system_fingerprint(card),
-            reasoning_fields=self._reasoning_fields,
-        )
+        if body.tool_choice is not None:
+            body.check_choice(served.card.server_tools.tools)
+        request = body.to_domain(caller)
+        renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
         return await self._exchange(body, request, served, renderer)
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt")
-        card = served.card
-        request = await self._examined(body.to_domain(caller, card), body)
-        renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
+        request = body.to_domain(caller, served.card)
+        renderer = CompletionRenderer(body, request, served.card)
         return await self._exchange(body, request, served, renderer)
 
     def _resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
@@ -72,23 +129,12 @@ class RequestBuilder:
         fallback of the one it names.
         """
         self._limits.check(body)
-        body = merged(body, ids_field=ids_field)
+        if body.nvext is not None or body.metadata is not None:
+            body = merged(body, ids_field=ids_field)
         served = self._models.serving(body.model)
         if served.fallback_from is not None:
             body = body.model_copy(update={"model": served.name})
         return body, served
-
-    async def _examined(
-        self, request: GenerationRequest, body: GenerationBody
-    ) -> GenerationRequest:
-        """The request with its constraint and tools, after both were examined."""
-        if request.tools:
-            tools = await self._examiner.tools(request.tools, request.caller)
-            request = replace(request, tools=tools)
-        if (asked := body.asked_format) is not None:
-            constraint = await self._examiner.constraint(asked, request.caller)
-            request = replace(request, constraint=constraint)
-        return request
 
     async def _exchange(
         self,
@@ -97,14 +143,22 @@ class RequestBuilder:
         served: ServedModel,
         renderer: Renderer,
     ) -> Exchange:
-        """With what `include_timings` and `nvext` add to the answer."""
+        """With the request's constraint and tools, once both are examined, and with what
+        `include_timings` and `nvext` add to the answer.
+        """
+        if request.tools:
+            tools = await self._examiner.tools(request.tools, request.caller)
+            request = replace(request, tools=tools)
+        if (asked := body.asked_format) is not None:
+            constraint = await self._examiner.constraint(asked, request.caller)
+            request = replace(request, constraint=constraint)
         if served.fallback_from is not None:
             request = replace(request, fallback_from=served.fallback_from)
         request = with_patience(request)
         if not body.include_timings and body.nvext is None:
             return Exchange(request, served.card, renderer)
         names = () if body.nvext is None else body.nvext.annotations or ()
-        with ProtocolNames(renderer.field_names):
+        with protocol_names(renderer.field_names):
             before = await prompt_annotations(
                 self._service, self._tokenizer, request, served.card, names
             )

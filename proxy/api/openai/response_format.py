@@ -57,9 +57,6 @@ SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 class TextFormat(RequestBody):
     type: Literal["text"]
 
-    def asked(self) -> ConstraintRequest | None:
-        return None
-
 
 class NamedSchema(RequestBody):
     name: SchemaName
@@ -72,14 +69,6 @@ class JsonSchemaFormat(RequestBody):
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
-    def asked(self) -> ConstraintRequest:
-        return ConstraintRequest(
-            field="response_format.json_schema.schema",
-            form=Form.SCHEMA,
-            value=self.json_schema.schema_,
-            is_strict=bool(self.json_schema.strict),
-        )
-
 
 class JsonFormat(RequestBody):
     """`json` is TensorRT-LLM's, `json_object` OpenAI's, `schema` llama.cpp's and Fireworks'."""
@@ -87,38 +76,20 @@ class JsonFormat(RequestBody):
     type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
 
-    def asked(self) -> ConstraintRequest:
-        if self.schema_ is None:
-            return ConstraintRequest(field="response_format", form=Form.JSON_OBJECT)
-        return ConstraintRequest(
-            field="response_format.schema", form=Form.SCHEMA, value=self.schema_
-        )
-
 
 class RegexFormat(RequestBody):
     type: Literal["regex"]
     regex: Guide
-
-    def asked(self) -> ConstraintRequest:
-        return ConstraintRequest(field="response_format.regex", form=Form.REGEX, value=self.regex)
 
 
 class EbnfFormat(RequestBody):
     type: Literal["ebnf"]
     ebnf: Guide
 
-    def asked(self) -> ConstraintRequest:
-        return ConstraintRequest(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
-
 
 class GrammarFormat(RequestBody):
     type: Literal["grammar"]
     grammar: Guide
-
-    def asked(self) -> ConstraintRequest:
-        return ConstraintRequest(
-            field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar
-        )
 
 
 class StructuralTagFormat(RequestBody):
@@ -129,9 +100,29 @@ class StructuralTagFormat(RequestBody):
     structures: ListOf[JsonObject] | None = None
     triggers: ListOf[Guide] | None = None
 
-    def asked(self) -> ConstraintRequest:
-        given = self.model_dump(exclude_none=True)
-        return ConstraintRequest(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
+
+def _of_response_format(given: ResponseFormat) -> ConstraintRequest | None:
+    path, form, is_strict = "response_format", Form.GRAMMAR, False
+    value: Any = None
+    match given:
+        case TextFormat():
+            return None
+        case JsonSchemaFormat(json_schema=named):
+            path, form, value = f"{path}.json_schema.schema", Form.SCHEMA, named.schema_
+            is_strict = bool(named.strict)
+        case JsonFormat(schema_=None):
+            form = Form.JSON_OBJECT
+        case JsonFormat(schema_=schema):
+            path, form, value = f"{path}.schema", Form.SCHEMA, schema
+        case RegexFormat(regex=regex):
+            path, form, value = f"{path}.regex", Form.REGEX, regex
+        case EbnfFormat(ebnf=grammar):
+            path, value = f"{path}.ebnf", grammar
+        case GrammarFormat(grammar=grammar):
+            path, value = f"{path}.grammar", grammar
+        case StructuralTagFormat():
+            form, value = Form.STRUCTURAL_TAG, given.model_dump(exclude_none=True)
+    return ConstraintRequest(field=path, form=form, value=value, is_strict=is_strict)
 
 
 def _type_of(value: Any) -> str | None:
@@ -195,6 +186,8 @@ class FormatBody(GuidedBody):
 
     @model_validator(mode="after")
     def _one_format(self) -> FormatBody:
+        if self.model_fields_set.isdisjoint(FORMATS):
+            return self
         asked = self._asked()
         if len(asked) > 1:
             first, second = asked[0].field, asked[1].field
@@ -205,12 +198,12 @@ class FormatBody(GuidedBody):
 
     @property
     def asked_format(self) -> ConstraintRequest | None:
+        if self.model_fields_set.isdisjoint(FORMATS):
+            return None
         return next(iter(self._asked()), None)
 
     def _asked(self) -> list[ConstraintRequest]:
-        if self.model_fields_set.isdisjoint(FORMATS):
-            return []
-        formatted = self.response_format and self.response_format.asked()
+        formatted = self.response_format and _of_response_format(self.response_format)
         return [
             *([formatted] if formatted else []),
             *(self.structured_outputs.asked() if self.structured_outputs else []),

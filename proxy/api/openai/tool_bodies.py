@@ -128,10 +128,6 @@ class ToolsBody(RequestBody):
                 raise _wrong(path, f"'{path}' is {name!r}, which is not one of 'tools'")
 
     @property
-    def domain_tools(self) -> tuple[Tool, ...]:
-        return tuple(map(ToolBody.to_domain, self.tools or ()))
-
-    @property
     def domain_choice(self) -> ToolChoice:
         choice = self.tool_choice
         if choice is None:

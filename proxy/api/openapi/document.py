@@ -7,7 +7,8 @@ between fields, and examples composed of those of single fields.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
@@ -19,15 +20,14 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from proxy import __version__
-from proxy.api.http import idempotency
 from proxy.api.http.route_scopes import RETURN_SECRETS, Open, RouteScopes
-from proxy.api.openai import field_limits, field_rules
+from proxy.api.openai import field_rules
 from proxy.api.openai.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
 )
-from proxy.api.openai.field_limits import FieldLimits, ModelSizes
 from proxy.api.openai.field_types import whole
+from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     JSON,
     ErrorBody,
@@ -36,6 +36,7 @@ from proxy.api.openapi.responses import (
     header_references,
 )
 from proxy.api.plain.plain_chat import PlainChunk
+from proxy.domain.model import ModelCard
 from proxy.models.registry import Registry
 
 NAME = "triton-openai"
@@ -56,103 +57,14 @@ INT64_MAX = 2**63 - 1  # FastAPI makes bounds floats, which round it up
 OF_ALL = (404, 405, 414, 421, 431, 500)  # no such route or model, wrong method or host, a bug
 OF_CALLERS = (401, 403, 503)  # of routes that need a caller
 OF_KEYED = (409, 410, 429, 503)  # of POST routes, which take an Idempotency-Key
-KEYS: Json = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a JWT."},
-    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-    "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
-}
-KEY_PARAMETERS: Json = {
-    idempotency.KEY: {
-        "name": idempotency.KEY,
-        "in": "header",
-        "description": "One generation for each key: the same request with the same key gets the "
-        "same answer. Bare or quoted.",
-        "schema": {"type": "string", "pattern": "^[!#-~]([ -~]{0,253}[!-~])?$"},
-    },
-    idempotency.LAST_EVENT_ID: {
-        "name": idempotency.LAST_EVENT_ID,
-        "in": "header",
-        "description": "Continues the stream of the same request and key after the event with this "
-        "`id`.",
-        "schema": {"type": "string", "pattern": f"^[0-9]{{1,{idempotency.LONGEST_EVENT_ID}}}$"},
-    },
-}
-TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
-OF_ANSWERED_AGAIN: Json = {
-    "idempotent-replayed": {
-        "description": "The answer was generated for an earlier request with the same key.",
-        "schema": {"type": "string", "const": "true"},
-    },
-    "x-original-request-id": {
-        "description": "The `x-request-id` of that request.",
-        "schema": TEXT,
-    },
-    "idempotency-unavailable": {
-        "description": "The key had no effect: its records cannot be used at present.",
-        "schema": {"type": "string", "const": "true"},
-    },
-}
-HEADERS: Json = {
-    "x-request-id": {
-        "description": "The request's id in the server's log: the caller's own, if it sent one.",
-        "schema": TEXT,
-    },
-    "retry-after": {"description": "Seconds to wait before the next try.", "schema": COUNT},
-    "retry-after-ms": {
-        "description": "Milliseconds to wait before the next try.",
-        "schema": COUNT,
-    },
-    "x-should-retry": {
-        "description": "Whether OpenAI's SDKs send the request again.",
-        "schema": {"type": "string", "enum": ["true", "false"]},
-    },
-    "www-authenticate": {"description": "How to send the API key: RFC 6750.", "schema": TEXT},
-    "allow": {"description": "The methods of this route.", "schema": TEXT},
-    "x-attempts": {
-        "description": "How many answers were generated until one conformed to its schema.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "x-resends": {
-        "description": "How many streams were sent again, because Triton was lost at first.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "x-queue-position": {
-        "description": "Where the request stands in its model's queue: 1 is next, 0 has waited.",
-        "schema": COUNT,
-    },
-    "x-queue-wait": {
-        "description": "Seconds that the request waits in its model's queue in all: measured, "
-        "or expected where it still waits.",
-        "schema": {"type": "number", "minimum": 0},
-    },
-    "x-continued": {
-        "description": "How often streams lost their engine, and another one continued them.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "x-unenforced-keywords": {
-        "description": "Keywords of the caller's schema that were not enforced on the answer.",
-        "schema": TEXT,
-    },
-    "x-priority-capped": {
-        "description": "The caller's ceiling, with the sign of `priority`: it asked to go before "
-        "others further than it may.",
-        "schema": {"type": "integer"},
-    },
-    "x-fallback-from": {
-        "description": "The model that the request names, which the model in the body replaced.",
-        "schema": TEXT,
-    },
-    "deprecation": {
-        "description": "From when callers should use another model: RFC 9745, `@` and Unix time.",
-        "schema": {"type": "string", "pattern": "^@-?[0-9]+$"},
-    },
-    "sunset": {
-        "description": "From when the model may be gone: RFC 8594, an HTTP date.",
-        "schema": TEXT,
-    },
-    "link": {"description": "A page about both: RFC 8288.", "schema": TEXT},
-    **OF_ANSWERED_AGAIN,
-}
+OF_ANSWERED_AGAIN = ("idempotent-replayed", "x-original-request-id", "idempotency-unavailable")
+
+
+@cache
+def _shipped() -> Json:
+    """Headers of answers, the parameters of Idempotency-Keys, and the forms of API keys."""
+    found: Json = orjson.loads((resources.files(__package__) / "components.json").read_bytes())
+    return found
 
 
 def cached_document(
@@ -176,10 +88,10 @@ def cached_document(
         schemas = found["components"]["schemas"]
         _describe(schemas)
         field_rules.add(schemas)
-        field_limits.add_bounds(schemas, limits, sizes)
+        add_bounds(schemas, limits, sizes)
         return orjson.dumps(found)
 
-    return lambda: made(field_limits.model_sizes(registry.cards()))
+    return lambda: made(model_sizes(registry.cards()))
 
 
 def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
@@ -208,20 +120,17 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which we never send
         schemas.pop(name, None)
     _correct([made["paths"], schemas])
-    made["components"] = components = {
-        "schemas": dict(sorted(schemas.items())),
-        "headers": HEADERS,
-        "parameters": KEY_PARAMETERS,
-    }
-    if scopes is not None:
-        components["securitySchemes"] = KEYS
+    made["components"] = {"schemas": dict(sorted(schemas.items())), **_shipped()}
+    keys = made["components"]["securitySchemes"]
+    if scopes is None:
+        del made["components"]["securitySchemes"]
     for path, operations in made["paths"].items():
         is_open = (scopes or RouteScopes()).of(path) is Open.ANYBODY
         for method, operation in operations.items():
             is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
             if scopes is not None and not is_open:
-                operation["security"] = [{name: []} for name in KEYS]
+                operation["security"] = [{name: []} for name in keys]
             _add_examples(operation, schemas)
     return made
 
@@ -241,7 +150,9 @@ def _add_layers(operation: Json, *, is_open: bool, is_keyed: bool) -> None:
         if one["in"] == "query":
             (one["schema"],) = _without_null(one["schema"])
     if is_keyed:
-        references = ({"$ref": f"#/components/parameters/{name}"} for name in KEY_PARAMETERS)
+        references = (
+            {"$ref": f"#/components/parameters/{name}"} for name in _shipped()["parameters"]
+        )
         operation["parameters"] = [*parameters, *references]
         responses["200"]["headers"] |= header_references(*OF_ANSWERED_AGAIN)
 
@@ -305,6 +216,86 @@ def _correct(schema: Any) -> None:
             schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     for one in schema.values():
         _correct(one)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSizes:
+    """The largest vocabulary and context of all models, in tokens."""
+
+    vocabulary: int
+    context: int
+
+
+def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
+    facts = [card.facts for card in cards]
+    if not facts:
+        return None
+    return ModelSizes(
+        vocabulary=max(one.vocab_size for one in facts),
+        context=max(one.context_length for one in facts),
+    )
+
+
+def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> None:
+    """Adds the bounds to schemas. `sizes`: None while no model is known."""
+    for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
+        properties = schemas[name]["properties"]
+        # Only in the description: hardly any model's context holds so many messages.
+        properties["messages"]["description"] += f"; at most {limits.messages}"
+        if "tools" in properties:
+            _bound(properties["tools"], "array", maxItems=limits.tools)
+    for name in ("ChatCompletionBody", "CompletionBody"):
+        _bound_generation(schemas[name]["properties"], limits)
+    _bound_choices(schemas["CompletionBody"]["properties"], limits)
+    if sizes is not None:
+        tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
+        _bound(tokens, "array", maxItems=sizes.context)
+        _bound_ids(tokens, sizes)
+        for name in ("ChatCompletionBody", "CompletionBody"):
+            for field in ("prompt", "prompt_token_ids", "allowed_token_ids", "stop_token_ids"):
+                _bound_ids(schemas[name]["properties"].get(field, {}), sizes)
+
+
+def _bound_ids(schema: Json, sizes: ModelSizes) -> None:
+    """Bounds the ids of each list of token ids, and of lists of these."""
+    for form in (schema, *schema.get("anyOf", ()), *_nested(schema)):
+        if form.get("type") == "array":
+            _bound(form["items"], "integer", maximum=sizes.vocabulary - 1)
+            _bound_ids(form["items"], sizes)
+
+
+def _bound_generation(properties: Json, limits: FieldLimits) -> None:
+    for name, most in (
+        ("stop", limits.stops),
+        ("stop_token_ids", limits.stops),
+        ("bad_words", limits.logit_bias),
+        ("allowed_token_ids", limits.allowed_token_ids),
+    ):
+        _bound(properties[name], "array", maxItems=most)
+    _bound(properties["logit_bias"], "object", maxProperties=limits.logit_bias)
+    _bound(properties["n"], "integer", maximum=limits.choices)
+
+
+def _bound_choices(properties: Json, limits: FieldLimits) -> None:
+    """Each prompt of a list has its choices; a list of token ids is one prompt."""
+    _bound(properties["best_of"], "integer", maximum=limits.choices)
+    for form in properties["prompt"]["anyOf"]:
+        if form.get("items", {}).get("type") in ("string", "array"):
+            _bound(form, "array", maxItems=limits.choices)
+
+
+def _bound(schema: Json, kind: str, **keywords: int) -> None:
+    """Tightens the keywords of the schema's alternatives that have this type."""
+    for form in (schema, *schema.get("anyOf", ()), *_nested(schema)):
+        if form.get("type") != kind:
+            continue
+        for name, bound in keywords.items():
+            closer = max if name == "minimum" else min
+            form[name] = closer(bound, form.get(name, bound))
+
+
+def _nested(schema: Json) -> list[Json]:
+    return [form for one in (schema, *schema.get("anyOf", ())) for form in one.get("oneOf", ())]
 
 
 # parameters.md has the rows of the tables in docs/api.md; a test compares them.

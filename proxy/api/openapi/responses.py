@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.http import generation_headers
+from proxy.api.http import own_headers
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -21,9 +21,9 @@ GENERATION = (*BODY, 422, 504)
 GENERATION_HEADERS = (
     "x-resends",
     "x-continued",
-    *generation_headers.QUEUE,
+    *own_headers.QUEUE,
     "x-fallback-from",
-    *generation_headers.LIFECYCLE,
+    *own_headers.LIFECYCLE,
 )
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
 ERROR_HEADERS = {

@@ -60,7 +60,7 @@ def to_domain(body: PlainChatBody, served: ServedModel, caller: str) -> Generati
 
 
 class PlainRenderer:
-    """Implements exchange.Renderer: events become messages, numbered by `index`.
+    """Implements answer.Renderer: events become messages, numbered by `index`.
 
     sends_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
     """

@@ -9,13 +9,12 @@ from fastapi.openapi.models import Example
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from proxy.api.http.answer import Answers
+from proxy.api.http.answer import JSON_LINES, SSE_NAMED_ERRORS, Answers, Exchange
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import JSON_LINES, SSE_NAMED_ERRORS, Exchange
-from proxy.api.http.generation_headers import TAKES_HEADER, with_patience
+from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.field_limits import FieldLimits
+from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
@@ -78,7 +77,7 @@ def routes(
     @router.post("/json", responses=_answers(PlainAnswer), openapi_extra=TAKES_HEADER)
     async def chat_json(http: Request, body: ChatRequest) -> Response:
         """The whole answer as one JSON body."""
-        return answerer.whole(exchange(http, body))
+        return answerer.answer(exchange(http, body))
 
     @router.post(
         "/stream",
@@ -88,7 +87,7 @@ def routes(
     )
     async def chat_stream(http: Request, body: ChatRequest) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        return answerer.streamed(exchange(http, body), JSON_LINES)
+        return answerer.answer(exchange(http, body), JSON_LINES)
 
     @router.post(
         "/sse",
@@ -98,6 +97,6 @@ def routes(
     )
     async def chat_sse(http: Request, body: ChatRequest) -> Response:
         """Server-sent events, then `[DONE]`."""
-        return answerer.streamed(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
+        return answerer.answer(exchange(http, body, sends_done=False), SSE_NAMED_ERRORS)
 
     return router

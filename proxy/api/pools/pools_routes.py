@@ -35,8 +35,7 @@ from proxy.api.pools.pool_bodies import (
     endpoint_body,
     results_body,
 )
-from proxy.domain.audit_trail import AuditTrail
-from proxy.domain.endpoints import Decisions, EndpointResult, Pools
+from proxy.domain.endpoints import AuditTrail, Decisions, EndpointResult, Pools
 from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, UnknownModel, echoed
 from proxy.domain.scheduling import (
     MOST_TENANTS_SHOWN,

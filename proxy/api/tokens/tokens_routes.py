@@ -9,11 +9,11 @@ from fastapi import APIRouter, Body, Request
 from fastapi.openapi.models import Example
 from starlette.responses import JSONResponse, Response
 
+from proxy.api.http.answer import protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.exchange import ProtocolNames
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.field_limits import FieldLimits
+from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import BODY, answers
 from proxy.api.tokens.token_bodies import (
     DetokenizeBody,
@@ -54,7 +54,7 @@ def routes(
         card = models.asked(body.model)
         generation = body.to_domain(card, caller_name(http.scope))
         request, *_ = await service.engine_requests(generation, card)
-        with ProtocolNames(lambda: {"prompt": "prompt" if body.messages is None else "messages"}):
+        with protocol_names(lambda: {"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         record = running_record()
         record.id, record.model = request.id, request.model.name

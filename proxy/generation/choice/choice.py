@@ -11,7 +11,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.generation.choice.answer_text import AnswerText
-from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
+from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.generation.choice.prompt_echo import PromptEcho
 from proxy.language.syntax.output_parser import OutputParser
 
@@ -30,16 +30,13 @@ class Choice:
         self,
         request: GenerationRequest,
         card: ModelCard,
-        index: int = 0,
+        index: int,
+        cost: ChoiceCost,
         *,
-        counts_prompt: bool = True,
-        counts_cached: bool = True,
         parser: OutputParser | None = None,
         specials: Mapping[int, bytes] = NO_SPECIALS,
     ) -> None:
-        self.clock = ChoiceClock(card, reports_prefill=counts_cached)
-        # counts this choice's tokens for as long as the choice gets deltas
-        self.usage_counter = UsageCounter(counts_prompt=counts_prompt, counts_cached=counts_cached)
+        self._cost = cost
         self._index = index
         strips_space = card.facts.strips_leading_space
         self._echo: PromptEcho | None = None
@@ -48,7 +45,7 @@ class Choice:
         self._text = AnswerText(
             request,
             parser,
-            self.usage_counter,
+            self._cost,
             strips_leading_space=strips_space and _begins(request),
         )
         self._parser = parser
@@ -65,28 +62,29 @@ class Choice:
         self._returns_ids = request.returns_token_ids
         self._reports_usage = request.reports_usage
         self._takes_tokens_together = not (
-            parser or request.stop or specials or request.echoes_tokens
+            parser or request.stop or specials or request.echoes_prompt
         )
         self._logs = request.sampling.top_log_probs is not None
         self._logs_end = request.echoes_prompt  # harnesses that score a prompt drop the last entry
         self.is_finished = False
-        self.wants_more = True  # of this engine stream
+        # of this engine stream; else the thinking budget is spent
+        self.wants_more = self._budget is None or not self._is_budget_spent
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
-        is_between = delta.finish is None and delta.prompt_tokens is None
-        if is_between and self._takes_tokens_together and not delta.log_probs:
+        if delta.prompt_tokens is not None:
+            self._cost.count_prompt(delta)
+        if delta.finish is None and self._takes_tokens_together and not delta.log_probs:
             # nothing looks at single tokens: nearly all deltas
-            self.usage_counter.tokens += len(delta.token_bytes)
+            self._cost.tokens += len(delta.token_bytes)
             text = self._text.push_together(b"".join(delta.token_bytes))
             return self._of_text(text, [], delta.token_ids)
-        if delta.prompt_tokens is not None:
-            self.usage_counter.count_prompt(delta)
         if self._echo is not None:
             delta = self._echo.split(delta)
             self._held.before = self._echo.length
         logged, taken = self._push_tokens(delta)
+        is_spent = self._is_budget_spent
         finish = FinishReason.STOP if self._text.has_ended else delta.finish
-        if self.has_thought_enough and finish is FinishReason.STOP:
+        if is_spent and finish is FinishReason.STOP:
             finish = None  # the answer is still to come
         if finish is not None:
             finish = self._text.flush(finish)
@@ -94,25 +92,16 @@ class Choice:
                 logged += self._held.rest()
         events = self._collected(logged, delta.token_ids[:taken], is_last=finish is not None)
         if finish is None:
-            self.wants_more = not self.has_thought_enough
+            self.wants_more = not is_spent
             return events
         self.is_finished, self.wants_more = True, False
-        self.clock.end(delta.times)
+        self._cost.end(delta.times)
         return [*events, self._finished(finish)]
 
-    @property
-    def has_thought_enough(self) -> bool:
-        """Whether the thinking budget is spent, and the model still thinks."""
-        return self._is_budget_spent and not self.is_finished
-
-    @property
-    def tokens(self) -> int:
-        """Generated so far."""
-        return self.usage_counter.tokens
-
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
-        """Ends the reasoning in the model's place: all text so far, and its events."""
-        self.clock.end(None)
+        """The thinking budget is spent. Ends the reasoning in the model's place: all text so far,
+        and its events.
+        """
         self._text.end_thought(closing)
         self._raw += closing.encode()
         self.wants_more = True
@@ -120,9 +109,10 @@ class Choice:
 
     @property
     def _is_budget_spent(self) -> bool:
+        """Whether the thinking budget is spent, and the model still thinks."""
         if self._budget is None or self._parser is None:
             return False
-        return self._parser.is_thinking and self.usage_counter.reasoning >= self._budget
+        return self._parser.is_thinking and self._cost.reasoning >= self._budget
 
     def _push_tokens(self, delta: TokenDelta) -> tuple[list[LoggedToken], int]:
         """Token by token, so that the last is the one that completed a stop string or a call.
@@ -133,7 +123,7 @@ class Choice:
         logged, taken = list[LoggedToken](), 0
         end_at = self._end_number(delta)
         for taken, data in enumerate(delta.token_bytes, 1):
-            self.usage_counter.tokens += 1
+            self._cost.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
             if self._budget is not None:
@@ -143,7 +133,7 @@ class Choice:
             characters, passed = self._text.push(data)
             if delta.log_probs:
                 log_prob = delta.log_probs[taken - 1]
-                self.usage_counter.count_log_prob(log_prob.log_prob)
+                self._cost.count_log_prob(log_prob.log_prob)
                 if self._logs and (self._logs_end or not is_end):
                     self._held.push(data, log_prob, characters)
                 logged += self._held.released(passed, is_last=self._text.is_stopped)
@@ -181,7 +171,7 @@ class Choice:
         ids = ids if self._returns_ids else ()
         if not (text or logged or ids):
             return []
-        usage = self.usage_counter.usage if self._reports_usage else None
+        usage = self._cost.usage if self._reports_usage else None
         return [
             TextDelta(text, choice=self._index, log_probs=tuple(logged), token_ids=ids, usage=usage)
         ]
@@ -202,7 +192,7 @@ class Choice:
             if not is_last or not (self._unsent or self._unsent_ids):
                 return []
             found = [TextDelta("")]
-        usage = self.usage_counter.usage if self._reports_usage else None
+        usage = self._cost.usage if self._reports_usage else None
         first, *others = [replace(delta, choice=self._index, usage=usage) for delta in found]
         first = replace(first, log_probs=tuple(self._unsent), token_ids=tuple(self._unsent_ids))
         self._unsent.clear()
@@ -212,10 +202,10 @@ class Choice:
     def _finished(self, reason: FinishReason) -> Finished:
         return Finished(
             reason=reason,
-            usage=self.usage_counter.usage,
+            usage=self._cost.usage,
             choice=self._index,
-            mean_log_prob=self.usage_counter.mean_log_prob if self._logs else None,
-            times=self.clock.times,
+            mean_log_prob=self._cost.mean_log_prob if self._logs else None,
+            times=self._cost.times,
         )
 
 

@@ -11,6 +11,7 @@
          back           |  cannot be continued, or its time is over     |
                         +-----------------------------------------------+
 
+Before QUEUED, a stream with a guide is UNTRIED: it holds no row while Triton compiles the guide.
 QUEUED waits in the fair queue, and SENT for the first delta of a part: what one endpoint is sent
 of the answer. LOST has closed its part, so that the engine is told to stop. If the reader has
 nothing yet, the part is sent again as it was; otherwise another part continues after the last
@@ -21,14 +22,14 @@ every state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from time import perf_counter
 
 import structlog
 
-from proxy.domain.engine import EngineRequest
+from proxy.access.guide_precheck import GuidePrecheck
+from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
@@ -37,23 +38,39 @@ from proxy.domain.errors import (
     Preempted,
     ProxyError,
     RateLimited,
+    ServiceError,
 )
+from proxy.domain.identity import current_caller
 from proxy.domain.interrupt import Cause, Interrupt
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.record import RequestRecord, Stage, StageName
+from proxy.domain.record import RequestRecord, Stage, StageName, Wait
 from proxy.domain.request import GenerationRequest
-from proxy.domain.scheduling import FreeScheduler, Scheduler
-from proxy.generation.choice.choice_cost import ChoiceClock, UsageCounter
+from proxy.domain.scheduling import (
+    FREE_PERMIT,
+    FreeScheduler,
+    Permit,
+    Scheduler,
+    Standing,
+    Ticket,
+)
+from proxy.generation.choice.choice_cost import ChoiceCost
+from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream import continuation
 from proxy.generation.stream.continuation import ContinuationLimits
-from proxy.generation.stream.resending import Attempt, Resending
-from proxy.generation.stream.row_permit import RowPermit, ticket_of
 from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
+from proxy.models.readiness import RecoveryQueue
+from proxy.models.registry import Registry
 
 logger = structlog.get_logger(__name__)
 
 HIGHEST_PRIORITY = 2**31 - 1
-LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
+CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
+FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
+# Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
+# is ready when a Python model of its has died, until it is restarted.
+PAUSE_S = 1.0
+LONGEST_PAUSE_S = 8.0
+BEFORE_FIRST = "before the first token of this request"
 PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 NO_DELTA = TokenDelta(())
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
@@ -66,17 +83,23 @@ WORDS = {
 }
 
 Deltas = AsyncGenerator[TokenDelta, None]
-# (what an engine is sent, whether it is the whole answer and no rest of one) -> its deltas
-Send = Callable[[EngineRequest, bool], Deltas]
-TryGuide = Callable[[EngineRequest], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMeans:
-    """What all engine streams share."""
+    """What all engine streams share.
 
-    resending: Resending
+    max_resends: how often one stream is sent again that was lost before its first token, so that a
+    request that kills Triton comes to an end.
+    """
+
+    registry: Registry
+    recovery_queue: RecoveryQueue
+    engine: Engine
+    guide_precheck: GuidePrecheck
+    shadows: ShadowTraffic
     limits: TimeLimits
+    max_resends: int
     continuing: ContinuationLimits = field(default_factory=ContinuationLimits)
     scheduler: Scheduler = field(default_factory=FreeScheduler)
 
@@ -84,6 +107,7 @@ class StreamMeans:
 class State(Enum):
     """See the module's drawing."""
 
+    UNTRIED = "untried"
     QUEUED = "queued"
     SENT = "sent"
     STREAMING = "streaming"
@@ -96,10 +120,8 @@ class EngineStream:
 
     Args:
         asked: the caller's request, which competes for rows.
-        try_guide: called before a part is sent again: a Triton that came back has not compiled its
-            guide yet.
-        counter: the reader's, of tokens; the stream's own are those since now.
-        clock: the choice's. The reader ends it with the last delta.
+        cost: the choice's. The reader ends it with the last delta; the stream's own tokens are
+            those since now.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
 
@@ -109,31 +131,31 @@ class EngineStream:
         request: EngineRequest,
         means: StreamMeans,
         record: RequestRecord,
+        cost: ChoiceCost,
         *,
-        send: Send,
-        try_guide: TryGuide,
-        counter: UsageCounter,
-        clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
-        self._state = State.QUEUED
+        self._state = State.QUEUED if request.constraint is None else State.UNTRIED
         self._means = means
         self._record = record
-        self._send = send
-        self._try_guide = try_guide
-        self._counter = counter
-        self._tokens_before = counter.tokens
-        self._clock = clock
-        self._stages = EngineStages(record)
+        self._cost = cost
+        self._tokens_before = cost.tokens
+        self._caller = asked.caller
 
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
         self._is_exact = can_continue and self._obstacle is None
-        if can_continue and means.continuing.allow(self._obstacle):
-            request = replace(request, keeps_ids=True, interrupt=self._new_interrupt())
+        self._keeps_ids = can_continue and means.continuing.allow(self._obstacle)
         self._request = request
         self._part, self._parts = request, 0
-        self._source: Deltas = _nothing()
+        self._interrupt = Interrupt() if self._is_exact else None  # of the part
+        self._source: Deltas | None = None
+
+        # its place among the streams that want the model's rows
+        self._ticket = _ticket(asked, request, may_yield=self._is_exact, has_begun=has_begun)
+        self._permit: Permit = FREE_PERMIT
+        self._has_permit = self._has_row = self._must_yield = False
+        self._waited_s = 0.0  # in all: a stream that yields waits again
 
         # what the reader has
         self._has_deltas = False
@@ -144,17 +166,10 @@ class EngineStream:
         self._finish: FinishReason | None = None  # the engine was lost after the whole answer
 
         # losses. In a row: without PROGRESS_TOKENS new tokens between them
-        self._attempt = Attempt()
+        self._resends = 0
+        self._avoids: frozenset[str] = frozenset()  # endpoints that were lost, and not ready since
         self._pause: tuple[Cause, float] | None = None  # its beginning; ends with the next delta
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
-
-        self._row = RowPermit(
-            means.scheduler,
-            ticket_of(asked, request, may_yield=self._is_exact, has_begun=has_begun),
-            record,
-            counter=counter,
-            preempted=self._preempt,
-        )
 
     async def deltas(self) -> Deltas:
         """To one task. Each delta's ids are kept here, which is all that a continuation costs.
@@ -168,9 +183,13 @@ class EngineStream:
         try:
             while True:
                 try:
-                    if self._state is State.QUEUED:
-                        await watch.within(self._row.acquire())
-                        if lost is not None:
+                    if self._state is State.UNTRIED:
+                        with Stage(StageName.GUIDE_CHECK, self._record):
+                            await watch.within(self._try_guide())
+                        self._state = State.QUEUED
+                    elif self._state is State.QUEUED:
+                        await watch.within(self._acquire())
+                        if isinstance(lost, Preempted):
                             self._continue(lost)
                         self._state = State.SENT
                     elif self._state is State.SENT:
@@ -179,7 +198,7 @@ class EngineStream:
                     elif self._state is State.LOST and lost is not None:
                         self._state = await self._recover(lost, watch)
                     else:
-                        source = self._source
+                        source = self._source or _nothing()
                         while True:
                             keep(delta.token_ids)
                             yield delta
@@ -193,7 +212,7 @@ class EngineStream:
                 except StopAsyncIteration:
                     return
                 except LOSSES as error:
-                    if self._state not in (State.SENT, State.STREAMING):
+                    if self._state in (State.QUEUED, State.LOST):
                         raise
                     lost = error
                     await self._lose(error, watch)
@@ -204,31 +223,38 @@ class EngineStream:
         finally:
             self._state = State.ENDED
             watch.end()
-            self._stages.end(delta)
+            self._cost.end_stream(delta.times)
             try:
-                await self._source.aclose()
+                if self._source is not None:
+                    await self._source.aclose()
             finally:
-                self._row.release()
+                self._permit.release()
 
     async def _first_delta(self, watch: TimeWatch) -> TokenDelta:
         """SENT: opens the part. Returns its first delta that the reader has not seen yet."""
         part = self._part
         if self._finish is not None:
             self._count_continued()
-            self._source = _nothing()
+            self._source = None
             return TokenDelta((), finish=self._finish)
-        if self._parts:
-            await self._try_guide(part)
-        if self._row.must_yield:
+        if self._parts:  # a Triton that came back has not compiled its guide yet
+            await self._try_guide()
+        if self._must_yield:
             raise _preempted()
-        sent = self._stages.begin(_urgent(part) if self._row.took_over else part)
-        self._clock.begin()
-        self._source = self._send(sent, not self._has_deltas)
-        watch.begin(part.interrupt)
-        delta = await _next(self._source, watch)
-        self._stages.see_first(delta)
-        self._clock.see_first(delta.queue_s)
-        if part.interrupt is not None:
+        sent = replace(
+            part,
+            keeps_ids=self._keeps_ids,
+            interrupt=self._interrupt,
+            priority=_urgent(part) if self._permit.took_over else part.priority,
+            stage=self._cost.begin(part.id),
+        )
+        self._source = source = self._means.engine.generate(sent)
+        if not self._has_deltas:  # shadows are compared with whole answers
+            self._source = source = self._means.shadows.mirrored(sent, source)
+        watch.begin(self._interrupt)
+        delta = await _next(source, watch)
+        self._cost.see_first(delta)
+        if self._interrupt is not None:
             watch.see_first(self._can_move)
         prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
         # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
@@ -241,7 +267,9 @@ class EngineStream:
         elif delta.prompt_tokens is not None:  # the reader has counted the prompt
             delta = replace(delta, prompt_tokens=None, cached_tokens=None)
         context_tokens = self._prompt_tokens + len(self._answer_ids)
-        self._row.see_first(0 if is_cached else max(context_tokens - cached_tokens, 0))
+        if not self._has_row:  # a stream that loses its engine keeps its permit
+            self._has_row = True
+            self._permit.see_prompt(0 if is_cached else max(context_tokens - cached_tokens, 0))
         self._count_continued()
         repeats = self._repeats
         while repeats:
@@ -249,15 +277,15 @@ class EngineStream:
             if count > repeats or delta.finish is not None:
                 return _without(delta, repeats)
             repeats -= count
-            delta = await _next(self._source, watch)
+            delta = await _next(source, watch)
         return delta
 
     async def _lose(self, error: Loss, watch: TimeWatch) -> None:
         """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""
-        self._stages.lose(cause_of(error))
-        self._clock.end(None, watch.waiting_since)
+        self._cost.end(cause=cause_of(error), last_at=watch.waiting_since)
         watch.leave()
-        await self._source.aclose()
+        if self._source is not None:
+            await self._source.aclose()
         if isinstance(error, GuidePending):
             raise error
         self._state = State.LOST
@@ -268,36 +296,88 @@ class EngineStream:
         Raises:
             ProxyError: `error`, or why the stream is not continued.
         """
-        cause, resending = cause_of(error), self._means.resending
+        cause = cause_of(error)
         if cause is Cause.LOST and not self._has_deltas:
             if not isinstance(error, ModelUnavailable):
                 raise error
-            self._avoid()
-            attempt, request = self._attempt, self._request
-            await resending.resend(error, attempt, request, self._record, since=watch.began)
-            self._begin_part(request, f"resent{attempt.number}")
-            return State.SENT
+            await self._resend(error, watch)
+            return State.SENT if self._has_permit else State.UNTRIED
         self._check(error, cause)
         self._pause = (cause, asyncio.get_running_loop().time())
         self._finish = continuation.known_end(self._request, self._answer_ids, self._prompt_tokens)
         if self._finish is None:
             if cause is Cause.PREEMPTED:
-                self._row.release()
+                self._permit.release()
                 return State.QUEUED
             if isinstance(error, RateLimited):
-                await watch.within(asyncio.sleep(min(error.retry_after_s, LONGEST_PAUSE_S)))
+                await watch.within(asyncio.sleep(min(error.retry_after_s, FULL_PAUSE_S)))
             else:
-                self._avoid()
-                self._attempt.has_begun = self._has_deltas
-                await resending.find_endpoint(
-                    error,
-                    self._attempt,
-                    self._request,
-                    since=watch.began,
-                    tried=max(self._losses_in_a_row - 1, 0),
-                )
+                tried = max(self._losses_in_a_row - 1, 0)
+                await self._find_endpoint(error, watch, tried=tried)
         self._continue(error)
         return State.SENT
+
+    async def _resend(self, lost: ModelUnavailable, watch: TimeWatch) -> None:
+        """Begins the same part again, of which the reader has nothing."""
+        most = self._means.max_resends
+        if not most:
+            raise lost
+        if self._resends == most:
+            raise ModelUnavailable(
+                f"The model server was lost {most + 1} times {BEFORE_FIRST}, which is not sent to "
+                "it again.",
+                detail=lost.detail,
+            ) from lost
+        await self._find_endpoint(lost, watch, tried=self._resends)
+        self._resends += 1
+        self._record.resends += 1
+        self._begin_part(self._request, f"resent{self._resends}")
+
+    async def _find_endpoint(self, lost: ServiceError, watch: TimeWatch, *, tried: int) -> None:
+        """Returns when there is one: at once if another endpoint serves the model, else when one is
+        back.
+
+        Args:
+            tried: how often the request was sent again already without getting further.
+
+        Raises:
+            ModelUnavailable: Triton stays away, or serves another build.
+        """
+        self._avoid(self._endpoint)
+        if isinstance(lost, ModelUnavailable):
+            self._avoid(lost.endpoint)
+        if self._has_another(self._avoids):
+            return
+        with Stage(StageName.WAIT, self._record):
+            if tried:
+                await asyncio.sleep(min(PAUSE_S * 2 ** (tried - 1), LONGEST_PAUSE_S))
+            await self._wait(lost, watch)
+            if not self._has_another(self._avoids):
+                self._avoids = frozenset()
+
+    async def _wait(self, lost: ServiceError, watch: TimeWatch) -> None:
+        """Until the model is ready."""
+        loop, means, card = asyncio.get_running_loop(), self._means, self._request.model
+        has_begun = self._has_deltas
+        whole_s = watch.began + means.limits.whole_s - loop.time()
+        most_s = min(whole_s, means.continuing.within_s) if has_begun else whole_s
+        ends, limit_s = loop.time() + most_s, means.limits.whole_s
+        within = f"the request's {limit_s:g}" if most_s == whole_s else f"{most_s:g}"
+        place = "in the middle of this answer" if has_begun else BEFORE_FIRST
+        while True:
+            if not await means.recovery_queue.wait(max(ends - loop.time(), 0.0)):
+                raise ModelUnavailable(
+                    f"The model server was lost {place}, and was not ready again within {within} "
+                    "seconds. Try again later.",
+                    detail=f"{lost.detail}; since then: {means.registry.why_not_ready}",
+                ) from lost
+            if not means.registry.has_build(card):
+                raise ModelUnavailable(
+                    f"The model server was lost {place}, and came back with another build of the "
+                    "model. Send the request again."
+                ) from lost
+            if means.registry.is_available(card):
+                return
 
     def _check(self, error: Loss, cause: Cause) -> None:
         """Raises: the stream cannot be continued, or was lost too often."""
@@ -308,17 +388,17 @@ class EngineStream:
             raise error
         if obstacle is not None and not self._means.continuing.allow(obstacle):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
-        if len(self._answer_ids) != self._counter.tokens - self._tokens_before:
+        if len(self._answer_ids) != self._cost.tokens - self._tokens_before:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
         if len(self._ids) - self._tokens_at_loss >= PROGRESS_TOKENS:
             self._losses_in_a_row = 0
-            self._attempt.avoids = frozenset()
+            self._avoids = frozenset()
         self._losses += 1
         self._losses_in_a_row += cause is not Cause.DRAINED
         self._tokens_at_loss = len(self._ids)
-        if self._losses > most or self._losses_in_a_row > max(self._means.resending.most, 1):
+        if self._losses > most or self._losses_in_a_row > max(self._means.max_resends, 1):
             raise _refused(error, f", which was continued {self._losses - 1} times already")
 
     def _continue(self, lost: Loss) -> None:
@@ -347,9 +427,9 @@ class EngineStream:
             request,
             id=f"{request.id}-{suffix}",
             timeout_s=max(left_s, 0.001),
-            avoids=self._attempt.avoids,
-            interrupt=self._new_interrupt(),
+            avoids=self._avoids,
         )
+        self._interrupt = Interrupt() if self._is_exact else None
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
@@ -369,25 +449,76 @@ class EngineStream:
     @property
     def _endpoint(self) -> str | None:
         """Where the part runs, if it can be moved from there."""
-        return None if self._part.interrupt is None else self._part.interrupt.endpoint
+        return None if self._interrupt is None else self._interrupt.endpoint
 
     def _can_move(self) -> bool:
         """Whether another endpoint can continue now."""
         endpoint = self._endpoint
-        return endpoint is not None and self._means.resending.has_another(
-            self._request, self._attempt.avoids | {endpoint}
-        )
+        return endpoint is not None and self._has_another(self._avoids | {endpoint})
 
-    def _avoid(self) -> None:
-        if self._endpoint is not None:
-            self._attempt.avoids |= {self._endpoint}
+    def _has_another(self, avoids: frozenset[str]) -> bool:
+        return self._means.engine.has_another(replace(self._request, avoids=avoids))
 
-    def _new_interrupt(self) -> Interrupt | None:
-        return Interrupt() if self._is_exact else None
+    def _avoid(self, endpoint: str | None) -> None:
+        if endpoint is not None:
+            self._avoids |= {endpoint}
+
+    async def _try_guide(self) -> None:
+        await self._means.guide_precheck.check(self._part, self._caller)
+
+    async def _acquire(self) -> None:
+        """QUEUED: waits for a row. A stream that yielded is the first of its tenant, and nothing
+        refuses it. Raises as Scheduler.acquire.
+        """
+        loop, record, cost = asyncio.get_running_loop(), self._record, self._cost
+        ticket = self._ticket
+        if self._must_yield:
+            self._must_yield = False
+            ticket = replace(ticket, has_begun=True, prompt_tokens=0)
+        began = loop.time()
+        try:
+            with Stage(StageName.QUEUE, record):
+                self._permit = await self._means.scheduler.acquire(
+                    ticket, moved=self._moved, preempted=self._preempt
+                )
+        finally:
+            has_waited = record.waits.pop(self, None) is not None
+        if has_waited:
+            self._waited_s += loop.time() - began
+            record.queue_s = max(record.queue_s or 0.0, self._waited_s)
+        self._has_permit, self._has_row = True, False
+        before = cost.tokens
+        self._permit.meter(lambda: cost.tokens - before)
+
+    def _moved(self, standing: Standing) -> None:
+        waits, now = self._record.waits, asyncio.get_running_loop().time()
+        since = waits[self].since if self in waits else now
+        waits[self] = Wait(standing, since, now)
 
     def _preempt(self) -> None:
-        if self._part.interrupt is not None:
-            self._part.interrupt.fire(_preempted())
+        self._must_yield = True
+        if self._interrupt is not None:
+            self._interrupt.fire(_preempted())
+
+
+def _ticket(
+    asked: GenerationRequest, request: EngineRequest, *, may_yield: bool, has_begun: bool
+) -> Ticket:
+    """Callers without a key are identified by their address."""
+    who, card = current_caller.get(), request.model
+    text, ids = request.text or "", request.token_ids or ()
+    size = len(text) if text.isascii() else len(text.encode())
+    return Ticket(
+        queue=f"{card.pool}/{card.triton_model}",
+        tenant=asked.caller if who.is_shared else who.tenant,
+        weight=who.weight,
+        priority=asked.priority or 0,
+        prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
+        patience_s=asked.queue_patience_s,
+        has_begun=has_begun,
+        may_yield=may_yield,
+        engine_takes_priority="priority" in card.capabilities,
+    )
 
 
 async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:
@@ -416,11 +547,11 @@ def _without(delta: TokenDelta, count: int) -> TokenDelta:
     )
 
 
-def _urgent(part: EngineRequest) -> EngineRequest:
+def _urgent(part: EngineRequest) -> int | None:
     """An engine that takes priorities runs it before all others of its class."""
     if "priority" not in part.model.capabilities:
-        return part
-    return replace(part, priority=min((part.priority or 0) + 1, HIGHEST_PRIORITY))
+        return part.priority
+    return min((part.priority or 0) + 1, HIGHEST_PRIORITY)
 
 
 def cause_of(error: Loss) -> Cause:
@@ -445,57 +576,3 @@ def _refused(lost: Loss, why: str) -> ModelUnavailable:
     )
     error.__cause__ = lost
     return error
-
-
-class EngineStages:
-    """The stages of one stream in its request's record, one for each part."""
-
-    __slots__ = ("_queue_s", "_record", "_stage")
-
-    def __init__(self, record: RequestRecord) -> None:
-        self._record = record
-        self._stage: Stage | None = None
-        self._queue_s = 0.0
-
-    def begin(self, part: EngineRequest) -> EngineRequest:
-        """The part as it is sent, with the stage that the endpoint's own stages are within."""
-        self.end()
-        self._stage = begun = self._record.stage(StageName.TRITON)
-        begun.attributes["id"] = part.id
-        return replace(part, stage=begun)
-
-    def see_first(self, delta: TokenDelta) -> None:
-        if self._stage is not None:
-            self._queue_s = delta.queue_s or 0.0
-            self._stage.attributes["first_response_s"] = perf_counter() - self._stage.began
-
-    def lose(self, cause: Cause) -> None:
-        """The part ended before its answer did."""
-        if self._stage is not None:
-            self._stage.error = cause.value
-        self.end()
-
-    def end(self, last: TokenDelta | None = None) -> None:
-        """last: the delta with the engine's own times, if it came."""
-        ended, self._stage = self._stage, None
-        if ended is None:
-            return
-        ended.end()
-        if last is not None and last.times is not None and ended.ended is not None:
-            times = last.times
-            spans = (
-                (StageName.ENGINE_DECODE, times.decode_s),
-                (StageName.ENGINE_PREFILL, times.prefill_s),
-                (StageName.ENGINE_QUEUE, self._queue_s),
-            )
-            _before(ended, ended.ended, spans)
-
-
-def _before(whole: Stage, at: float, spans: tuple[tuple[StageName, float], ...]) -> None:
-    """Stages that end one before the other, the first at `at`. The engine measures durations: its
-    clock is another one, so they are placed back from the last response.
-    """
-    for name, seconds in spans:
-        began = max(at - seconds, whole.began)
-        whole.stage(name, began).end(at)
-        at = began

@@ -11,10 +11,8 @@ TOOLS_FIELD = "tools"
 _INTERNAL_NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guide_type"})
 
 
-class MappedConstraintErrors:
-    """Within its `with`, errors that name the constraint internally get the caller's field instead.
-
-    A class, not a generator: every request enters several.
+def map_constraint_error(error: InvalidRequest, constraint: Constraint | None) -> None:
+    """Has an error that names the constraint internally name the caller's field instead.
 
     Args:
         constraint: the request's; where it has none, the tools caused the guide.
@@ -22,24 +20,12 @@ class MappedConstraintErrors:
     Raises:
         InvalidSchema: instead of an InvalidRequest that reports a mistake in a schema.
     """
-
-    __slots__ = ("_constraint",)
-
-    def __init__(self, constraint: Constraint | None) -> None:
-        self._constraint = constraint
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, InvalidRequest) or error.param not in _INTERNAL_NAMES:
-            return
-        constraint = self._constraint
-        field = TOOLS_FIELD if constraint is None else constraint.field
-        error.param = field
-        is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
-        if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
-            raise InvalidSchema(error.message, param=field) from error
+    if error.param not in _INTERNAL_NAMES:
+        return
+    error.param = field = TOOLS_FIELD if constraint is None else constraint.field
+    is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
+    if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
+        raise InvalidSchema(error.message, param=field) from error
 
 
 def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:

@@ -47,7 +47,7 @@ def replay(
 
     from proxy.operate.administration.remote import given_key
     from proxy.operate.replay.comparison import Report
-    from proxy.operate.replay.sender import Selection, Target, send
+    from proxy.operate.replay.sender import Selection, client_of, send
     from proxy.processes.errors import LaunchError
 
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
@@ -55,11 +55,11 @@ def replay(
     if not folder.is_dir():
         raise LaunchError(f"--from {folder} is no folder")
     key = given_key(key_file, KEY_VARIABLE, "a key of the proxy that gets the requests")
-    target = Target(url=to, key=key, ca_file=ca_file, timeout_s=timeout_s)
+    client = client_of(to, key=key, ca_file=ca_file, timeout_s=timeout_s, connections=concurrency)
     with ExitStack() as stack:
         lines = None if output is None else stack.enter_context(output.open("wb"))
         found = Report(lines)
-        asyncio.run(send(chosen.of(folder), target, found.add, concurrency=concurrency))
+        asyncio.run(send(chosen.of(folder), client, found.add, concurrency=concurrency))
     found.show()
     if left := chosen.passed_over + chosen.unreadable:
         typer.echo(

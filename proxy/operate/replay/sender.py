@@ -72,49 +72,42 @@ class Selection:
         return can_be_compared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The proxy that gets the requests."""
+def client_of(
+    url: str, *, key: str | None, ca_file: Path | None, timeout_s: float, connections: int
+) -> httpx.AsyncClient:
+    """Of the proxy that gets the requests.
 
-    url: str
-    key: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    timeout_s: float = 600.0
-
-    def client(self, connections: int) -> httpx.AsyncClient:
-        """Raises LaunchError: the address or the certificates cannot be used."""
-        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
-        try:
-            return httpx.AsyncClient(
-                base_url=self.url,
-                headers={"Content-Type": "application/json", **headers},
-                timeout=self.timeout_s,
-                limits=httpx.Limits(max_connections=connections),
-                trust_env=False,  # a proxy of the environment would get key and prompts
-                verify=ssl.create_default_context(cafile=self.ca_file),
-            )
-        except (OSError, ValueError, httpx.InvalidURL) as error:
-            raise LaunchError(f"--to {self.url} or --ca-file cannot be used: {error}") from None
+    Raises LaunchError: the address or the certificates cannot be used.
+    """
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        return httpx.AsyncClient(
+            base_url=url,
+            headers={"Content-Type": "application/json", **headers},
+            timeout=timeout_s,
+            limits=httpx.Limits(max_connections=connections),
+            trust_env=False,  # a proxy of the environment would get key and prompts
+            verify=ssl.create_default_context(cafile=ca_file),
+        )
+    except (OSError, ValueError, httpx.InvalidURL) as error:
+        raise LaunchError(f"--to {url} or --ca-file cannot be used: {error}") from None
 
 
 async def send(
     records: Iterator[Recorded],
-    target: Target,
+    client: httpx.AsyncClient,
     report: Callable[[Comparison], None],
     *,
     concurrency: int,
 ) -> None:
-    """Reports the comparisons as they come; `concurrency` requests run at once.
+    """Reports the comparisons as they come; `concurrency` requests run at once."""
 
-    Raises LaunchError.
-    """
-
-    async def send_in_turn(client: httpx.AsyncClient) -> None:
+    async def send_in_turn() -> None:
         for record in records:  # which all of them share
             report(compare(record, await _sent(client, record)))
 
-    async with target.client(concurrency) as client:
-        await asyncio.gather(*(send_in_turn(client) for _ in range(concurrency)))
+    async with client:
+        await asyncio.gather(*(send_in_turn() for _ in range(concurrency)))
 
 
 async def _sent(client: httpx.AsyncClient, record: Recorded) -> Replayed:

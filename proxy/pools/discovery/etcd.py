@@ -6,12 +6,13 @@ gateway writes bytes in base64 and numbers of 64 bits as strings, and leaves out
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import httpx
 import structlog
@@ -23,8 +24,8 @@ from proxy.pools.discovery.endpoint_address import endpoint_address, host_and_po
 from proxy.pools.discovery.source import Source
 
 MOST_KEYS = 5000
-# A watch ends after this time without or with changes, and all keys are read again: nothing else
-# shows that a silent connection is dead.
+# A watch ends after this time without changes, and all keys are read again: nothing else shows that
+# a silent connection is dead.
 WATCH_S = 60.0
 PAGE_KEYS = 500
 
@@ -50,16 +51,11 @@ class Token(BaseModel):
     token: Annotated[str, Field(pattern=r"^[!-~]+$")]
 
 
-class Event(BaseModel):
-    type: Literal["PUT", "DELETE"] = "PUT"
-    kv: Pair
-
-
 class Result(BaseModel):
     compact_revision: int = 0
     canceled: bool = False
     cancel_reason: str = ""
-    events: list[Event] | None = None
+    events: list[Any] | None = None
 
 
 class Line(BaseModel):
@@ -109,31 +105,30 @@ class EtcdPrefix(Source):
     ca_file: Path | None
     watch_s: float = WATCH_S
     _host: int = field(default=0, init=False)
-    # hashes of values that are no endpoints, which were logged
-    _wrong: dict[bytes, int] = field(default_factory=dict, init=False, repr=False)
+    _wrong: dict[bytes, bytes] = field(default_factory=dict, init=False, repr=False)  # logged
 
     async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
-        """Ends after watch_s. After a failure the next host is asked."""
+        """All keys are read again after each change. Ends when there was none for watch_s, and
+        after that time in any case. After a failure the next host is asked.
+        """
+        now = asyncio.get_running_loop().time
+        ends_at = now() + self.watch_s
         host = self.hosts[self._host % len(self.hosts)]
         self.place = f"{host}: "
-        found: dict[bytes, EndpointAddress] = {}
         try:
             async with await json_watch.http_client(host, self.ca_file) as client:
                 await self._log_in(client)
-                revision = await self._read(client, found)
-                yield list(found.values())
-                with suppress(httpx.ReadTimeout):
-                    async with aclosing(self._events(client, revision + 1)) as batches:
-                        async for events in batches:
-                            for event in events:
-                                self._apply(event, found)
-                            yield list(found.values())
+                while True:
+                    pairs, revision = await self._read(client)
+                    yield self._endpoints(pairs)
+                    if not await self._change(client, revision + 1) or now() > ends_at:
+                        return
         except Exception:
             self._host += 1
             raise
 
     async def _log_in(self, client: httpx.AsyncClient) -> None:
-        """Tokens end; a new one is asked for each time that all keys are read."""
+        """Tokens end, so a new one is asked for each time."""
         if self.username is None:
             return
         body = {"name": self.username, "password": self.password}
@@ -141,33 +136,28 @@ class EtcdPrefix(Source):
         found = await json_watch.answer(client, request, Token)
         client.headers["Authorization"] = found.token
 
-    async def _read(self, client: httpx.AsyncClient, found: dict[bytes, EndpointAddress]) -> int:
-        """Puts all keys as of one revision, page by page, and returns the revision."""
-        start, revision = self.prefix.encode(), 0
-        keys: set[bytes] = set()
+    async def _read(self, client: httpx.AsyncClient) -> tuple[dict[bytes, bytes], int]:
+        """All keys and values as of one revision, page by page, and the revision."""
+        start, revision, found = self.prefix.encode(), 0, dict[bytes, bytes]()
         while True:
             body = {**self._range(start), "limit": str(PAGE_KEYS), "revision": str(revision)}
             request = client.build_request("POST", "/v3/kv/range", json=body)
             page = await json_watch.answer(client, request, Page)
             pairs = page.kvs or []
-            for pair in pairs:
-                keys.add(pair.key)
-                self._put(pair, found)
+            found.update((pair.key, pair.value) for pair in pairs)
+            if len(found) > MOST_KEYS:
+                raise ValueError(f"there are more than {MOST_KEYS:,} keys under the prefix")
             revision = revision or page.header.revision
             if not page.more or not pairs:
-                # a wrong value is logged anew if its key comes back
-                self._wrong = {key: value for key, value in self._wrong.items() if key in keys}
-                return revision
+                return found, revision
             start = pairs[-1].key + b"\0"
 
     def _range(self, start: bytes) -> dict[str, str]:
         end = end_of_prefix(self.prefix.encode())
         return {"key": encoded(start), "range_end": encoded(end)}
 
-    async def _events(
-        self, client: httpx.AsyncClient, revision: int
-    ) -> AsyncGenerator[list[Event], None]:
-        """Changes from the revision on. Ends when etcd has compacted the revision."""
+    async def _change(self, client: httpx.AsyncClient, revision: int) -> bool:
+        """Waits for a change from the revision on. False: there was none for watch_s."""
         wanted = {**self._range(self.prefix.encode()), "start_revision": str(revision)}
         request = client.build_request(
             "POST",
@@ -176,44 +166,33 @@ class EtcdPrefix(Source):
             # etcd's client.WithRequireLeader: ends the watch at a member without a leader
             headers={"Grpc-Metadata-hasleader": "true"},
         )
-        async with aclosing(
-            json_watch.lines(client, request, Line, lasts_s=self.watch_s)
-        ) as answers:
-            async for answer in answers:
-                result = answer.result
-                if result is None or (result.canceled and not result.compact_revision):
-                    why = answer.error if result is None else result.cancel_reason
-                    raise ValueError(f"etcd ended a watch: {why}")
-                if result.compact_revision:
-                    return
-                if result.events:
-                    yield result.events
+        lines = json_watch.lines(client, request, Line, lasts_s=self.watch_s)
+        with suppress(httpx.ReadTimeout):
+            async with aclosing(lines) as answers:
+                async for answer in answers:
+                    result = answer.result
+                    if result is not None and (result.events or result.compact_revision):
+                        return True
+                    if result is None or result.canceled:
+                        why = answer.error if result is None else result.cancel_reason
+                        raise ValueError(f"etcd ended a watch: {why}")
+        return False
 
-    def _apply(self, event: Event, found: dict[bytes, EndpointAddress]) -> None:
-        if event.type == "PUT":
-            self._put(event.kv, found)
-        else:
-            found.pop(event.kv.key, None)
-            self._wrong.pop(event.kv.key, None)
-
-    def _put(self, pair: Pair, found: dict[bytes, EndpointAddress]) -> None:
-        """A value that is no endpoint is logged once, and left out.
-
-        Raises ValueError: there are too many keys.
-        """
-        found.pop(pair.key, None)
-        try:
-            found[pair.key] = endpoint_in(pair.value)
-            self._wrong.pop(pair.key, None)
-        except ValueError as error:
-            if self._wrong.get(pair.key) != hash(pair.value):
-                self._wrong[pair.key] = hash(pair.value)
-                logger.warning(
-                    "a key is no endpoint",
-                    source=self.text,
-                    key=shown(pair.key.decode(errors="replace")),
-                    reason=shown(str(error)),
-                    advice="correct or delete this key in etcd",
-                )
-        if len(found) + len(self._wrong) > MOST_KEYS:
-            raise ValueError(f"there are more than {MOST_KEYS:,} keys under the prefix")
+    def _endpoints(self, pairs: Mapping[bytes, bytes]) -> list[EndpointAddress]:
+        """A value that is no endpoint is logged once, and left out."""
+        found, wrong = [], {}
+        for key, value in pairs.items():
+            try:
+                found.append(endpoint_in(value))
+            except ValueError as error:
+                wrong[key] = value
+                if self._wrong.get(key) != value:
+                    logger.warning(
+                        "a key is no endpoint",
+                        source=self.text,
+                        key=shown(key.decode(errors="replace")),
+                        reason=shown(str(error)),
+                        advice="correct or delete this key in etcd",
+                    )
+        self._wrong = wrong
+        return found

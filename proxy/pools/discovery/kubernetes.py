@@ -162,7 +162,7 @@ class KubernetesService(Source):
     def certified_name(self) -> str:
         return f"{self.service}.{self.namespace}.svc"
 
-    def find_api(self, environment: Mapping[str, str], account: Path = ACCOUNT) -> None:
+    def find_api(self, environment: Mapping[str, str]) -> None:
         """Without an API in the URL, uses that of the cluster that this process is a pod of.
 
         Raises InvalidSource: the process runs in no cluster.
@@ -176,7 +176,7 @@ class KubernetesService(Source):
                 "is not set): add ?api=http://127.0.0.1:8001, as of kubectl proxy"
             )
         self.api_url = f"https://{joined(name, int(port))}"
-        self.token_file, self.ca_file = account / "token", account / "ca.crt"
+        self.token_file, self.ca_file = ACCOUNT / "token", ACCOUNT / "ca.crt"
 
     async def sets(self) -> AsyncGenerator[list[EndpointAddress], None]:
         """All ready pods, again after each change, until the API server forgets our version."""

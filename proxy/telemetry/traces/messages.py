@@ -82,11 +82,14 @@ class TracedContent:
         fields = fields_of(b"".join(self._body))
         if fields is None or not may_be_kept(fields):
             return {}
-        asked = _Messages(reversed([*_asked(fields)]))  # the newest are kept
+        asked, is_asked_cut = _fitting(reversed([*_asked(fields)]))  # the newest are kept
         choices = sorted(self._choices.items()) if is_answered else ()
-        said = _Messages(choice.message for _, choice in choices)
-        found: dict[str, Any] = {INPUT: asked.json(is_reversed=True), OUTPUT: said.json()}
-        if asked.is_cut or said.is_cut:
+        said, is_said_cut = _fitting(choice.message for _, choice in choices)
+        found: dict[str, Any] = {
+            INPUT: orjson.dumps(asked[::-1]).decode(),
+            OUTPUT: orjson.dumps(said).decode(),
+        }
+        if is_asked_cut or is_said_cut:
             found[CONTENT_CUT] = True
         return found
 
@@ -124,39 +127,28 @@ class _Choice:
         return {"role": "assistant", "parts": parts, "finish_reason": self.finish}
 
 
-class _Messages:
-    """As many as fit into MOST_CHARACTERS, the last of them cut."""
-
-    def __init__(self, messages: Iterable[Part]) -> None:
-        self._left = MOST_CHARACTERS
-        self.is_cut = False
-        self._kept: list[Part] = []
-        for message in messages:
-            if self._left <= 0:
-                self.is_cut = True
-                break
-            self._kept.append({**message, "parts": [*self._fitting(message["parts"])]})
-
-    def json(self, *, is_reversed: bool = False) -> str:
-        return orjson.dumps(self._kept[::-1] if is_reversed else self._kept).decode()
-
-    def _fitting(self, parts: Iterable[Part]) -> Iterator[Part]:
-        self._left -= FRAME
-        for part in parts:
-            if self._left <= 0:
-                self.is_cut = True
-                return
-            self._left -= FRAME
-            yield {name: self._cut(name, value) for name, value in part.items()}
-
-    def _cut(self, name: str, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        most = max(self._left, 0) if name in TEXTS else LONGEST_NAME
-        kept = value[:most]
-        self._left -= len(kept)
-        self.is_cut |= len(kept) < len(value)
-        return kept
+def _fitting(messages: Iterable[Part]) -> tuple[list[Part], bool]:
+    """As many as fit into MOST_CHARACTERS, the last of them cut; and whether anything was."""
+    left, is_cut = MOST_CHARACTERS, False
+    kept: list[Part] = []
+    for message in messages:
+        if left <= 0:
+            return kept, True
+        left -= FRAME
+        parts: list[Part] = []
+        kept.append({**message, "parts": parts})
+        for part in message["parts"]:
+            if left <= 0:
+                return kept, True
+            left -= FRAME
+            parts.append(dict(part))
+            for name, value in part.items():
+                if isinstance(value, str):
+                    text = value[: max(left, 0) if name in TEXTS else LONGEST_NAME]
+                    parts[-1][name] = text
+                    left -= len(text)
+                    is_cut |= len(text) < len(value)
+    return kept, is_cut
 
 
 def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:

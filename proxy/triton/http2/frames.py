@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_PAYLOAD = 16_384  # the protocol's default, which we do not change
 
-_HEADER = struct.Struct(">HBBBI")  # length in two parts, type, flags, stream
-_STREAM_MASK = 2**31 - 1
+HEADER = struct.Struct(">HBBBI")  # length in two parts, type, flags, stream
+STREAM_MASK = 2**31 - 1
 _NUMBER = struct.Struct(">I")
 
 
@@ -34,16 +33,8 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
-def known_code(code: int) -> ErrorCode | None:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return None
-
-
 def code_name(code: int) -> str:
-    known = known_code(code)
-    return f"error {code}" if known is None else known.name
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
 
 class Fault(Exception):
@@ -81,46 +72,10 @@ END_HEADERS = 0x4
 PADDED = 0x8
 PRIORITY = 0x20
 
-Frame = tuple[int, int, int, bytes]  # kind, flags, stream, payload
-
-
-class FrameReader:
-    """Splits bytes, which arrive in pieces, into frames."""
-
-    __slots__ = ("_rest",)
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def push(self, data: bytes) -> Iterator[Frame]:
-        """The frames that `data` completes.
-
-        Raises:
-            ConnectionFault: one is longer than MAX_PAYLOAD bytes.
-        """
-        if self._rest:
-            data = self._rest + data
-            self._rest = b""
-        at, end = 0, len(data)
-        while end - at >= 9:
-            high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
-            size = high << 8 | low
-            if size > MAX_PAYLOAD:
-                raise ConnectionFault(
-                    ErrorCode.FRAME_SIZE_ERROR,
-                    f"a frame of {size} bytes, more than the {MAX_PAYLOAD} allowed",
-                )
-            start, after = at + 9, at + 9 + size
-            if after > end:
-                break
-            yield kind, flags, stream & _STREAM_MASK, data[start:after]
-            at = after
-        self._rest = data[at:]
-
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     size = len(payload)
-    return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
+    return HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
 
 
 def headers(stream: int, block: bytes) -> bytes:
@@ -149,14 +104,9 @@ def go_away(code: int, reason: str) -> bytes:
     return frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code) + reason.encode())
 
 
-def reset_code(payload: bytes) -> int:
-    """The error code of a RST_STREAM."""
-    return _number(payload, "RST_STREAM")
-
-
 def increment(stream: int, payload: bytes) -> int:
     """The increment of a WINDOW_UPDATE. Raises a fault of the stream, or the connection, for 0."""
-    found = _number(payload, "WINDOW_UPDATE") & _STREAM_MASK
+    found = number(payload, "WINDOW_UPDATE") & STREAM_MASK
     if not found:
         kind = StreamFault if stream else ConnectionFault
         raise kind(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE of 0")
@@ -168,7 +118,7 @@ def parse_go_away(payload: bytes) -> tuple[int, int, str]:
     if len(payload) < 8:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a GOAWAY of {len(payload)} bytes")
     last, code = struct.unpack_from(">II", payload)
-    return last & _STREAM_MASK, code, payload[8:].decode("utf-8", "replace")
+    return last & STREAM_MASK, code, payload[8:].decode("utf-8", "replace")
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
@@ -185,18 +135,21 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     return payload[start:end]
 
 
-def _number(payload: bytes, what: str) -> int:
+def number(payload: bytes, what: str) -> int:
+    """What a frame of one number says, such as the code of a RST_STREAM."""
     if len(payload) != 4:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a {what} of {len(payload)} bytes")
     return int.from_bytes(payload, "big")
 
 
-HEADER_TABLE_SIZE = 1
-ENABLE_PUSH = 2
-MAX_CONCURRENT_STREAMS = 3
-INITIAL_WINDOW_SIZE = 4
-MAX_FRAME_SIZE = 5
-MAX_HEADER_LIST_SIZE = 6
+class Setting(IntEnum):
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+
 
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
@@ -223,28 +176,25 @@ class PeerSettings:
             self._set(name, value)
 
     def _set(self, name: int, value: int) -> None:
-        if name == HEADER_TABLE_SIZE:
-            self.header_table_size = min(value, OUR_HEADER_TABLE)
-        elif name == MAX_CONCURRENT_STREAMS:
-            self.max_concurrent_streams = value
-        elif name == INITIAL_WINDOW_SIZE:
-            if value > MAX_WINDOW:
-                raise _forbidden("INITIAL_WINDOW_SIZE", value, ErrorCode.FLOW_CONTROL_ERROR)
-            self.initial_window = value
-        elif name == MAX_FRAME_SIZE:
-            if not MAX_PAYLOAD <= value < 2**24:
-                raise _forbidden("MAX_FRAME_SIZE", value)
-            self.max_frame_size = value
-        elif name == ENABLE_PUSH and value:
-            raise _forbidden("ENABLE_PUSH", value)
+        code = ErrorCode.PROTOCOL_ERROR
+        match name:
+            case Setting.HEADER_TABLE_SIZE:
+                self.header_table_size = min(value, OUR_HEADER_TABLE)
+            case Setting.MAX_CONCURRENT_STREAMS:
+                self.max_concurrent_streams = value
+            case Setting.INITIAL_WINDOW_SIZE if value <= MAX_WINDOW:
+                self.initial_window = value
+            case Setting.MAX_FRAME_SIZE if MAX_PAYLOAD <= value < 2**24:
+                self.max_frame_size = value
+            case Setting.INITIAL_WINDOW_SIZE:
+                code = ErrorCode.FLOW_CONTROL_ERROR
+                raise ConnectionFault(code, f"SETTINGS with INITIAL_WINDOW_SIZE {value}")
+            case Setting.MAX_FRAME_SIZE:
+                raise ConnectionFault(code, f"SETTINGS with MAX_FRAME_SIZE {value}")
+            case Setting.ENABLE_PUSH if value:
+                raise ConnectionFault(code, f"SETTINGS with ENABLE_PUSH {value}")
 
 
-def settings(values: dict[int, int]) -> bytes:
+def settings(values: dict[Setting, int]) -> bytes:
     payload = b"".join(_ENTRY.pack(name, value) for name, value in values.items())
     return frame(Kind.SETTINGS, 0, 0, payload)
-
-
-def _forbidden(
-    name: str, value: int, code: ErrorCode = ErrorCode.PROTOCOL_ERROR
-) -> ConnectionFault:
-    return ConnectionFault(code, f"SETTINGS with {name} {value}")

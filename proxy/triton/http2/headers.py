@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hpack import Decoder, Encoder, HPACKError
 from hpack.hpack import encode_integer
@@ -14,7 +13,6 @@ from proxy.triton.http2.frames import (
     ConnectionFault,
     ErrorCode,
     Kind,
-    StreamFault,
     unpadded,
 )
 
@@ -43,8 +41,10 @@ class HeadEncoder:
 
     def encode(self, own: Fields) -> bytes:
         """The header block of a call: the shared fields, then its own. To be sent in this order."""
-        shared = self._references or self._written()
-        return shared + b"".join(_literal(name, value) for name, value in own)
+        block = self._references or self._written()
+        for name, value in own:
+            block += _literal(name, value)
+        return block
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)
@@ -54,40 +54,16 @@ class HeadEncoder:
 
 
 def _literal(name: str, value: str) -> bytes:
-    return _LITERAL + _string(name) + _string(value)
-
-
-def _string(text: str) -> bytes:
-    """A literal string, without Huffman coding (section 5.2)."""
-    data = text.encode()
-    return bytes(encode_integer(len(data), 7)) + data
+    """A field as two literal strings, without Huffman coding (section 5.2)."""
+    parts = [_LITERAL]
+    for text in (name, value):
+        data = text.encode()
+        parts += (bytes(encode_integer(len(data), 7)), data)
+    return b"".join(parts)
 
 
 MAX_BLOCK = 64 * 1024  # bytes, encoded and decoded each
 MOST_KNOWN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """A complete block. If a name occurs twice, the last value counts."""
-
-    stream: int
-    fields: dict[str, str]
-    ends_stream: bool
-
-    @property
-    def is_interim(self) -> bool:
-        """Status 1xx: the response head follows."""
-        return self.fields.get(":status", "").startswith("1") and not self.ends_stream
-
-    def check(self, *, is_head: bool) -> None:
-        """Raises StreamFault if it is malformed (RFC 9113, sections 8.2 and 8.3)."""
-        allowed = {":status"} if is_head else set()
-        for name in self.fields:
-            if name.lower() != name or (name.startswith(":") and name not in allowed):
-                raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"a header named {name!r}")
-        if is_head and ":status" not in self.fields:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a response without :status")
 
 
 class HeaderBlocks:
@@ -96,37 +72,36 @@ class HeaderBlocks:
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
         self._known: dict[bytes, dict[str, str]] = {}  # what blocks mean with the table of now
-        self._block = bytearray()
+        self._block = b""
         self.stream = 0
-        self._ends_stream = False
+        self.ends_stream = False  # of the block that came last
 
-    def push(self, kind: int, flags: int, stream: int, payload: bytes) -> Headers | None:
-        """Adds HEADERS or CONTINUATION; returns a completed block. Raises ConnectionFault."""
+    def push(self, kind: int, flags: int, stream: int, payload: bytes) -> dict[str, str] | None:
+        """Adds HEADERS or CONTINUATION; returns the fields of a completed block. If a name occurs
+        twice, the last value counts. Raises ConnectionFault.
+        """
         if kind == Kind.HEADERS:
-            self.stream, self._ends_stream = stream, bool(flags & END_STREAM)
-            return self._add(flags, unpadded(flags, payload))
-        if not self.stream or stream != self.stream:
+            self.stream, self.ends_stream = stream, bool(flags & END_STREAM)
+            payload = unpadded(flags, payload)
+        elif not self.stream or stream != self.stream:
             raise ConnectionFault(
                 ErrorCode.PROTOCOL_ERROR, f"a CONTINUATION of stream {stream}, which has none"
             )
-        return self._add(flags, payload)
-
-    def _add(self, flags: int, fragment: bytes) -> Headers | None:
-        self._block += fragment
-        if len(self._block) > MAX_BLOCK:
+        block = self._block + payload
+        if len(block) > MAX_BLOCK:
             raise ConnectionFault(
-                ErrorCode.ENHANCE_YOUR_CALM, f"a header block of {len(self._block)} bytes"
+                ErrorCode.ENHANCE_YOUR_CALM, f"a header block of {len(block)} bytes"
             )
         if not flags & END_HEADERS:
+            self._block = block
             return None
-        block, self._block = bytes(self._block), bytearray()
-        stream, self.stream = self.stream, 0
-        return Headers(stream, self._decoded(block), self._ends_stream)
+        self._block, self.stream = b"", 0
+        # a block that leaves the table as it is means the same until another one changes it
+        if (known := self._known.get(block)) is None:
+            known = self._decoded(block)
+        return known
 
     def _decoded(self, block: bytes) -> dict[str, str]:
-        """A block that leaves the table as it is means the same until another one changes it."""
-        if (known := self._known.get(block)) is not None:
-            return known
         size, newest = self._table()
         try:
             pairs = self._decoder.decode(block, raw=True)

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from grpc import StatusCode
 
-from proxy.triton.http2.frames import ErrorCode, code_name, known_code
+from proxy.triton.http2.frames import ErrorCode, code_name
 
 _BY_NUMBER: dict[str, StatusCode] = {str(code.value[0]): code for code in StatusCode}
 _BY_HTTP_STATUS = {
@@ -24,7 +24,7 @@ _BY_HTTP_STATUS = {
     "503": StatusCode.UNAVAILABLE,
     "504": StatusCode.UNAVAILABLE,
 }
-_BY_RESET = {
+_BY_RESET: dict[int, StatusCode] = {
     ErrorCode.STREAM_CLOSED: StatusCode.UNKNOWN,
     ErrorCode.REFUSED_STREAM: StatusCode.UNAVAILABLE,
     ErrorCode.CANCEL: StatusCode.CANCELLED,
@@ -53,7 +53,9 @@ def of_trailers(trailers: Mapping[str, str]) -> Status:
     code = _BY_NUMBER.get(number)
     if code is None:
         return Status(StatusCode.UNKNOWN, f"the peer ended the stream with grpc-status {number!r}")
-    return Status(code, _percent_decoded(trailers.get("grpc-message", "")))
+    # invalid percent encoding stays as it is
+    message = unquote_to_bytes(trailers.get("grpc-message", "").encode("latin-1"))
+    return Status(code, message.decode("utf-8", "replace"))
 
 
 def of_response(head: Mapping[str, str]) -> Status | None:
@@ -77,11 +79,6 @@ def of_trailers_only(fields: Mapping[str, str]) -> Status:
 
 
 def of_reset(code: int) -> Status:
-    known = known_code(code)
-    status = StatusCode.UNKNOWN if known is None else _BY_RESET.get(known, StatusCode.INTERNAL)
+    is_known = code in ErrorCode._value2member_map_
+    status = _BY_RESET.get(code, StatusCode.INTERNAL) if is_known else StatusCode.UNKNOWN
     return Status(status, f"the peer reset the stream: {code_name(code)}")
-
-
-def _percent_decoded(text: str) -> str:
-    """Leaves invalid percent encoding as it is, and replaces invalid UTF-8."""
-    return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")

@@ -1,1 +1,1 @@
-"""Streams of ModelStreamInfer: the port and its two adapters; a setting chooses one."""
+"""Streams of ModelStreamInfer over our own HTTP/2, and the leases that end them at the engine."""

@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from proxy.triton.http2.calls import Http2Limits
-from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.connection import Connection, Http2Limits
 from proxy.triton.http2.status import Status
-from proxy.triton.streams.lean_stream import MAX_RESPONSE_BYTES, LeanStream, Metadata
 from proxy.triton.streams.leases import LeaseTerms
-from proxy.triton.streams.link import KeepaliveTimes, Link, Owner
-from proxy.triton.target import Target
+from proxy.triton.streams.link import (
+    KeepaliveTimes,
+    LeanStream,
+    Link,
+    Metadata,
+)
+from proxy.triton.target import MAX_RESPONSE_BYTES, Target
 
 HEAD = (
     (":path", "/inference.GRPCInferenceService/ModelStreamInfer"),
@@ -32,7 +34,7 @@ HEAD = (
 
 
 MAX_REPLAYS = 1  # of a call that the server has not processed, as gRPC does (gRFC A6)
-JITTER = 0.1  # of a link's age
+JITTER = 0.1  # of a link's age, so that not all proxies reconnect at once
 MAX_LINKS = 8  # more than one only if the server limits concurrent streams
 
 
@@ -40,7 +42,8 @@ MAX_LINKS = 8  # more than one only if the server limits concurrent streams
 class LeanOptions:
     """backoff_s: the first pause after a failure to connect, and the longest one.
 
-    max_age_s: of a connection, after which another replaces it; None for no limit.
+    max_age_s: of a connection before another replaces it, so that servers that joined later behind
+    the address get streams, too; None for no limit.
     """
 
     limits: Http2Limits = field(default_factory=lambda: Http2Limits(max_message=MAX_RESPONSE_BYTES))
@@ -53,20 +56,30 @@ class LeanOptions:
 class LeanHttp2Streams:
     """Calls of ModelStreamInfer, each with one request and many responses.
 
-    Entered on the event loop that uses it. On exit, the streams that still run end.
+    Entered on the event loop that uses it. On exit, the streams that still run end. It owns the
+    links, and carries the streams that wait for one; a failure to connect ends these.
     """
 
     def __init__(self, target: Target, options: LeanOptions | None = None) -> None:
         self._target = target
         self._options = options or LeanOptions()
+        self._pause_s = 0.0  # before the next attempt to connect
+        self._links: list[Link] = []
+        self._open: set[Link] = set()  # including those that are leaving
+        self._waiting: dict[LeanStream, None] = {}  # in order
+        self._growing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._tls = self._target.tls()
-        self._pool = Pool(self._connect, self._options.backoff_s, self._options.max_age_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._pool.close()
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+            self._growing = None
+        self._fail_waiting("the proxy closes its connections")
+        await asyncio.gather(*(link.close() for link in self._open))
 
     def open(
         self,
@@ -80,25 +93,102 @@ class LeanHttp2Streams:
 
         With `terms` the stream runs under a lease of its connection, see leases.
         """
-        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s, terms, metadata)
-        self._pool.place(stream)
+        stream = LeanStream(self, request.SerializeToString(), timeout_s, terms, metadata)
+        self.place(stream)
         return stream
 
-    async def _connect(self, owner: Owner) -> Link:
+    def place(self, stream: LeanStream) -> None:
+        """Starts it, at once or when a link has room."""
+        stream.carrier = self
+        self._waiting[stream] = None
+        self._place_waiting()
+
+    def cancel(self, stream: LeanStream) -> None:
+        del self._waiting[stream]
+
+    def message_was_read(self, stream: LeanStream) -> None:
+        """Does nothing: a stream that waits for a link has no messages."""
+
+    def link_changed(self, link: Link) -> None:
+        if link.is_leaving:
+            if link in self._links:
+                self._links.remove(link)
+            link.close_when_idle()
+        if self._waiting:
+            self._place_waiting()
+
+    def replay(self, stream: LeanStream, reason: str) -> None:
+        if not stream.request or stream.replays == MAX_REPLAYS:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+        else:
+            stream.replays += 1
+            self.place(stream)
+
+    def _place_waiting(self) -> None:
+        for link in self._links:
+            while self._waiting and link.has_room:
+                stream = next(iter(self._waiting))
+                del self._waiting[stream]
+                link.start(stream)
+        if self._waiting and self._growing is None and len(self._links) < MAX_LINKS:
+            self._growing = asyncio.get_running_loop().create_task(self._grow())
+
+    def _fail_waiting(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for stream in waiting:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+
+    async def _grow(self, old: Link | None = None) -> None:
+        """Opens one link, which replaces `old`."""
+        await asyncio.sleep(self._pause_s)
+        try:
+            link = await self._connect()
+        except ConnectionError as error:
+            first_s, longest_s = self._options.backoff_s
+            self._pause_s = min(max(first_s, 2 * self._pause_s), longest_s)
+            if not self._links:
+                self._fail_waiting(str(error))
+        else:
+            self._pause_s = 0.0
+            self._links.append(link)
+            self._open.add(link)
+            link.closed.add_done_callback(lambda _: self._open.discard(link))
+            self._start_aging(link)
+            if old is not None and old in self._links:
+                self._links.remove(old)
+                old.retire()
+        self._growing = None
+        self._place_waiting()
+
+    def _start_aging(self, link: Link) -> None:
+        if (max_age_s := self._options.max_age_s) is not None:
+            age_s = max_age_s * random.uniform(1 - JITTER, 1 + JITTER)
+            timer = asyncio.get_running_loop().call_later(age_s, self._renew, link)
+            link.closed.add_done_callback(lambda _: timer.cancel())
+
+    def _renew(self, old: Link) -> None:
+        """Keeps the old link until there is a new one. After a failure it tries again later."""
+        if old not in self._links:
+            return
+        self._start_aging(old)
+        if self._growing is None:
+            self._growing = asyncio.get_running_loop().create_task(self._grow(old))
+
+    async def _connect(self) -> Link:
         """Raises ConnectionError."""
         timeout_s = self._options.connect_timeout_s
         try:
-            return await asyncio.wait_for(self._ready_link(owner), timeout_s)
+            return await asyncio.wait_for(self._ready_link(), timeout_s)
         except asyncio.TimeoutError:
             reason = f"no HTTP/2 connection within {timeout_s:g} seconds"
         except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot have an address
             reason = str(error)
         raise ConnectionError(f"cannot connect to {self._target.address}: {reason}")
 
-    async def _ready_link(self, owner: Owner) -> Link:
+    async def _ready_link(self) -> Link:
         def link() -> Link:
             connection = Connection(self._options.limits, (*self._target.head, *HEAD))
-            return Link(connection, self._options.keepalive, owner)
+            return Link(connection, self._options.keepalive, self)
 
         transport, made = await asyncio.get_running_loop().create_connection(
             link,
@@ -122,125 +212,3 @@ def _check_protocol(transport: asyncio.Transport) -> None:
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if tls is not None and (chosen := tls.selected_alpn_protocol()) != "h2":
         raise ConnectionError(f"the peer chose {chosen!r} by ALPN, not 'h2'")
-
-
-class Pool:
-    """The links: chooses one for each stream, and opens new ones.
-
-    Carries the streams that wait for a link; a failure to connect ends them.
-
-    connect: returns a link that is ready, or raises ConnectionError. backoff_s: the first pause
-    after a failure, and the longest one. max_age_s: of a link before another replaces it, so that
-    servers that joined later behind the address get streams, too.
-    """
-
-    def __init__(
-        self,
-        connect: Callable[[Owner], Awaitable[Link]],
-        backoff_s: tuple[float, float],
-        max_age_s: float | None = None,
-    ) -> None:
-        self._connect = connect
-        self._max_age_s = max_age_s
-        self._first_pause_s, self._longest_pause_s = backoff_s
-        self._pause_s = 0.0
-        self._links: list[Link] = []
-        self._open: set[Link] = set()  # including those that are leaving
-        self._waiting: dict[LeanStream, None] = {}  # in order
-        self._timers: dict[Link, asyncio.TimerHandle] = {}
-        self._growing: asyncio.Task[None] | None = None
-        self._owner = Owner(changed=self._link_changed, elsewhere=self.place, refused=self._replay)
-
-    async def close(self) -> None:
-        """Ends all streams."""
-        if self._growing is not None:
-            self._growing.cancel()
-            await asyncio.wait([self._growing])
-            self._growing = None
-        self._fail_waiting("the proxy closes its connections")
-        await asyncio.gather(*(link.close() for link in self._open))
-
-    def place(self, stream: LeanStream) -> None:
-        """Starts it, at once or when a link has room."""
-        stream.carrier = self
-        self._waiting[stream] = None
-        self._place_waiting()
-
-    def cancel(self, stream: LeanStream) -> None:
-        del self._waiting[stream]
-
-    def message_was_read(self, stream: LeanStream) -> None:
-        """Does nothing: a stream that waits for a link has no messages."""
-
-    def _place_waiting(self) -> None:
-        for link in self._links:
-            while self._waiting and link.has_room:
-                stream = next(iter(self._waiting))
-                del self._waiting[stream]
-                link.start(stream)
-        if self._waiting and self._growing is None and len(self._links) < MAX_LINKS:
-            self._growing = asyncio.get_running_loop().create_task(self._grow())
-
-    async def _grow(self, old: Link | None = None) -> None:
-        """Opens one link, which replaces `old`."""
-        await asyncio.sleep(self._pause_s)
-        try:
-            link = await self._connect(self._owner)
-        except ConnectionError as error:
-            self._pause_s = min(max(self._first_pause_s, 2 * self._pause_s), self._longest_pause_s)
-            if not self._links:
-                self._fail_waiting(str(error))
-        else:
-            self._pause_s = 0.0
-            self._add(link)
-            if old is not None and old in self._links:
-                self._links.remove(old)
-                old.retire()
-        self._growing = None
-        self._place_waiting()
-
-    def _add(self, link: Link) -> None:
-        self._links.append(link)
-        self._open.add(link)
-        link.closed.add_done_callback(lambda _: self._forget(link))
-        self._start_aging(link)
-
-    def _forget(self, link: Link) -> None:
-        self._open.discard(link)
-        if timer := self._timers.pop(link, None):
-            timer.cancel()
-
-    def _start_aging(self, link: Link) -> None:
-        """With jitter, so that not all proxies reconnect at once."""
-        if self._max_age_s is not None:
-            age_s = self._max_age_s * random.uniform(1 - JITTER, 1 + JITTER)
-            loop = asyncio.get_running_loop()
-            self._timers[link] = loop.call_later(age_s, self._renew, link)
-
-    def _renew(self, old: Link) -> None:
-        """Keeps the old link until there is a new one. After a failure it tries again later."""
-        if old not in self._links:
-            return
-        self._start_aging(old)
-        if self._growing is None:
-            self._growing = asyncio.get_running_loop().create_task(self._grow(old))
-
-    def _fail_waiting(self, reason: str) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for stream in waiting:
-            stream.end(Status(StatusCode.UNAVAILABLE, reason))
-
-    def _link_changed(self, link: Link) -> None:
-        """Called when one of its calls has ended, or its limit of calls has changed."""
-        if link.is_leaving:
-            if link in self._links:
-                self._links.remove(link)
-            link.close_when_idle()
-        self._place_waiting()
-
-    def _replay(self, stream: LeanStream, reason: str) -> None:
-        if not stream.request or stream.replays == MAX_REPLAYS:
-            stream.end(Status(StatusCode.UNAVAILABLE, reason))
-        else:
-            stream.replays += 1
-            self.place(stream)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
-from proxy.api.http.rate_limit_headers import duration
+from proxy.api.http.own_headers import duration
 from proxy.api.http.route_scopes import NEEDS
 from proxy.domain.identity import Caller, Limits, Scope
 from proxy.domain.usage import Spent

@@ -9,7 +9,7 @@ from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from proxy.triton.streams.lean_stream import LeanStream, StreamFailed
+from proxy.triton.streams.link import LeanStream, StreamFailed
 
 
 @dataclass(frozen=True)

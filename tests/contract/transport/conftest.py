@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.triton.http2.calls import Call
+from proxy.triton.http2.connection import Call
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.lean_stream import LeanStream
-from proxy.triton.streams.link import Link
+from proxy.triton.streams.link import LeanStream, Link
 from proxy.triton.target import Target
 
 Connect = Callable[..., AbstractAsyncContextManager[LeanHttp2Streams]]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import LeanStream
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out
 from tests.doubles.http2_peer import (
     CANCEL,

@@ -72,7 +72,7 @@ async def test_a_peer_that_does_not_read_stalls_nothing_but_itself(connect):
         calls = [outcome(streams, size=16 * 2**20, timeout_s=0.5) for _ in range(2)]
         running = asyncio.gather(*calls)
         await asyncio.sleep(0.3)
-        waiting = [link._transport.get_write_buffer_size() for link in streams._pool._open]
+        waiting = [link._transport.get_write_buffer_size() for link in streams._open]
         assert sum(waiting) < 2**20, "the rest is not copied before it can go"
         ended = await running
         assert {one.code for one in ended} == {StatusCode.DEADLINE_EXCEEDED}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.triton.http2.calls import Http2Limits
+from proxy.triton.http2.connection import Http2Limits
 from proxy.triton.streams.lean_http2 import LeanOptions
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, Request, data, response, settings, window

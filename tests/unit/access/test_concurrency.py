@@ -19,25 +19,14 @@ from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD, FACTS
 
 
-def test_one_more_than_the_limit_is_refused_until_one_ends():
-    limit = ConcurrencyLimit(2)
-    with limit.permits():
-        with limit.permits():
-            with pytest.raises(RateLimited, match="at most 2 generations"), limit.permits():
-                pass
-            assert limit.running == 2
-        with limit.permits():
-            pass
-    assert limit.running == 0
-
-
-def test_a_request_takes_all_its_permits_or_none():
+def test_a_request_takes_all_its_permits_or_none_and_gives_them_back():
     limit = ConcurrencyLimit(5)
     with limit.permits(3):
-        with pytest.raises(RateLimited), limit.permits(3):
+        with pytest.raises(RateLimited, match="at most 5 generations"), limit.permits(3):
             pass
         with limit.permits(2):
             assert limit.running == 5
+    assert limit.running == 0
 
 
 def choices(number: int, top: int | None = None) -> GenerationRequest:
@@ -61,6 +50,9 @@ def test_models_have_limits_of_their_own_by_their_rows_as_they_are_now():
     rows = {"small": 1, "large": 4}
     admission = ModelConcurrency(per_row=2, rows=lambda card: rows[card.triton_model])
     small, large = (replace(CARD, triton_model=name) for name in rows)
+    made_before_others_ran = admission.permits(large, choices(1))
+    with admission.permits(large, choices(7)), made_before_others_ran:
+        pass
     with admission.permits(small, choices(2)), admission.permits(large, choices(8)):
         assert admission.running == 10
         for card in (small, large):
@@ -72,28 +64,19 @@ def test_models_have_limits_of_their_own_by_their_rows_as_they_are_now():
     assert admission.running == 0
 
 
-def test_an_adapter_shares_the_rows_of_its_model():
-    admission = ModelConcurrency(per_row=1)
+def test_adapters_share_the_rows_of_their_model_and_models_the_total():
+    admission = ModelConcurrency(3, per_row=2)
     model = replace(CARD, facts=replace(FACTS, rows=1))
     adapter = replace(model, name="adapter", parent="demo")
-    with (
-        admission.permits(model, choices(1)),
-        pytest.raises(RateLimited, match="'demo'"),
-        admission.permits(adapter, choices(1)),
-    ):
-        pass
-
-
-def test_the_limit_of_all_models_holds_beside_theirs():
-    admission = ModelConcurrency(3, per_row=16)
-    other = replace(CARD, triton_model="other")
-    with (
-        admission.permits(CARD, choices(2)),
-        pytest.raises(RateLimited, match="This server"),
-        admission.permits(other, choices(2)),
-    ):
-        pass
-    with admission.permits(other, choices(3)):  # what the refused one had taken came back
+    other = replace(model, triton_model="other")
+    with admission.permits(model, choices(2)):
+        for card, number, said in ((adapter, 1, "'demo'"), (other, 2, "This server")):
+            with (
+                pytest.raises(RateLimited, match=said),
+                admission.permits(card, choices(number)),
+            ):
+                pass
+    with admission.permits(other, choices(2)):  # what the refused one had taken came back
         pass
 
 

@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from proxy.access.per_caller_lock import PerCallerLock
-from proxy.domain.identity import current_caller
+from proxy.domain.errors import RateLimited
+from proxy.domain.identity import ANYONE, Caller, current_caller
 from tests.fixtures.limits import caller
 
+pytestmark = pytest.mark.anyio
 
-def test_a_key_with_one_job_waits_for_one_of_each_other_key():
-    async def scenario() -> list[str]:
-        lock, done = PerCallerLock(), list[str]()
 
-        async def job(name: str) -> None:
-            async with lock.hold(name):
-                begun = len(done)
-                await asyncio.sleep(0)
-                assert len(done) == begun  # no other job of the tenant ran meanwhile
-                done.append(name)
+class Jobs:
+    """Each job runs for some turns of the event loop; `most` ran at once."""
 
-        jobs = []
-        for key in ("1", "1", "1", "2", "3"):
-            current_caller.set(caller("t", key))
-            jobs.append(asyncio.ensure_future(job(f"t/{key}")))
-        await asyncio.gather(*jobs)
-        return done
+    def __init__(self, **options: float) -> None:
+        self.lock = PerCallerLock(**options)
+        self.done: list[str] = []
+        self.running = self.most = 0
 
-    assert asyncio.run(scenario()) == ["t/1", "t/2", "t/3", "t/1", "t/1"]
+    def begin(self, who: Caller, name: str) -> asyncio.Task[None]:
+        current_caller.set(who)
+        return asyncio.ensure_future(self._job(name))
+
+    async def _job(self, name: str) -> None:
+        async with self.lock.hold(name):
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0.01)
+            self.running -= 1
+            self.done.append(name)
+
+
+async def test_a_key_with_one_job_waits_for_one_of_each_other_key():
+    jobs = Jobs()
+    keys = ("1", "1", "1", "2", "3")
+    await asyncio.gather(*(jobs.begin(caller("t", key), f"t/{key}") for key in keys))
+    assert jobs.done == ["t/1", "t/2", "t/3", "t/1", "t/1"]
+    assert jobs.most == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [((ANYONE, "a"), (ANYONE, "b")), ((caller("t", "1"), "t/1"), (caller("u", "1"), "u/1"))],
+)
+async def test_tenants_and_callers_without_one_run_at_the_same_time(one, other):
+    jobs = Jobs()
+    await asyncio.gather(jobs.begin(*one), jobs.begin(*one), jobs.begin(*other))
+    assert jobs.most == 2
+
+
+async def test_a_caller_may_have_so_many_jobs_waiting_and_for_so_long():
+    jobs = Jobs(waiting=2, patience_s=0.001)
+    ran, waited, refused = (jobs.begin(ANYONE, "a") for _ in range(3))
+    for task, said in ((refused, "2 of your requests"), (waited, "for 0.001 s")):
+        with pytest.raises(RateLimited, match=said):
+            await task
+    await ran
+    await jobs.begin(ANYONE, "a")

@@ -1,4 +1,4 @@
-"""Calls in child processes: results, errors, limits, and one call of each tenant at a time."""
+"""Calls in child processes: results, errors and limits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ import pytest
 
 from proxy.access.process_sandbox import MB, ProcessSandbox
 from proxy.domain.errors import RateLimited
-from proxy.domain.identity import ANYONE, Caller, current_caller
 from proxy.domain.sandbox import TooCostly
-from tests.fixtures.limits import caller
 
 ROOT = Path(__file__).parents[2]
-
-
-def double(number: int) -> int:
-    return 2 * number
 
 
 def fail(reason: str) -> None:
@@ -36,20 +30,6 @@ def burn() -> None:
 
 def fill(megabytes: int) -> int:
     return len(bytearray(megabytes * MB))
-
-
-def meet(folder: Path, me: str, other: str) -> tuple[float, float]:
-    began = time.monotonic()
-    (folder / me).touch()
-    while not (folder / other).exists():
-        time.sleep(0.01)
-    return began, time.monotonic()
-
-
-def stamp(seconds: float) -> tuple[float, float]:
-    began = time.monotonic()
-    time.sleep(seconds)
-    return began, time.monotonic()
 
 
 def stamped_process_id(seconds: float) -> int:
@@ -70,92 +50,48 @@ def test_what_the_function_raises_is_raised_here():
         run(ProcessSandbox().run("a", fail, "because"))
 
 
-def test_a_call_over_its_cpu_time_is_ended_and_the_next_one_runs():
+@pytest.mark.parametrize(
+    ("limit", "costly", "said"),
+    [
+        ({"cpu_s": 0.2}, (burn,), r"0\.2 s"),
+        ({"memory_bytes": 100 * MB}, (fill, 200), "100 MB"),
+    ],
+)
+def test_a_call_over_its_limit_is_ended_and_the_next_one_runs(limit, costly, said):
     async def scenario():
-        sandbox = ProcessSandbox(cpu_s=0.2)
-        with pytest.raises(TooCostly, match=r"0\.2 s"):
-            await sandbox.run("a", burn)
-        return await sandbox.run("a", double, 1)
-
-    assert run(scenario()) == 2
-
-
-def test_a_call_over_its_memory_is_ended_and_the_next_one_runs():
-    async def scenario():
-        sandbox = ProcessSandbox(memory_bytes=100 * MB)
-        with pytest.raises(TooCostly, match="100 MB"):
-            await sandbox.run("a", fill, 200)
+        sandbox = ProcessSandbox(**limit)
+        with pytest.raises(TooCostly, match=said):
+            await sandbox.run("a", *costly)
         return await sandbox.run("a", fill, 20)
 
     assert run(scenario()) == 20 * MB
 
 
-def as_caller(sandbox, who: Caller, name: str, *call) -> asyncio.Task:
-    current_caller.set(who)
-    return asyncio.ensure_future(sandbox.run(name, *call))
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "three"),
-    [
-        ((ANYONE, "a"), (ANYONE, "a"), (ANYONE, "b")),
-        # the keys of one tenant
-        ((caller("t", "1"), "t/1"), (caller("t", "2"), "t/2"), (caller("u", "1"), "u/1")),
-    ],
-)
-def test_a_tenant_takes_turns_with_itself_and_not_with_others(tmp_path, one, two, three):
-    async def scenario():
-        sandbox = ProcessSandbox(processes=3)
-        first = as_caller(sandbox, *one, meet, tmp_path, "first", "other")
-        second = as_caller(sandbox, *two, stamp, 0)
-        other = as_caller(sandbox, *three, meet, tmp_path, "other", "first")
-        return await asyncio.gather(first, second, other)
-
-    first, second, _ = run(scenario())  # the two that meet run at the same time, or for ever
-    assert second[0] >= first[1]
-
-
-@pytest.mark.parametrize(("name", "said"), [("a", "of yours"), ("b", "server is busy")])
-def test_a_call_that_waits_too_long_is_sent_again_later_and_not_too_costly(tmp_path, name, said):
+def test_a_call_that_waits_too_long_for_a_child_is_sent_again_later_and_not_too_costly():
     async def scenario():
         sandbox = ProcessSandbox(processes=1, patience_s=0.5)
         await sandbox.start()
-        held = as_caller(sandbox, ANYONE, "a", meet, tmp_path, "held", "end")
-        for _ in range(3):
-            await asyncio.sleep(0)  # until it has the lock and the child
-        with pytest.raises(RateLimited, match=said):
-            await sandbox.run(name, double, 1)
-        (tmp_path / "end").touch()
+        held = asyncio.ensure_future(sandbox.run("a", time.sleep, 2))
+        await asyncio.sleep(0)
+        with pytest.raises(RateLimited, match="server is busy"):
+            await sandbox.run("b", abs, 1)
         await held
-        return await sandbox.run(name, double, 2)
+        return await sandbox.run("b", abs, -2)
 
-    assert run(scenario()) == 4
-
-
-def test_a_caller_may_have_so_many_calls_waiting():
-    async def scenario():
-        sandbox = ProcessSandbox(waiting=2)
-        calls = [asyncio.ensure_future(sandbox.run("a", double, n)) for n in range(2)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        with pytest.raises(RateLimited):
-            await sandbox.run("a", double, 2)
-        return await asyncio.gather(*calls)
-
-    assert run(scenario()) == [0, 2]
+    assert run(scenario()) == 2
 
 
 def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
     async def scenario():
         sandbox = ProcessSandbox()
-        call = asyncio.ensure_future(sandbox.run("a", stamp, 0.3))
+        call = asyncio.ensure_future(sandbox.run("a", time.sleep, 0.3))
         await asyncio.sleep(0.05)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        return await sandbox.run("a", double, 4)
+        return await sandbox.run("a", abs, -4)
 
-    assert run(scenario()) == 8
+    assert run(scenario()) == 4
 
 
 UNGUARDED = """

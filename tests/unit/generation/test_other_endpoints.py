@@ -141,7 +141,7 @@ def test_a_request_goes_to_the_build_that_takes_its_parameters():
         assert used == {"r": {1}, "p": {1, 2}}
         engine.requests.clear()
         stand.catalog = OneBuild()
-        await readiness.refresh(stand.catalog, stand.registry, reloads=True)
+        await readiness.refresh(stand.catalog, stand.registry)
         with pytest.raises(InvalidRequest) as refused:
             await stand.begin(sampling=Sampling(top_k=5))
         assert refused.value.code is ErrorCode.UNSUPPORTED_PARAMETER

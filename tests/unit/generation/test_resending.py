@@ -20,7 +20,7 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.generation.stream import resending
+from proxy.generation.stream import engine_stream
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.watched_source import until
 from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
@@ -101,7 +101,7 @@ def test_what_the_engine_itself_reports_is_final(error):
 
 def test_an_endpoint_that_was_no_good_twice_gets_a_pause(monkeypatch):
     """Triton calls itself ready while a Python model of its is dead, until it is restarted."""
-    monkeypatch.setattr(resending, "PAUSE_S", pause_s := 0.2)
+    monkeypatch.setattr(engine_stream, "PAUSE_S", pause_s := 0.2)
 
     async def run() -> None:
         stand = Stand(ScriptedEngine(deltas("ab"), lost=2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,15 +17,16 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import running_record
 from proxy.domain.request import Sampling
-from proxy.domain.shadow import ShadowOutcome, ShadowResult
-from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of, permitted
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.unit.generation.scheduler import GivenScheduler
 
 pytestmark = pytest.mark.anyio
 
-CARD = ModelCard(name="m", triton_model="m", facts=FACTS)
+CARD = ModelCard(name="m", triton_model="m", facts=FACTS, deployment="blue")
+GREEN = replace(CARD, deployment="green")
 SHADOW = Shadow(deployment="green", percent=50)
 
 
@@ -33,27 +36,44 @@ def asked(**fields) -> EngineRequest:
 
 
 class Traffic:
-    """Shadow traffic to one scripted engine and its scheduler, and what was counted of it."""
+    """Shadow traffic to one scripted engine and its scheduler, and what was counted of it. Stands
+    for the registry, too.
+    """
 
-    def __init__(self, copies: ScriptedEngine, *, most: int = 8, number: float = 0.0) -> None:
-        self.copies, self.deployments = copies, list[str]()
+    def __init__(
+        self,
+        copies: ScriptedEngine,
+        *,
+        most: int = 8,
+        number: float = 0.0,
+        shadow: Shadow | None = SHADOW,
+    ) -> None:
+        self.copies = copies
+        plan = SimpleNamespace(shadow=shadow)
+        self.models = {"m": SimpleNamespace(plan=plan, cards=[CARD, GREEN])}
         self.scheduler = GivenScheduler()
         self.results: asyncio.Queue[ShadowResult] = asyncio.Queue()
-        self.shadows = ShadowTraffic(self._open, self, most=most, draw=lambda: number)
+        self.shadows = ShadowTraffic(
+            self,
+            copies,
+            self.results.put_nowait,
+            self.scheduler,
+            most=most,
+            draw=lambda: number,
+        )
 
-    def _open(self, request: EngineRequest, deployment: str):
-        self.deployments.append(deployment)
-        return permitted(request, self.copies, self.scheduler)
+    def model(self, name: str) -> SimpleNamespace:
+        return self.models[name]
 
-    def count(self, result: ShadowResult) -> None:
-        self.results.put_nowait(result)
+    def is_available(self, card: ModelCard) -> bool:
+        return True
 
     async def result(self) -> ShadowResult:
         return await asyncio.wait_for(self.results.get(), 30)
 
-    def mirrored(self, given: Iterable[TokenDelta], request=None, *, chosen="blue"):
+    def mirrored(self, given: Iterable[TokenDelta], request=None):
         request, engine = request or asked(), ScriptedEngine(given)
-        return self.shadows.mirrored(request, engine.generate(request), SHADOW, chosen=chosen)
+        return self.shadows.mirrored(request, engine.generate(request))
 
 
 async def text(stream) -> bytes:
@@ -107,7 +127,8 @@ async def test_answers_without_a_seed_are_not_comparable(sampling, is_comparable
 def test_a_copy_has_its_own_id_and_the_lowest_priority_and_returns_nothing_but_text():
     sampling = Sampling(temperature=0.5, seed=3, top_log_probs=5)
     request = asked(sampling=sampling, wants_token_ids=True, wants_log_prob_ids=True, priority=7)
-    copy = copy_of(request)
+    copy = copy_of(request, GREEN)
+    assert (copy.model, copy.stage) == (GREEN, None)
     assert (copy.id, copy.priority, copy.text) == ("r-shadow", LOWEST_PRIORITY, "hi")
     assert copy.sampling == Sampling(temperature=0.5, seed=3)
     assert not copy.wants_token_ids
@@ -160,16 +181,18 @@ async def test_no_more_copies_run_than_may():
         assert len(traffic.copies.requests) == 2
 
 
-@pytest.mark.parametrize(("number", "chosen"), [(0.5, "blue"), (0.99, "blue"), (0.0, "green")])
-async def test_a_request_that_is_not_copied_keeps_its_own_stream(number, chosen):
-    traffic = Traffic(ScriptedEngine(deltas("same")), number=number)
-    request = asked()
+@pytest.mark.parametrize(
+    ("number", "card", "shadow"),
+    [(0.5, CARD, SHADOW), (0.99, CARD, SHADOW), (0.0, GREEN, SHADOW), (0.0, CARD, None)],
+)
+async def test_a_request_that_is_not_copied_keeps_its_own_stream(number, card, shadow):
+    traffic = Traffic(ScriptedEngine(deltas("same")), number=number, shadow=shadow)
+    request = asked(model=card)
     own = ScriptedEngine(deltas("same")).generate(request)
     async with traffic.shadows:
-        assert traffic.shadows.mirrored(request, own, SHADOW, chosen=chosen) is own
-        assert traffic.shadows.mirrored(request, own, None, chosen="blue") is own
+        assert traffic.shadows.mirrored(request, own) is own
         assert await text(own) == b"same"
-    assert traffic.deployments == []
+    assert traffic.copies.requests == []
 
 
 async def test_a_copy_adds_nothing_to_the_callers_log_line():

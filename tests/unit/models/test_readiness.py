@@ -17,12 +17,12 @@ def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
     catalog, registry = FixedCatalog(), Registry({})
     asyncio.run(refresh(catalog, registry))
     known = registry.known("demo")
-    catalog.facts = replace(catalog.facts, context_length=7)
     asyncio.run(refresh(catalog, registry))
     assert registry.known("demo") is known
+    catalog.facts = replace(catalog.facts, context_length=7)
     with capture_logs() as lines:
         for _ in range(3):
-            asyncio.run(refresh(catalog, registry, reloads=True))
+            asyncio.run(refresh(catalog, registry))
     assert registry.known("demo").facts.context_length == 7
     assert [line["event"] for line in lines] == ["ready"]
 

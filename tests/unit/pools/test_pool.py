@@ -123,7 +123,7 @@ async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(m
         with pytest.raises(ModelUnavailable):
             await anext(stream)
         for _ in range(FAULTS):
-            kept.breaker.admit().failed()
+            kept.breaker.failed(kept.breaker.admit())
         stand.pool.note_breaker(kept)
         assert not stand.pool.ejected
 
@@ -226,7 +226,7 @@ async def test_nothing_is_left_of_endpoints_that_come_and_go():
         assert list(kept.endpoints) == ["a:1"]
         assert chooser.prefixes.add_endpoint() <= 2
         assert (len(chooser._warming), len(kept._running)) == (0, 1)
-        assert len(stand.pools._interned) == 1
+        assert len(kept._interned) == 1
         assert len(asyncio.all_tasks()) < 10
         assert not any(one.open for one in named.values())
 

@@ -19,6 +19,7 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from proxy.domain.record import Stage, StageName
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -111,10 +112,11 @@ async def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
         "c:1": scripted(deltas("ab")),
     }
     async with PoolStand(tritons) as stand:
-        with capture_logs() as lines, RequestLog().recorded("POST", "/x"):
+        with capture_logs() as lines, RequestLog().recorded("POST", "/x") as record:
+            stage = Stage(StageName.TRITON, record)
             for avoided in ({"b:1", "c:1"}, {"a:1", "c:1"}, {"a:1", "b:1"}, {"a:1", "b:1"}):
                 with suppress(ModelUnavailable):
-                    await stand.deltas(avoids=frozenset(avoided))
+                    await stand.deltas(avoids=frozenset(avoided), stage=stage)
         assert next(line for line in lines if line["event"] == "request")["endpoints"] == [
             "b:1",
             "c:1",

@@ -57,11 +57,11 @@ class Generation:
         await asyncio.wait((abandoned, writing))
 
     async def _write(self, running: RunningAnswer) -> None:
-        running.recording.begin(self._head)
+        running.begin(self._head)
         for number in range(1, self._events + 1):
             await self._steps.acquire()
-            await running.recording.append(event(number))
-        running.recording.complete()
+            await running.append(event(number))
+        running.complete()
 
 
 def whole(events: int = 5, after: int = 0) -> bytes:
@@ -85,5 +85,5 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def settled(relay: Relay) -> None:
     """Until what has finished is kept, or released."""
-    await until(lambda: not any(not each.recording.task.done() for each in relay._running.values()))
+    await until(lambda: not any(not each.task.done() for each in relay._running.values()))
     await until(lambda: not relay._releases and len(relay._tasks) == 1)

@@ -17,7 +17,7 @@ PART = b"x" * 100
 
 
 def recording(most: int = 1_000, budget: int = 10_000) -> Recording:
-    made = Recording(MemoryBudget(budget), most, lambda count: None)
+    made = Recording(MemoryBudget(budget), most)
     made.begin(HEAD)
     return made
 
@@ -80,7 +80,7 @@ async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
 
 async def test_all_recordings_together_have_a_bound():
     budget = MemoryBudget(1_000)
-    many = [Recording(budget, 1_000, lambda count: None) for _ in range(30)]
+    many = [Recording(budget, 1_000) for _ in range(30)]
     readers = [one.enter(0) for one in many]
     tasks = [asyncio.create_task(write(one, 20)) for one in many]
     for _ in range(200):

@@ -35,9 +35,9 @@ def ledger(server: RedisServer, mode: OutageMode = OutageMode.CLOSED, **options)
     return RedisLedger(redis, mode)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
     end = asyncio.get_running_loop().time() + seconds
-    while not await holds():
+    while not (found if isinstance(found := holds(), bool) else await found):
         assert asyncio.get_running_loop().time() < end
         await asyncio.sleep(0.02)
 
@@ -65,19 +65,6 @@ async def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServe
         look = (await alive.reserve(meters, [0, 0, 0])).look
         assert [look(at)[0] for at in range(3)] == [0, 0, 7]  # requests were made
         await dead.redis.close()
-
-
-async def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: RedisServer):
-    """A beat sends what is held whenever no call is under way."""
-    meter = gauge(f"{unique('t')}.g", 1)
-
-    async with ledger(redis_server) as one:
-        assert isinstance(await one.reserve([meter], [1]), Grant)
-        refused = asyncio.ensure_future(one.reserve([meter], [1]))
-        while not refused.done():
-            assert one.calls or one._own.holdings() == [(meter, 0, 0, 1)]
-            await asyncio.sleep(0)
-        assert isinstance(refused.result(), Refusal)
 
 
 async def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
@@ -121,11 +108,7 @@ async def test_an_outage_is_visible_and_does_what_the_mode_says(
         assert granted == {"share": 5, "closed": 0, "open": 20}[mode.value]
         assert one.outage == mode.value
         server.start()
-
-        async def is_back() -> bool:
-            return one.outage is None
-
-        await until(is_back)
+        await until(lambda: one.outage is None)
         left = (await one.reserve(meters, [0])).look(0)[0]
         assert left == max(10 - granted, 0)  # what was granted meanwhile counts
 
@@ -201,8 +184,8 @@ async def test_a_redis_that_has_lost_its_data_knows_again_what_runs(server: Redi
         running = await one.reserve(meters, [1, 60])
         server.kill()
         await asyncio.to_thread(server.start)
-        await until(lambda: _is(one.redis.is_away))
-        await until(lambda: _is(one.outage is None))
+        await until(lambda: one.redis.is_away)
+        await until(lambda: one.outage is None)
         assert isinstance(await one.reserve(meters, [1, 10]), Refusal)
         one.settle(running, [1, 50])
         await one.flush()
@@ -226,7 +209,7 @@ def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisS
             server.kill()
             await calls()
             await asyncio.to_thread(server.start, keeps_state=True)
-            await until(lambda: _is(one.outage is None))
+            await until(lambda: one.outage is None)
             assert granted(await calls()) == 30
 
     with capture_logs() as logs:
@@ -248,7 +231,7 @@ async def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(
         one, other = [
             await stack.enter_async_context(ledger(server, OutageMode.SHARE)) for _ in "12"
         ]
-        await until(lambda: _is(one.proxies == 2))
+        await until(lambda: one.proxies == 2)
         await other.drop()  # it beats no more
         server.kill()
         assert granted([await one.reserve([meter], [1]) for _ in range(30)]) == 10
@@ -264,9 +247,9 @@ async def test_each_proxy_counts_the_other_until_it_has_died(
 ):
     async with ledger(server) as one:
         other = await ledger(server).__aenter__()
-        await until(lambda: _is(one.proxies == other.proxies == 2))
+        await until(lambda: one.proxies == other.proxies == 2)
         await other.drop()
-        await until(lambda: _is(one.proxies == 1))
+        await until(lambda: one.proxies == 1)
         await other.redis.close()
 
 
@@ -306,7 +289,3 @@ def test_a_broken_key_concerns_its_tenant_only(redis_server: RedisServer, broken
     with capture_logs() as logs:
         asyncio.run(main())
     assert [line["event"] for line in logs] == ["limits: redis refuses the keys of a tenant"]
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -146,7 +146,7 @@ async def test_a_reader_of_the_other_process_keeps_the_generation_running(pair: 
         first = await one.open(asked(), generation)
         generation.step(1)
         second = asyncio.create_task(ask(other, generation))
-        await until(lambda: one._running[asked().id].recording.readers == 2)
+        await until(lambda: one._running[asked().id].readers == 2)
         await first.aclose()
         await asyncio.sleep(1.5)
         assert not generation.was_abandoned
@@ -173,10 +173,10 @@ async def test_without_readers_it_ends_after_the_grace_and_is_generated_anew(pai
 
 async def test_an_answer_that_was_finished_while_it_was_abandoned_is_joined(pair: Pair):
     async def finished_late(running: RunningAnswer) -> None:
-        running.recording.begin(HEAD)
+        running.begin(HEAD)
         running.abandoned.set()
-        await running.recording.append(event(1))
-        running.recording.complete()
+        await running.append(event(1))
+        running.complete()
 
     async with pair() as (one, _):
         request = asked(is_private=True)  # it stays in memory for those who come back

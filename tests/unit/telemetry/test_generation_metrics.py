@@ -36,9 +36,8 @@ def answered(metrics: Metrics, *streams: list[TokenDelta], **found) -> None:
     record = RequestRecord(**{"first_event_s": 0.3, "finish": FinishReason.STOP, **found})
     with metrics.generations.counted(record, REQUEST, CARD):
         for deltas in streams:
-            pace = record.pace(counts_gaps=True)
-            for delta in deltas:
-                pace.see(delta)
+            record.engine_queues_s += [one.queue_s for one in deltas if one.queue_s is not None]
+            record.engine_times += [one.times for one in deltas if one.times is not None]
 
 
 def failed(metrics: Metrics, error: Exception, **found) -> None:
@@ -56,6 +55,8 @@ def test_the_counts_and_times_of_a_request_and_of_its_streams():
     stream = [TokenDelta((b"a",)), TokenDelta((b"b",), finish=FinishReason.STOP, times=TIMES)]
     found = {
         "counts": [Counted(70, 3), Counted(0, 2)],
+        "gaps": [2, *[0] * len(DURATION_BUCKETS_S)],
+        "token_times_s": [0.1, 0.2],
         "resends": 2,
         "pauses": [(Cause.LOST, 1.5)],
         "uncontinued": [Cause.STALLED],

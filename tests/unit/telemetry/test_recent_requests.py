@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.record import MOST_STAGES, RequestRecord, StageName, stage
+from proxy.domain.record import MOST_STAGES, RequestRecord, Stage, StageName, stage
 from proxy.telemetry.recent_requests import (
     ATTRIBUTES,
     STAGES_BYTES,
@@ -38,7 +38,10 @@ def test_the_stages_of_a_request_have_the_attributes_that_may_be_kept():
         record.user = "someone"
         with stage(StageName.TRITON) as triton:
             triton.attributes.update(endpoint="10.0.0.1:8001", prompt="a secret", tokens=3)
-            with pytest.raises(ValueError, match="no"), triton.stage(StageName.ROUTING):
+            with (
+                pytest.raises(ValueError, match="no"),
+                Stage(StageName.ROUTING, triton.record, triton),
+            ):
                 raise ValueError("no")
     found = recent.find("req_1")
     assert (found["id"], found["answer_id"]) == ("req_1", "chatcmpl-1")
@@ -80,7 +83,7 @@ def test_stages_are_bounded_and_end_with_the_request():
     recent = RecentRequests(1)
     record = RequestRecord(request_id="r", path=CHAT)
     for _ in range(MOST_STAGES + 3):
-        one = record.stage(StageName.TRITON, began=record.began + 1.0)
+        one = Stage(StageName.TRITON, record, began=record.began + 1.0)
         one.attributes.update(dict.fromkeys(ATTRIBUTES, "é" * 10000))
         one.attributes["tokens"] = 10**40
     record.ended = record.began + 3.0
@@ -96,7 +99,7 @@ def test_stages_are_bounded_and_end_with_the_request():
 def test_an_attribute_that_is_no_unicode_fails_no_request():
     recent = RecentRequests(1)
     record = RequestRecord(request_id="r", path=CHAT)
-    record.stage(StageName.TOOL).attributes["tool"] = "\ud800"
+    Stage(StageName.TOOL, record).attributes["tool"] = "\ud800"
     recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
     (one,) = recent.find("r")["stages"]
     assert (one["name"], one["attributes"]) == ("tool", {})

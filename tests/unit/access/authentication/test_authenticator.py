@@ -1,56 +1,44 @@
-"""Authenticator: weight and ceiling of callers with a key, a token or a certificate."""
+"""Authenticator: what tenants give to callers with a key, a token or a certificate."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from dataclasses import replace
-from ipaddress import ip_network
 
+import orjson
 import pytest
 
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.access.authentication.credentials import TrustedFront
-from proxy.access.authentication.known_keys import KnownKeys
-from proxy.access.authentication.signing_keys import SigningKeys
-from proxy.access.authentication.tokens import Tokens
-from proxy.domain.identity import ALL_SCOPES, Caller
+from proxy.domain.errors import ErrorCode, Forbidden
+from proxy.domain.identity import Caller
+from proxy.settings import Settings
+from proxy.telemetry.metrics import Metrics
 from tests.doubles.key_source import PEPPER, KeysInMemory
-from tests.fixtures.issuer import public_jwk, token
-from tests.unit.access.authentication.test_tokens import RULES
+from tests.fixtures.file_server import FileServer
+from tests.fixtures.issuer import AUDIENCE, ISSUER, public_jwk, token
 
 FRONT = "10.0.0.1"
-RULES_WITH_CLAIM = replace(RULES, priority_claim="top")
-
-
-async def key_set() -> dict:
-    return {"keys": [public_jwk("RS256", "one")]}
-
-
-async def authenticator(store: KeysInMemory | None) -> Authenticator:
-    signing_keys = SigningKeys(key_set, clock=time.monotonic, report=lambda up: None)
-    await signing_keys.refresh()
-    keys = None
-    if store is not None:
-        keys = KnownKeys(store, PEPPER.encode(), trust_s=60, report=lambda up: None)
-        await keys.watch.check()
-    return Authenticator(
-        fixed={},
-        keys=keys,
-        tokens=Tokens(RULES_WITH_CLAIM, signing_keys),
-        signing_keys=signing_keys,
-        front=TrustedFront((ip_network("10.0.0.0/8"),), "x-client-name"),
-        front_scopes=ALL_SCOPES,
-    )
 
 
 def known(store: KeysInMemory | None, name: bytes, value: str) -> Caller:
     """The caller of a request with this header, from the front."""
 
-    async def main() -> Caller:
-        return await (await authenticator(store)).caller([(name, value.encode())], FRONT)
+    async def main(url: str) -> Caller:
+        settings = Settings(
+            key_pepper=None if store is None else PEPPER,
+            jwt_issuer=ISSUER,
+            jwt_audience=AUDIENCE,
+            jwt_jwks_url=url,
+            jwt_priority_claim="top",
+            client_name_header="x-client-name",
+            trusted_fronts="10.0.0.0/8",
+        )
+        callers = Authenticator(settings, store, Metrics())
+        async with callers.running():
+            return await callers.caller([(name, value.encode())], FRONT)
 
-    return asyncio.run(main())
+    key_set = {"keys": [public_jwk("RS256", "one")]}
+    with FileServer({"/keys": orjson.dumps(key_set)}) as server:
+        return asyncio.run(main(server.url("/keys")))
 
 
 def bearer(store: KeysInMemory | None, credential: str) -> Caller:
@@ -71,14 +59,25 @@ def test_the_lower_of_the_callers_ceiling_and_its_tenants_holds(own, tenant, cei
         assert (caller.tenant, caller.max_priority, caller.weight) == ("acme", ceiling, 2.5)
 
 
-def test_a_certificate_has_its_tenants_weight_and_ceiling():
+def test_a_certificate_has_its_tenants_weight_and_ceiling_and_a_token_those_of_its_claims():
     store = KeysInMemory()
     store.add_tenant("acme", max_priority=-2, weight=0.5)
     caller = known(store, b"x-client-name", "acme")
     assert (caller.key_id, caller.max_priority, caller.weight) == ("mtls:acme", -2, 0.5)
-
-
-def test_without_a_store_a_token_has_its_claims_ceiling_and_the_usual_weight():
     assert bearer(None, token(top=4)).max_priority == 4
     caller = bearer(None, token())
     assert (caller.max_priority, caller.weight) == (None, 1.0)
+
+
+def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential():
+    store = KeysInMemory()
+    store.add_tenant("acme", is_active=False)
+    for name, value in (
+        (b"authorization", f"Bearer {store.add('k1ey')}"),
+        (b"authorization", f"Bearer {token()}"),
+        (b"authorization", f"Bearer {token(tenant='unknown')}"),
+        (b"x-client-name", "acme"),
+    ):
+        with pytest.raises(Forbidden) as refused:
+            known(store, name, value)
+        assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE

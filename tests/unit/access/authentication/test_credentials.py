@@ -9,23 +9,19 @@ import pytest
 from proxy.access.authentication.credentials import MOST_BYTES, TrustedFront, credential
 from proxy.domain.errors import AuthenticationFailed, ErrorCode
 
-BEARER, ANTHROPIC, AZURE = b"authorization", b"x-api-key", b"api-key"
+BEARER = b"authorization"
 FRONT = TrustedFront((ip_network("10.0.0.0/8"), ip_network("::1/128")), "x-client-name")
 
 
 @pytest.mark.parametrize(
     ("headers", "found"),
     [
-        ([], None),
         ([(b"host", b"x")], None),
-        ([(BEARER, b"Bearer key")], b"key"),
         ([(BEARER, b"bearer   key ")], b"key"),
-        ([(BEARER, b"Bearer")], None),
         ([(BEARER, b"Bearer ")], None),
-        ([(ANTHROPIC, b" key ")], b"key"),
-        ([(AZURE, b"key")], b"key"),
-        ([(AZURE, b"")], None),
-        ([(BEARER, b"Bearer key"), (ANTHROPIC, b"key"), (AZURE, b"key")], b"key"),
+        ([(b"x-api-key", b" key ")], b"key"),
+        ([(b"api-key", b"")], None),
+        ([(BEARER, b"Bearer key"), (b"x-api-key", b"key"), (b"api-key", b"key")], b"key"),
         ([(BEARER, b"Bearer " + b"k" * MOST_BYTES)], b"k" * MOST_BYTES),
     ],
 )
@@ -69,13 +65,10 @@ def test_a_name_that_is_none_or_two_is_refused(given):
         FRONT.identity([(b"x-client-name", given.encode("latin-1"))], "10.1.2.3")
 
 
-def test_a_name_twice_is_refused():
+def test_a_name_twice_is_refused_and_from_elsewhere_it_is_nothing():
     headers = [(b"x-client-name", b"a"), (b"x-client-name", b"b")]
     with pytest.raises(AuthenticationFailed) as refused:
         FRONT.identity(headers, "::1")
     assert refused.value.code is ErrorCode.CONFLICTING_CREDENTIALS
-
-
-@pytest.mark.parametrize("peer", ["11.0.0.1", "::2", "", "unix", "10.0.0.1.evil.example"])
-def test_from_elsewhere_the_header_is_nothing(peer):
-    assert FRONT.identity([(b"x-client-name", b"acme")], peer) is None
+    for peer in ("11.0.0.1", "::2", "", "unix", "10.0.0.1.evil.example"):
+        assert FRONT.identity(headers, peer) is None

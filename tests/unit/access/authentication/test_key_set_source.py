@@ -5,12 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from proxy.access.authentication.signing_keys import (
-    DISCOVERY,
-    MOST_BYTES,
-    fetch_key_set,
-    is_safe,
-)
+from proxy.access.authentication.signing_keys import DISCOVERY, MOST_BYTES, fetch_key_set
 from tests.fixtures.file_server import FileServer
 
 KEYS = {"keys": [{"kid": "one"}]}
@@ -36,6 +31,7 @@ async def test_keys_are_where_the_discovery_document_says():
         ({"issuer": None}, "is not https"),
         ({"issuer": None, "jwks_uri": "http://169.254.169.254/keys"}, "is not https"),
         ({"issuer": None, "jwks_uri": "file:///etc/passwd"}, "is not https"),
+        ({"issuer": None, "jwks_uri": "http://127.0.0.1.a.example/keys"}, "is not https"),
     ],
 )
 async def test_a_discovery_document_that_leads_elsewhere(document, says):
@@ -55,32 +51,11 @@ async def test_a_discovery_document_that_leads_elsewhere(document, says):
         (b"<html>", "unexpected"),
         (b"[]", "not a JSON object"),
         (b" " * (MOST_BYTES + 1), "more than"),
+        ("/elsewhere", "302"),
     ],
 )
 async def test_an_answer_that_is_no_key_set(answer, says):
-    with FileServer({"/keys": answer}) as server, pytest.raises(ValueError, match=says):
-        await fetch_key_set("https://a.example", server.url("/keys"))
-
-
-@pytest.mark.anyio
-async def test_redirects_are_not_followed():
-    answers = {"/keys": "/elsewhere", "/elsewhere": orjson.dumps(KEYS)}
-    with FileServer(answers) as server:
-        with pytest.raises(Exception, match="302"):
+    with FileServer({"/keys": answer, "/elsewhere": orjson.dumps(KEYS)}) as server:
+        with pytest.raises(Exception, match=says):
             await fetch_key_set("https://a.example", server.url("/keys"))
         assert server.asked == ["/keys"]
-
-
-@pytest.mark.parametrize(
-    ("url", "safe"),
-    [
-        ("https://a.example/x", True),
-        ("http://127.0.0.1:80/x", True),
-        ("http://[::1]/x", True),
-        ("http://a.example/x", False),
-        ("http://127.0.0.1.a.example/x", False),
-        ("ftp://localhost/x", False),
-    ],
-)
-def test_keys_travel_over_tls_or_on_this_machine(url, safe):
-    assert is_safe(url) is safe

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from proxy.access.limits.caller_meters import MOST, NOTHING, CallerMeters, MeteredCallers, Unit
+from proxy.access.limits.caller_meters import NOTHING, CallerMeters, MeteredCallers, Unit
 from proxy.domain.identity import ANYONE, Caller, Limits
 from proxy.domain.usage import Spent
 from proxy.state.meters import MeterKind
@@ -65,9 +65,11 @@ def test_amounts_come_in_the_unit_of_their_meter():
     assert len(NOTHING) == len(Unit)
 
 
-def test_a_rate_is_never_faster_than_given():
+def test_a_rate_is_never_faster_than_given_and_money_is_counted_in_billionths():
     (meter,) = meters(caller(key=Limits(requests_per_second=3, burst=7))).meters
     assert (meter.kind, meter.limit, meter.span_us) == (MeterKind.RATE, 7, 333_334)
+    (meter,) = meters(caller(key=Limits(monthly_budget=0.5)), cost=0.1).meters
+    assert (meter.limit, meter.opening) == (500_000_000, 100_000_000)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +81,6 @@ def test_a_month_is_a_calendar_month_in_utc(now_s: float, name: str, until: tupl
     assert meter.key.endswith(f"/monthly_tokens:{name}")
     assert meter.span_us == datetime(*until, 1, tzinfo=timezone.utc).timestamp() * 1_000_000
     assert meter.opening == 4
-
-
-def test_money_is_counted_in_billionths():
-    meter = meters(caller(key=Limits(monthly_budget=0.5)), cost=0.1).meters[0]
-    assert (meter.limit, meter.opening) == (500_000_000, 100_000_000)
 
 
 @pytest.mark.parametrize("name", ["a}b", "a{b}", "a/key:k", "ä", ""])
@@ -116,14 +113,3 @@ async def test_meters_are_kept_until_limits_change_or_the_month_ends():
     now_s[0] += 10 * 86_400
     assert (await known.meters(changed, "demo")).meters[0].key.endswith("2026-12")
     assert len(source.asked) == 3
-
-
-def test_the_callers_that_are_kept_are_bounded():
-    known = MeteredCallers(None)
-
-    async def main() -> None:
-        for number in range(MOST + 50):
-            await known.meters(caller(key_id=f"k{number}"), "demo")
-
-    asyncio.run(main())
-    assert len(known._known) == MOST

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from proxy.access.store.audit_log import AuditLog, Verification
+from proxy.access.store.audit_log import Verification
 from proxy.access.store.database import Database
 from proxy.access.store.denied_calls import DeniedCalls
 from proxy.access.store.store import Store
@@ -26,34 +26,29 @@ NO_SCOPE = ErrorCode.TENANT_EXISTS  # any code
 
 async def filled(store: Store) -> str:
     """Six changes; returns all secrets and digests that were in play, in one text."""
-    admin = store
-    await admin.tenants.create(ACTOR, "acme", limits=Limits(tokens_per_day=5))
-    made = await admin.keys.create(ACTOR, "acme", **KEY)
+    await store.tenants.create(ACTOR, "acme", limits=Limits(tokens_per_day=5))
+    made = await store.keys.create(ACTOR, "acme", **KEY)
     key_id = made.record.id
-    await admin.keys.update(ACTOR, key_id, lambda key: replace(key, name="renamed"))
-    rotated = await admin.keys.rotate("cli:root", key_id, timedelta(hours=1))
-    await admin.keys.revoke(ACTOR, key_id)
+    await store.keys.update(ACTOR, key_id, lambda key: replace(key, name="renamed"))
+    rotated = await store.keys.rotate("cli:root", key_id, timedelta(hours=1))
+    await store.keys.revoke(ACTOR, key_id)
     store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
     store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
     await store.denied_calls.flush()
     return " ".join((made.key, rotated.key, made.record.digest.hex(), rotated.record.digest.hex()))
 
 
-async def test_each_change_and_each_denied_call_has_an_entry_without_secrets(url):
-    async with opened(url) as store:
-        secrets = await filled(store)
-        entries = await store.audit.list()
-    assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
-    assert [entry.action for entry in entries] == [
-        *("tenants.create", "keys.create", "keys.update", "keys.rotate", "keys.revoke"),
-        "denied",
-    ]
+async def test_each_change_and_each_denied_call_has_an_entry_without_secrets(store):
+    secrets = await filled(store)
+    entries = await store.audit.list()
     key = entries[1].object
-    assert [entry.object for entry in entries] == [
-        *("tenants/acme", key, key, key, key, "GET /admin/v1/keys"),
-    ]
-    assert [entry.actor for entry in entries] == [
-        *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "other"),
+    assert [(entry.number, entry.actor, entry.action, entry.object) for entry in entries] == [
+        (1, ACTOR, "tenants.create", "tenants/acme"),
+        (2, ACTOR, "keys.create", key),
+        (3, ACTOR, "keys.update", key),
+        (4, "cli:root", "keys.rotate", key),
+        (5, ACTOR, "keys.revoke", key),
+        (6, "other", "denied", "GET /admin/v1/keys"),
     ]
     assert entries[0].before is None
     assert json.loads(entries[0].after)["limits"] == {"tokens_per_day": 5}
@@ -148,7 +143,7 @@ def test_what_was_done_to_the_log_is_found(sqlite, statements, problem):
 def test_without_its_pepper_nothing_is_verified(sqlite):
     found = verified(sqlite, pepper=b"another")
     assert len(found.problems) == 7
-    assert "OLD_KEY_PEPPER" in found.problems[0]
+    assert "OLD_KEY_PEPPERS" in found.problems[0]
 
 
 async def test_writers_at_the_same_time_make_one_chain(url):
@@ -195,22 +190,19 @@ async def test_a_flood_of_denied_calls_makes_few_entries(store):
     assert entries[-1].actor == "several callers"
 
 
-async def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(url):
-    second, database = 0, Database(url)
-    async with opened(url) as store:
-        audit = AuditLog(database, PEPPER, ())
-        calls = DeniedCalls(audit, clock=lambda: second)
-        for second in range(180):
-            for path in range(60):
-                calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
-            await calls.flush()
-        calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
-        async with calls:
-            pass
-        found = await store.audit.list()
-        assert [(each.actor, json.loads(each.after)["times"]) for each in found] == [
-            *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
-            *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
-        ]
-        assert found[0].object == "several objects"
-    await database.close()
+async def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(store):
+    second = 0
+    calls = DeniedCalls(store.audit, clock=lambda: second)
+    for second in range(180):
+        for path in range(60):
+            calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
+        await calls.flush()
+    calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    async with calls:
+        pass
+    found = await store.audit.list()
+    assert [(each.actor, json.loads(each.after)["times"]) for each in found] == [
+        *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
+        *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
+    ]
+    assert found[0].object == "several objects"

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from proxy.access.store.store import Store
-from proxy.domain.endpoints import MOST_DRAINED, Decisions
+from proxy.domain.endpoints import KEPT_CHANGES, MOST_DRAINED, Decisions
 from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest
-from proxy.domain.weight_history import KEPT_CHANGES
 from proxy.pools.memory_decisions import MemoryDecisions
 from tests.unit.access.store.samples import PEPPER
 

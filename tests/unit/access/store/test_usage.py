@@ -144,11 +144,9 @@ async def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(ur
         (whole,) = await store.usage.report(MARCH, by=())
         assert whole["requests"] == 2
         assert len(await store.audit.list()) == 1
-    database = Database(url)
-    async with database.reading() as connection:
-        counted = await connection.execute(select(func.count()).select_from(USAGE_BATCHES))
-        assert counted.scalar_one() == 0
-    await database.close()
+        async with store._database.reading() as connection:
+            counted = await connection.execute(select(func.count()).select_from(USAGE_BATCHES))
+            assert counted.scalar_one() == 0
 
 
 def test_csv_has_a_head_and_no_formulas():

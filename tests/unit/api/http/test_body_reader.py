@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.api import errors
-from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.body_reader import ArrivingBody, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError
 from proxy.domain.sandbox import TooCostly
@@ -107,7 +107,7 @@ def test_a_small_body_needs_no_sandbox():
 
 def test_the_oldest_unfinished_body_makes_room():
     flight, cut = BytesInFlight(10), []
-    bodies = [flight.arriving(lambda at=at: cut.append(at)) for at in range(3)]
+    bodies = [ArrivingBody(flight, lambda at=at: cut.append(at)) for at in range(3)]
     for body in bodies:
         body.add(4)
     assert (cut, flight.bytes) == ([0], 8)
@@ -115,7 +115,7 @@ def test_the_oldest_unfinished_body_makes_room():
 
 def test_a_complete_body_is_not_cut_off():
     flight, cut = BytesInFlight(10), []
-    first, second = (flight.arriving(lambda at=at: cut.append(at)) for at in range(2))
+    first, second = (ArrivingBody(flight, lambda at=at: cut.append(at)) for at in range(2))
     first.add(6)
     first.complete()
     with pytest.raises(RateLimited) as refused:
@@ -126,9 +126,9 @@ def test_a_complete_body_is_not_cut_off():
 
 def test_room_is_given_back_once_however_often_a_body_is_closed():
     flight = BytesInFlight(10)
-    body = flight.arriving(lambda: None)
+    body = ArrivingBody(flight, lambda: None)
     body.add(10)
     body.close()
     body.close()
     assert flight.bytes == 0
-    flight.arriving(lambda: None).add(10)
+    ArrivingBody(flight, lambda: None).add(10)

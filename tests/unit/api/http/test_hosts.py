@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.api.http.hosts import HostPolicy
+from proxy.domain.errors import RequestError
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from proxy.api.http.hosts import HostPolicy
     ],
 )
 def test_addresses_and_names_without_public_dns_need_no_setting(host):
-    assert HostPolicy(()).allows(host)
+    HostPolicy(()).check(host.encode())
 
 
 @pytest.mark.parametrize(
@@ -26,10 +27,12 @@ def test_addresses_and_names_without_public_dns_need_no_setting(host):
     ],
 )
 def test_public_names_do(host):
-    assert not HostPolicy(("api.example.com",)).allows(host)
+    with pytest.raises(RequestError):
+        HostPolicy(("api.example.com",)).check(host.encode())
 
 
 def test_a_named_one_is_itself_and_not_what_is_below_it():
     hosts = HostPolicy(("Api.Example.com",))
-    assert hosts.allows("api.example.com:443")
-    assert not hosts.allows("x.api.example.com")
+    hosts.check(b"api.example.com:443")
+    with pytest.raises(RequestError):
+        hosts.check(b"x.api.example.com")

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.completion import fold
+from proxy.domain.model import ModelCard
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -20,6 +22,7 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.generation.choice.choice import Choice
+from proxy.generation.choice.choice_cost import ChoiceCost
 from tests.doubles.engine import CARD
 from tests.strategies import cuts
 
@@ -29,6 +32,10 @@ TOKENS = st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"\xc3", b"\xa9", "é
 
 def asked(**fields) -> GenerationRequest:
     return GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="p"), **fields)
+
+
+def made(request: GenerationRequest, card: ModelCard = CARD) -> Choice:
+    return Choice(request, card, 0, ChoiceCost(card, RequestRecord()))
 
 
 def joined(tokens: list[bytes], finish: FinishReason, at: int = 0) -> TokenDelta:
@@ -44,7 +51,7 @@ def joined(tokens: list[bytes], finish: FinishReason, at: int = 0) -> TokenDelta
 
 
 def answered(request: GenerationRequest, pieces: list[list[bytes]], finish: FinishReason):
-    choice, events, at = Choice(request, CARD), [], 0
+    choice, events, at = made(request), [], 0
     for number, piece in enumerate(pieces):
         last = number == len(pieces) - 1
         events += choice.push(replace(joined(piece, finish, at), finish=finish if last else None))
@@ -121,7 +128,7 @@ def test_behind_an_echoed_prompt_the_end_token_is_logged_too(sampling):
         finish=FinishReason.STOP,
     )
     request = asked(echoes_prompt=True, sampling=sampling, max_tokens=1)
-    (answer,) = fold(Choice(request, CARD).push(delta)).choices
+    (answer,) = fold(made(request).push(delta)).choices
     assert answer.text == " Hié"
     assert [one.log_prob.log_prob for one in answer.log_probs] == [None, -1, -2, -3, -4]
     assert (answer.log_probs[-1].token_bytes, answer.log_probs[-1].offset) == (b"", 4)
@@ -154,7 +161,7 @@ def test_stop_strings_are_not_looked_for_in_the_first_tokens():
 )
 def test_the_space_between_the_callers_words_and_the_models_is_kept(fields, text):
     card = replace(CARD, facts=replace(CARD.facts, strips_leading_space=True))
-    choice = Choice(replace(asked(), **fields), card)
+    choice = made(replace(asked(), **fields), card)
     assert choice.push(joined([b" a"], FinishReason.LENGTH))[0].text == text
 
 
@@ -174,7 +181,7 @@ ECHOED = TokenDelta(
 def test_a_prompt_that_the_engine_tells_is_ahead_of_the_answer_and_no_part_of_it(strips):
     card = replace(CARD, facts=replace(CARD.facts, strips_leading_space=strips))
     request = asked(echoes_prompt=True, sampling=LOGGED, returns_token_ids=True, stop=("Hi", "x"))
-    whole = fold(Choice(request, card).push(ECHOED))
+    whole = fold(made(request, card).push(ECHOED))
     answer = whole.choices[0]
     before = "Hié" if strips else " Hié"
     assert answer.text == before + "!", "stop strings are not looked for in the prompt"
@@ -189,7 +196,7 @@ def test_a_prompt_that_the_engine_tells_is_ahead_of_the_answer_and_no_part_of_it
 @pytest.mark.parametrize("cut", range(1, 6))
 def test_a_prompt_may_come_in_several_deltas(cut):
     request = asked(echoes_prompt=True, sampling=LOGGED, returns_token_ids=True)
-    whole = fold(Choice(request, CARD).push(ECHOED))
+    whole = fold(made(request).push(ECHOED))
     first, rest = (
         replace(
             ECHOED,
@@ -199,7 +206,7 @@ def test_a_prompt_may_come_in_several_deltas(cut):
         )
         for part in (slice(cut), slice(cut, None))
     )
-    choice = Choice(request, CARD)
+    choice = made(request)
     events = choice.push(replace(first, finish=None))
     events += choice.push(replace(rest, prompt_tokens=None, cached_tokens=None))
     assert fold(events) == whole
@@ -207,14 +214,14 @@ def test_a_prompt_may_come_in_several_deltas(cut):
 
 def test_the_mean_log_probability_is_of_the_answer_alone():
     request = asked(echoes_prompt=True, sampling=LOGGED)
-    *_, end = Choice(request, CARD).push(ECHOED)
+    *_, end = made(request).push(ECHOED)
     assert end.mean_log_prob == -4.5
 
 
 def test_a_prompt_alone_has_no_answer():
     request = asked(echoes_prompt=True, max_tokens=0)
     delta = replace(ECHOED, prompt_tokens=6, log_probs=())
-    whole = fold(Choice(request, CARD).push(delta))
+    whole = fold(made(request).push(delta))
     assert (whole.text, whole.reason) == (" Hié!x", FinishReason.LENGTH)
     assert whole.usage.completion_tokens == 0
 
@@ -242,7 +249,7 @@ def test_tokens_taken_together_are_the_same_text(pieces, finish):
     deltas = [TokenDelta(tuple(piece)) for piece in pieces] + [TokenDelta((b"",), finish=finish)]
 
     def events(stop: tuple[str, ...]) -> list:
-        choice = Choice(asked(stop=stop), CARD)
+        choice = made(asked(stop=stop))
         return [choice.push(delta) for delta in deltas]
 
     assert events(()) == events(("never",))
@@ -253,7 +260,7 @@ def test_tokens_taken_together_are_the_same_text(pieces, finish):
 )
 def test_the_time_of_a_delta_grows_with_its_tokens_and_not_with_their_text_so_far(asked_for):
     def seconds(size: int) -> float:
-        choice = Choice(asked(**asked_for), CARD)
+        choice = made(asked(**asked_for))
         delta = TokenDelta((b"a" * size,) * 4_000, prompt_tokens=4_000)
         began = time.thread_time()
         choice.push(delta)

@@ -235,16 +235,6 @@ async def test_a_port_name_that_the_service_lacks_is_logged_with_those_it_has(ap
     assert "no port named 'http'; it has grpc, metrics" in logs[0]["reason"]
 
 
-@pytest.mark.anyio
-async def test_closing_ends_the_connection(api):
-    before = asyncio.all_tasks()
-    async with watched(service(api)) as watching:
-        await watching.endpoints()
-        watching.read_ahead()
-        await asyncio.to_thread(api.wait_watched, 1)
-    assert asyncio.all_tasks() == before
-
-
 @needs_openssl
 @pytest.mark.anyio
 async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):

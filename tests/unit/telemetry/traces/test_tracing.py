@@ -76,7 +76,7 @@ def test_a_request_and_its_stages():
             pass
         triton = stage(StageName.TRITON)
         triton.attributes["endpoint"] = "a:1"
-        triton.stage(StageName.ROUTING).end()
+        Stage(StageName.ROUTING, triton.record, triton).end()
         assert triton.traceparent == f"00-{'ab' * 16}-{triton.span_id:016x}-01"
         triton.end()
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import struct
 from collections import Counter
 
+import pytest
 from grpc import StatusCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.triton.http2.calls import CallEnded, CallRefused, Event, Http2Limits, MessageArrived
-from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.connection import (
+    CallEnded,
+    CallRefused,
+    Connection,
+    Event,
+    Http2Limits,
+    MessageArrived,
+)
 from proxy.triton.http2.frames import ErrorCode
 from tests.doubles import http2_peer as peer
 from tests.fixtures.examples import examples
@@ -89,9 +96,9 @@ def test_whatever_comes_every_call_ends_once_and_nothing_after_its_end(talk):
         elif isinstance(event, (CallEnded, CallRefused)):
             ends[event.stream] += 1
     assert ends == dict.fromkeys(STREAMS, 1)
-    assert connection.is_closed
+    assert connection.why_closed
     assert peer.frames_of(output)[-1][3] == peer.GOAWAY
-    assert not connection.has_output()
+    assert not connection.output(2**20)
 
 
 @FIXED
@@ -140,13 +147,35 @@ def credit_of(output: bytes, stream: int) -> int:
     return sum(int.from_bytes(one[9:], "big") for one in own)
 
 
+@pytest.mark.parametrize(
+    ("bad", "code", "words"),
+    [
+        (peer.framed(b"x", flag=1), StatusCode.INTERNAL, "flag 1"),
+        (peer.framed(bytes(51)), StatusCode.RESOURCE_EXHAUSTED, "51 bytes, more than the 50"),
+        (peer.framed(bytes(51))[:5], StatusCode.RESOURCE_EXHAUSTED, "51 bytes"),
+    ],
+)
+def test_a_bad_message_ends_the_stream_behind_those_before_it(bad, code, words):
+    connection = Connection(Http2Limits(max_message=50))
+    connection.receive(READY)
+    connection.open(HEAD, b"request")
+    talk = peer.framed(b"a", bytes(50)) + bad
+    head = peer.frame(peer.HEADERS, peer.END_HEADERS, 1, BLOCKS[1])
+    events, output = heard(connection, [head + peer.frame(peer.DATA, 0, 1, talk)])
+    *messages, end = events
+    assert [event.message for event in messages] == [b"a", bytes(50)]
+    assert end.status.code is code
+    assert words in end.status.details
+    assert peer.reset(1, ErrorCode.CANCEL) in output
+
+
 def test_more_than_a_streams_window_ends_the_stream():
     connection = begun()
     events, output = heard(connection, [HEADS + peer.data(1, bytes(96))])
     assert [(event.stream, event.status.code) for event in events] == [(1, StatusCode.INTERNAL)]
     assert "1 bytes beyond the window of 100" in events[0].status.details
     assert peer.reset(1, ErrorCode.FLOW_CONTROL_ERROR) in output
-    assert not connection.is_closed
+    assert not connection.why_closed
 
 
 def test_the_connections_window_is_given_back_at_once():
@@ -156,7 +185,7 @@ def test_the_connections_window_is_given_back_at_once():
     connection.receive(peer.frame(peer.HEADERS, peer.END_HEADERS, 1, BLOCKS[1]))
     pieces = [peer.frame(peer.DATA, 0, 1, bytes(16_384))] * 10
     events, _ = heard(connection, [b"".join(pieces)])
-    assert not connection.is_closed
+    assert not connection.why_closed
     assert all(isinstance(event, MessageArrived) for event in events)
 
 

@@ -38,7 +38,9 @@ class Watched:
         asyncio.get_running_loop().call_soon(self._arrive)
 
     def _arrive(self) -> None:
-        self.keepalive.data_arrived(has_events=self._speaks)
+        self.keepalive.has_data = True
+        if self._speaks:
+            self.keepalive.pings = 0
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -11,11 +11,8 @@ from proxy.domain.completion import fold
 from proxy.domain.errors import DeadlineExceeded, EngineFailed, RateLimited
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
-from proxy.domain.record import RequestRecord
 from proxy.domain.request import Delivery, GenerationRequest, Sampling, TextPrompt
-from proxy.domain.scheduling import Standing, Ticket
-from proxy.generation.choice.choice_cost import UsageCounter
-from proxy.generation.stream.row_permit import RowPermit
+from proxy.domain.scheduling import Standing
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES, FixedCatalog
 from tests.fixtures.lost_triton import Stand
@@ -98,30 +95,25 @@ def test_a_client_that_disconnects_gives_it_back(after):
 
 
 def test_a_stream_that_waits_again_has_waited_both_times():
-    async def waits(scheduler: GivenScheduler, acquire) -> float:
-        scheduler.is_open.clear()
-        acquired = asyncio.ensure_future(acquire())
+    async def wait(scheduler: GivenScheduler) -> None:
         await turns()
         scheduler.waiting[0](Standing(1, None))
         await asyncio.sleep(0.01)
         scheduler.is_open.set()
-        await acquired
-        return report.queue_s
-
-    report = RequestRecord()
 
     async def run() -> None:
-        scheduler, ticket = GivenScheduler(), Ticket(queue="q", tenant="t")
-        row = RowPermit(
-            scheduler,
-            ticket,
-            report,
-            counter=UsageCounter(counts_prompt=True),
-            preempted=lambda: None,
-        )
-        first_s = await waits(scheduler, row.acquire)
-        row.release()
-        assert await waits(scheduler, row.acquire) > first_s
+        stand, scheduler = await served(engine := Held(3))
+        scheduler.is_open.clear()
+        task = stand.begin(priority=1)
+        await wait(scheduler)
+        await engine.is_held.wait()
+        first_s = stand.records[0].queue_s
+        scheduler.is_open.clear()
+        scheduler.permits[0].preempt()
+        await wait(scheduler)
+        engine.may_go_on.set()
+        await task
+        assert stand.records[0].queue_s > first_s > 0
 
     asyncio.run(run())
 

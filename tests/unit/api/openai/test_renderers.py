@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.api.openai.chat_body import ChatCompletionBody
-from proxy.api.openai.chat_renderer import ChatRenderer
+from proxy.api.openai.renderers import ChatRenderer
 from proxy.domain.events import Finished, TextDelta, ToolCallStarted
 from proxy.domain.output import FinishReason, Usage
+from tests.doubles.engine import CARD
 
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -15,7 +16,7 @@ BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 def chunks(*events, n: int) -> list[tuple[int, dict]]:
     """(index, delta) of each choice's part, in order."""
     body = ChatCompletionBody.model_validate({**BODY, "n": n})
-    renderer = ChatRenderer(body, body.to_domain("somebody"))
+    renderer = ChatRenderer(body, body.to_domain("somebody"), CARD)
     parts = [chunk["choices"][0] for event in events for chunk in renderer.chunks(event)]
     return [(part["index"], part["delta"]) for part in parts]
 

@@ -1,22 +1,28 @@
-"""The headers that only requests that generate have: how long they may wait, and what an answer's
-head reports.
+"""Our own headers: how long a request may wait, what the head of a generated answer reports, and
+where a limited caller stands, on every response.
 
+Limits have two sets: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLimit-Limit`, … .
 Deprecation: RFC 9745, a structured date (seconds, RFC 9651). Sunset: RFC 8594, an HTTP date. Link:
 the relation types that both RFCs register.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from email.utils import format_datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.domain.model import NO_END, Lifecycle
 from proxy.domain.record import RequestRecord, running_record
 from proxy.domain.request import GenerationRequest
+
+if TYPE_CHECKING:  # the processes that parse bodies import this file
+    from proxy.access.limits.caller_meters import Standings
 
 QUEUE = ("x-queue-position", "x-queue-wait")
 LIFECYCLE = ("deprecation", "sunset", "link")
@@ -44,9 +50,10 @@ def with_patience(request: GenerationRequest) -> GenerationRequest:
     Raises:
         InvalidRequest: the header is no whole number from 0 to MOST_MS.
     """
-    given = [value for name, value in running_record().headers if name == _NAME]
-    if not given:
+    headers = running_record().headers
+    if _NAME not in dict(headers):
         return request
+    given = [value for name, value in headers if name == _NAME]
     value = given[0].strip()
     is_number = value.isdigit() and len(value) <= len(str(MOST_MS)) and int(value) <= MOST_MS
     if len(given) > 1 or not is_number:
@@ -65,7 +72,8 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
 
     now_s: the event loop's.
     """
-    headers = queue_headers(record, now_s)
+    has_waited = record.waits or record.queue_s is not None
+    headers = queue_headers(record, now_s) if has_waited else {}
     if record.attempts is not None:
         headers["x-attempts"] = str(record.attempts)
     if record.resends:
@@ -119,3 +127,62 @@ def _of_lifecycle(lifecycle: Lifecycle) -> Iterator[tuple[str, str]]:
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
+
+
+LIMITS = (
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-exceeded",
+    "x-ratelimit-remaining-budget",
+    "x-ratelimit-remaining-monthly-tokens",
+)
+
+
+def limit_headers(standings: Standings) -> list[tuple[bytes, bytes]]:
+    requests, tokens = standings.requests, standings.tokens
+    found: list[tuple[bytes, bytes]] = []
+    if requests is not None:
+        limit, left, reset_s = requests
+        found += (
+            (b"x-ratelimit-limit-requests", b"%d" % limit),
+            (b"x-ratelimit-remaining-requests", b"%d" % left),
+            (b"x-ratelimit-reset-requests", duration(reset_s).encode()),
+        )
+    if tokens is not None:
+        limit, left, reset_s = tokens
+        found += (
+            (b"x-ratelimit-limit-tokens", b"%d" % limit),
+            (b"x-ratelimit-remaining-tokens", b"%d" % left),
+            (b"x-ratelimit-reset-tokens", duration(reset_s).encode()),
+        )
+    if (first := requests or tokens) is not None:
+        found += (
+            (b"X-RateLimit-Limit", b"%d" % first.limit),
+            (b"X-RateLimit-Remaining", b"%d" % first.remaining),
+            (b"X-RateLimit-Reset", b"%d" % math.ceil(first.reset_s)),
+        )
+    if (budget := standings.budget) is not None:
+        found.append((b"x-ratelimit-remaining-budget", b"%.6f" % budget))
+    if (monthly := standings.monthly_tokens) is not None:
+        found.append((b"x-ratelimit-remaining-monthly-tokens", b"%d" % monthly))
+    return found
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`; rounded up to a millisecond."""
+    ms = math.ceil(seconds * 1000)
+    if ms < 1000:
+        return f"{ms}ms"
+    minutes, ms = divmod(ms, 60_000)
+    text = f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if not minutes:
+        return text
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{text}" if hours else f"{minutes}m{text}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.api.http.generation_headers import MOST_MS, with_patience
+from proxy.api.http.own_headers import MOST_MS, with_patience
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.record import RequestRecord, current_record
 from proxy.domain.request import GenerationRequest, TextPrompt

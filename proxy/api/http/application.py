@@ -1,0 +1,304 @@
+"""The application: what every request passes on its way to its route, around FastAPI.
+
+FastAPI would put middleware inside its own, and each layer would handle every chunk of a stream. So
+this is one step, which wraps `send` once, and through which chunks pass untouched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from http import HTTPStatus
+from secrets import token_hex
+from time import perf_counter
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request
+from prometheus_client import Counter
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy import __version__
+from proxy.access.limits.caller_meters import Standings
+from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.access.start_gate import StartGate
+from proxy.api import errors
+from proxy.api.http import idempotency, own_headers
+from proxy.api.http.authentication import ADMIT, Authentication
+from proxy.api.http.hosts import HostPolicy
+from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
+from proxy.api.http.recording import Recording
+from proxy.api.http.route_scopes import COUNTED, Need, Open, RouteScopes
+from proxy.api.http.typed_route import TypedRoute
+from proxy.api.openapi.document import NAME
+from proxy.domain import identity
+from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, RequestError, in_short
+from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, current_caller
+from proxy.domain.record import RequestRecord, StageName
+from proxy.journal.journal import Journal
+from proxy.telemetry.kept_content import HeldBytes
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_log import RequestLog
+
+HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
+UNKNOWN = "unknown"
+CORS_DONE = "cors_done"  # in a scope
+USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
+REFUSED = 1008  # a refused handshake where the server lacks the extension
+NO_ADMIN = (
+    "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
+    "value: the first start prints an admin key. ADMIN=on lets everybody on this machine "
+    "administrate."
+)
+EXPOSED_HEADERS = (
+    *own_headers.LIMITS,
+    "x-request-id",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-attempts",
+    "x-resends",
+    "x-continued",
+    "x-unenforced-keywords",
+    "x-fallback-from",
+    *own_headers.QUEUE,
+    "x-priority-capped",
+    *own_headers.LIFECYCLE,
+    *idempotency.EXPOSED,
+)
+
+
+class Application(FastAPI):
+    """Gives each request an id, its record, a count in the metrics, and a last catch for errors;
+    checks its host and its caller. Inside of that are Idempotency-Keys and recording.
+
+    The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it. A
+    POST starts in its turn; GET requests cost too little to wait. HEAD is handled like GET: the
+    server drops the body, because the scope that it made still says HEAD. `/v1/models/` is handled
+    like `/v1/models`: a redirect would echo the caller's Host header.
+
+    A POST to a fixed path of a TypedRoute goes straight to its endpoint: FastAPI does nothing
+    useful for it, but needs as much time as the endpoint itself. FastAPI has these routes as well,
+    for its OpenAPI document and for wrong methods.
+
+    Args:
+        running: what runs as long as the application serves.
+        authentication: None where there are no keys. Nobody may administrate then, unless
+            `opens_administration`: a fuzzer that follows /openapi.json would drain the server.
+        keyed: None where there are no Idempotency-Keys.
+        origins: of web pages that may call the API (CORS). Keys travel in a header, not in cookies.
+        content: of spans; None where they have none.
+    """
+
+    def __init__(
+        self,
+        running: Callable[[FastAPI], AbstractAsyncContextManager[None]],
+        *,
+        metrics: Metrics,
+        log: RequestLog,
+        limiter: RequestLimiter,
+        gate: StartGate | None = None,
+        scopes: RouteScopes | None = None,
+        hosts: HostPolicy | None = None,
+        authentication: Authentication | None = None,
+        opens_administration: bool = False,
+        keyed: IdempotencyParts | None = None,
+        journal: Journal | None = None,
+        logs_content: bool = False,
+        content: HeldBytes | None = None,
+        origins: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(
+            title=NAME,
+            version=__version__,
+            redirect_slashes=False,
+            openapi_url=None,  # `pages` serves the document, without a CDN
+            generate_unique_id_function=lambda route: "_".join([*map(str, route.tags), route.name]),
+            lifespan=running,
+            exception_handlers={HTTPException: errors.routing_error},
+        )
+        self._metrics = metrics
+        self._log = log
+        self._limiter = limiter
+        self._gate = gate or StartGate()
+        self._scopes = scopes or RouteScopes()
+        self._hosts = hosts or HostPolicy(("*",))
+        self._authentication = authentication
+        self._opens_administration = opens_administration
+        self._posts: dict[str, TypedRoute] = {}
+        self._counters: dict[tuple[str, int], Counter] = {}
+        self._recording = Recording(
+            self._route, journal=journal, logs_content=logs_content, held=content
+        )
+        self._idempotency = (
+            None if keyed is None else Idempotency(self._recording, keyed, self._scopes)
+        )
+        self._cors: CORSMiddleware | None = None
+        if origins:
+            self._cors = CORSMiddleware(
+                self,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=EXPOSED_HEADERS,
+            )
+
+    def include_router(self, router: APIRouter, **options: Any) -> None:
+        super().include_router(router, **options)
+        for route in router.routes:
+            if isinstance(route, TypedRoute) and route.is_fixed_post:
+                self._posts[route.path] = route
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Without ServerErrorMiddleware, which would answer errors before `__call__` sees them."""
+        outermost = super().build_middleware_stack()
+        if not isinstance(outermost, ServerErrorMiddleware):
+            raise TypeError(f"FastAPI's outermost middleware is {type(outermost).__name__}")
+        return outermost.app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._cors is not None and CORS_DONE not in scope:
+            # outermost, so that a browser may read errors, too; it calls this application again
+            await self._cors({**scope, CORS_DONE: True}, receive, send)
+            return
+        if scope["type"] == "lifespan":
+            await super().__call__(scope, receive, send)
+            return
+        if (path := scope["path"]).endswith("/") and path != "/":
+            scope = {**scope, "path": path[:-1]}
+        outer_caller = current_caller.set(current_caller.get())
+        try:
+            if scope["type"] != "http":
+                if await self._may_connect(scope, receive, send):
+                    await super().__call__(scope, receive, send)
+                return
+            if scope["method"] == "POST":
+                await self._gate.wait()
+            elif scope["method"] == "HEAD":
+                scope = {**scope, "method": "GET"}
+            method, path = in_short(scope["method"]), in_short(scope["path"])
+            fields = dict(reversed(scope["headers"]))  # the first of equal names
+            request_id = fields.get(b"x-request-id", b"").decode("latin-1")
+            if not USABLE_ID.fullmatch(request_id):
+                request_id = new_request_id()
+            structlog.contextvars.bind_contextvars(request_id=request_id)
+            with self._log.recorded(
+                method, path, request_id=request_id, headers=scope["headers"]
+            ) as record:
+
+                def send_with_head(message: Message) -> Awaitable[None]:
+                    if message["type"] == "http.response.start":
+                        return self._send_head(message, scope, record, send)
+                    return send(message)
+
+                try:
+                    self._hosts.check(fields.get(b"host"))
+                    need = await self._admit(scope, record)
+                    caller, standings = current_caller.get(), None
+                    if caller.has_limits:
+                        record.standings = standings = Standings()
+                    app: ASGIApp = self._recording
+                    if method == "POST" and not KEY_NAMES.isdisjoint(fields):
+                        app = self._idempotency or app
+                    if standings is None or need not in COUNTED:
+                        await app(scope, receive, send_with_head)
+                    else:
+                        async with self._limiter.counted(caller, standings):
+                            await app(scope, receive, send_with_head)
+                            standings.is_refused = (record.status or 0) >= 400
+                except ClientDisconnect:
+                    pass  # the client disconnected while its body was read
+                except Exception as error:
+                    if record.status is not None:  # the answer has begun
+                        raise
+                    await errors.response_of(error)(scope, receive, send_with_head)
+        finally:
+            current_caller.reset(outer_caller)
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    async def _admit(self, scope: Scope, record: RequestRecord) -> Need:
+        """Sets `current_caller`, and the standings of one with limits.
+
+        Raises:
+            ProxyError: the caller is unknown, or may not use the route.
+        """
+        need = self._scopes.of(scope["path"])
+        if self._authentication is None:
+            if need is identity.Scope.ADMIN and not self._opens_administration:
+                raise Forbidden(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE, param=None)
+            # an application around this one may know who calls
+            if not self._opens_administration and current_caller.get() is ANYONE:
+                current_caller.set(ANYONE_BUT_ADMINS)
+        elif need is not Open.ANYBODY:
+            began, error = perf_counter(), None
+            try:
+                current_caller.set(await self._authentication.caller(scope, need, record))
+            except ProxyError as refusal:
+                error = refusal
+                raise
+            finally:
+                record.passed(StageName.ACCESS, began, error)
+        return need
+
+    async def _may_connect(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Refuses the handshake of a WebSocket whose host or caller is wrong."""
+        fields = dict(reversed(scope["headers"]))
+        try:
+            self._hosts.check(fields.get(b"host"))
+        except RequestError:
+            await send({"type": "websocket.close", "code": REFUSED})  # not accepted yet: a 403
+            return False
+        try:
+            await self._admit(scope, RequestRecord())
+        except ProxyError as error:
+            path, headers = in_short(scope["path"]), scope["headers"]
+            with self._log.recorded("WEBSOCKET", path, headers=headers) as record:
+                record.status = error.code.status
+                response = errors.response_of(error)
+            if DENIAL in scope.get("extensions", {}):
+                await response(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": REFUSED})
+            return False
+        scope[ADMIT] = partial(self._admit, scope)
+        return True
+
+    async def _send_head(
+        self, message: Message, scope: Scope, record: RequestRecord, send: Send
+    ) -> None:
+        record.status = status = message["status"]
+        headers = [*message["headers"]]
+        if (standings := record.standings) is not None:
+            if not standings.are_known:
+                await self._limiter.look(current_caller.get(), standings)
+            headers += own_headers.limit_headers(standings)
+        message["headers"] = [*headers, (b"x-request-id", record.request_id.encode())]
+        route = getattr(scope.get("route"), "path", "unmatched")
+        counter = self._counters.get((route, status))
+        if counter is None:
+            counter = self._counters[route, status] = self._metrics.http_responses.labels(
+                route, status
+            )
+        counter.inc()
+        if status >= HTTPStatus.BAD_REQUEST and not scope["path"].startswith(HEALTH_CHECKS):
+            # without an error of ours, such as in a replayed response, the reason is unknown
+            self._metrics.rejections.labels(record.model or "", record.error or UNKNOWN).inc()
+        await send(message)
+
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        route = self._posts.get(scope["path"]) if scope["method"] == "POST" else None
+        if route is None:
+            return super().__call__(scope, receive, send)
+        scope["route"] = route
+        return route.answer_post(Request(scope, receive), send)
+
+
+def new_request_id() -> str:
+    return f"req_{token_hex(16)}"
