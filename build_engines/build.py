@@ -6,14 +6,16 @@ loads. A model's folder appears only when it is whole.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from build_engines import (
-    build_lock,
     engine_limits,
-    kv_memory,
     onnx_build,
     role_parameters,
     scripted_build,
@@ -58,7 +60,7 @@ def build_all(
     chosen = dict(_chosen(models, only))
     _say_remote(models, only, say)
     artifacts.mkdir(parents=True, exist_ok=True)
-    with build_lock.held(artifacts, say):
+    with locked(artifacts, say):
         for name, entry in chosen.items():
             try:
                 if not is_built(name, entry, artifacts, tensorrt_llm):
@@ -205,7 +207,7 @@ def _write_repository(
                 version = (tensorrt_llm or toolkit.installed()).version
                 assembly.render(name, entry, artifacts, fresh, version=version)
             case OnnxEntry():
-                kv_bytes = kv_memory.kv_bytes(entry, models=len(models.built))
+                kv_bytes = kv_cache_bytes(entry, models=len(models.built))
                 facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
                 say(
@@ -226,7 +228,7 @@ def _write_repository(
 
 
 def _fitted(name: str, facts: Facts, kv_bytes: int, say: Say) -> Facts:
-    fitted = kv_memory.fitted(facts, kv_bytes)
+    fitted = fitted_to(facts, kv_bytes)
     if fitted != facts:
         say(
             f"{name}: {fitted.context_length} tokens of context are served: its KV cache "
@@ -241,3 +243,58 @@ def _contents(folder: Path) -> dict[Path, bytes]:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
+
+
+@contextmanager
+def locked(artifacts: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Locks the folder itself, and waits until no other process has it locked.
+
+    The lock ends with the process that holds it.
+    """
+    folder = os.open(artifacts, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process builds in {artifacts}: waiting until it has finished")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
+LEAST_CONTEXT = 256  # tokens
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def kv_cache_bytes(entry: OnnxEntry, *, models: int) -> int:
+    """The size that models.yaml sets, else this model's share of the machine's memory."""
+    if entry.onnx.kv_cache_mb is not None:
+        return entry.onnx.kv_cache_mb * 1_000_000
+    return int(SHARE_OF_MEMORY * memory_bytes() / models)
+
+
+def memory_bytes() -> int:
+    """The memory of this container, or of the machine where it has no limit."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if CGROUP_LIMIT.is_file() and (limit := CGROUP_LIMIT.read_text().strip()).isdigit():
+        memory = min(memory, int(limit))
+    return memory
+
+
+def fitted_to(facts: Facts, kv_bytes: int) -> Facts:
+    """The facts, with the context length cut to what one request can use of `kv_bytes`.
+
+    Raises:
+        BuildError: too little context would be left.
+    """
+    room = kv_bytes // facts.kv_token_bytes
+    if room >= facts.context_length:
+        return facts
+    if room < LEAST_CONTEXT:
+        raise BuildError(
+            f"{kv_bytes} bytes of KV cache hold {room} tokens, {facts.kv_token_bytes} bytes each: "
+            "raise onnx.kv_cache_mb in models.yaml"
+        )
+    return replace(facts, context_length=room)

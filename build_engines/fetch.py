@@ -12,11 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from build_engines import folder_hash, remote_files
+from build_engines import remote_files
 from build_engines.errors import BuildError
 from build_engines.step import Step
 from build_engines.tool import Say
 from build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
+from build_engines.whole_folder import contents_hash
 
 CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
 
@@ -65,7 +66,7 @@ class Here(Step):
 
     @cached_property
     def key(self) -> str:
-        return folder_hash.of(self.origin)
+        return contents_hash(self.origin)
 
     @property
     def folder(self) -> Path:

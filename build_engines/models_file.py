@@ -14,20 +14,74 @@ import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from build_engines import deployment_checks, unknown_keys
-from build_engines.deployment_checks import Where
-from build_engines.deployment_entries import Deployments, ShadowEntry
-from build_engines.gpu import device_sharing, refusals
+from build_engines.deployments import Deployments, ShadowEntry, Where, deployment_problems
+from build_engines.gpu import refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
-from build_engines.onnx_options import OnnxOptions
+from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknown_key
 from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
-from build_engines.price_entry import PriceEntry
-from build_engines.scripted_options import ScriptedOptions
 from build_engines.section import HttpUrlText, ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.weights import WeightsField
-from build_engines.yaml_marks import MarkedYaml
+
+
+class OnnxOptions(Section):
+    """How the CPU runtime serves the model. Defaults depend on the machine.
+
+    max_rows: requests decoded at once. max_step_tokens: prompt tokens prefilled per step.
+    prefill_stall_ms: the longest pause that one prefill step may cause in running streams.
+    kv_cache_mb: memory for the keys and values of all rows and of cached prefixes.
+    exact_resume_tokens: up to so many tokens of an answer that another engine began are computed
+    again as decoding computes them, one a step, so that fp32 models continue it bit for bit.
+    Longer ones are prefilled, which is faster, and differs in the last bits of the logits.
+    """
+
+    precision: Literal["fp32", "int4"] = "fp32"
+    threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    max_rows: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_step_tokens: Annotated[int, Field(ge=16, le=65_536)] = 512
+    prefill_stall_ms: Annotated[float, Field(gt=0, le=60_000)] | None = None
+    kv_cache_mb: Annotated[int, Field(ge=1)] | None = None
+    exact_resume_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 512
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ScriptedOptions(Section):
+    """Scripted text instead of a model's, at a given pace; for tests and benchmarks.
+
+    text: the answer to every prompt. after: other answers, by the words at the prompt's end.
+    repeats: the text starts again until the token limit; otherwise the answer ends.
+    step_tokens: tokens per stream and step. step_ms: time between steps of all streams; 0: a
+    stream's next step follows once its last one has been sent.
+    log_prob: of each token. fails_after: the engine fails after this many tokens. dies_after: the
+    engine's process dies after this many tokens.
+    """
+
+    text: Text
+    after: dict[Text, Text] = Field(default_factory=dict)
+    repeats: bool = False
+    step_tokens: Annotated[int, Field(ge=1, le=1024)] = 1
+    step_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    log_prob: Annotated[float, Field(le=0)] = -0.5
+    fails_after: Annotated[int, Field(ge=1)] | None = None
+    dies_after: Annotated[int, Field(ge=0)] | None = None
+
+
+PerMillion = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class PriceEntry(Section):
+    """What a million tokens cost, in any currency: budgets of tenants and keys are in the same.
+
+    cached_input: prompt tokens that the engine took from its cache; default: input.
+    """
+
+    input: PerMillion
+    cached_input: PerMillion | None = None
+    output: PerMillion
+
 
 # The default of sampling.max_tokens on GPUs. guaranteed_no_evict reserves the KV cache of all
 # max_tokens of a request, so a default of all that the context leaves would admit few at once.
@@ -246,7 +300,7 @@ class ModelsFile(Section):
         on_gpus = {n: e for n, e in self.models.items() if isinstance(e, GpuEntry)}
         found = [
             _details(Refusal(where=("devices",), reason=reason), (name, on_gpus[name].runtime))
-            for name, reason in device_sharing.conflicts({n: e.gpu for n, e in on_gpus.items()})
+            for name, reason in refusals.sharing_conflicts({n: e.gpu for n, e in on_gpus.items()})
         ]
         if found:
             raise ValidationError.from_exception_data("models", found)
@@ -256,7 +310,7 @@ class ModelsFile(Section):
     def _deployments_fit(self) -> ModelsFile:
         found = [
             one.details(self.models[one.model].runtime)
-            for one in deployment_checks.problems(self.models, self.pools)
+            for one in deployment_problems(self.models, self.pools)
         ]
         if found:
             raise ValidationError.from_exception_data("models", found)
@@ -304,13 +358,13 @@ def load(path: Path, check: Check | None = None) -> ModelsFile:
 def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:
     """The first error with its line, and the number of others. Unknown keys come first."""
     errors = error.errors(include_url=False)
-    first, *others = unknown_keys.unknown_first(errors, ModelsFile)
+    first, *others = unknown_first(errors, ModelsFile)
     place = _without_tag(first["loc"])
     where = ".".join(map(str, place)) or "the file"
     more = f" (and {len(others)} more)" if others else ""
     message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == unknown_keys.UNKNOWN:
-        message = unknown_keys.message(first["loc"], ModelsFile)
+    if first["type"] == UNKNOWN:
+        message = unknown_key(first["loc"], ModelsFile)
     return f"{path}:{document.line(place)}: {where}: {message}{more}"
 
 

@@ -15,8 +15,7 @@ from build_engines.errors import BuildError, MissingPackage, UnservableFolder
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
 from build_engines.models_file import ModelsFile, OnnxEntry
-from build_engines.onnx_folder import CONFIG
-from build_engines.onnx_graph import Graph
+from build_engines.onnx_folder import CONFIG, Graph
 from build_engines.weights import LocalFolder
 
 MARKS = (CONFIG, "config.json")

@@ -1,28 +1,91 @@
-"""A model for the CPU: weights -> artifacts/<model>/, which appears only when it is whole."""
+"""A model for the CPU: weights -> artifacts/<model>/, which appears only when it is whole.
+
+A Hugging Face folder is converted with onnxruntime-genai's model builder, in its own process, so
+that torch and its memory are gone afterwards.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from build_engines import (
     fetch,
-    folder_hash,
-    onnx_export,
     onnx_folder,
-    ready_tables,
     tokenizer_tables,
     tool,
     whole_folder,
 )
+from build_engines.errors import BuildError
 from build_engines.models_file import OnnxEntry
+from build_engines.onnx_folder import CONFIG
 from build_engines.step import Step
-from build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
+from build_engines.tables_step import (
+    LAYOUT,
+    TOOLS,
+    copy_tables,
+    facts_in,
+    has_tables,
+    in_child,
+    versions,
+)
 from build_engines.tool import Say
-from build_engines.whole_folder import Provenance
+from build_engines.whole_folder import Provenance, contents_hash
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether the folder is already an ONNX folder."""
+    return (folder / CONFIG).is_file()
+
+
+def command(weights: Path, target: Path, *, precision: str) -> list[str]:
+    options = ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
+    options += ["-c", str(_cache(target))]
+    # The runtime needs whole rows: a KV cache that slides with the window does not keep them.
+    options += ["--extra_options", "windowed_kv_cache=false"]
+    return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
+
+
+def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.Say) -> None:
+    """Writes genai_config.json, model.onnx and its data to `target`.
+
+    Raises:
+        BuildError: the builder failed; the message has its last lines, `log` all of them.
+    """
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    try:
+        tool.run(
+            command(weights, target, precision=precision),
+            log=log,
+            say=say,
+            environment=environment,
+        )
+    except BuildError as error:
+        raise BuildError(
+            f"onnxruntime-genai's builder could not convert {weights}: {error}"
+        ) from error
+    finally:
+        shutil.rmtree(_cache(target), ignore_errors=True)
+    if not is_exported(target):
+        raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
+    _drop_nulls(target / CONFIG)
+
+
+def _cache(target: Path) -> Path:
+    return target.with_name("cache")
+
+
+def _drop_nulls(config: Path) -> None:
+    """Removes the nulls of unset search options, which onnxruntime-genai 0.11 rejects."""
+    fields = json.loads(config.read_text())
+    fields["search"] = {k: v for k, v in fields["search"].items() if v is not None}
+    config.write_text(json.dumps(fields, indent=4))
 
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:
@@ -63,32 +126,30 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     source, target = fetch.step(entry.weights, artifacts), artifacts / name
     if not source.is_done:
         yield from source.shown(source.folder)
-    if source.is_done and onnx_export.is_exported(source.folder):
+    if source.is_done and is_exported(source.folder):
         yield f"link {target / 'engine'} to {source.folder}"
     else:
-        command = onnx_export.command(
-            source.folder, target / "engine", precision=entry.onnx.precision
-        )
-        yield tool.shown(command)
+        found = command(source.folder, target / "engine", precision=entry.onnx.precision)
+        yield tool.shown(found)
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
 
 
 def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Say) -> None:
     engine = target / "engine"
-    if onnx_export.is_exported(weights):
+    if is_exported(weights):
         say(f"using the ONNX folder {weights} as it is")
         engine.symlink_to(weights.resolve())
     else:
         say(f"converting {weights} to ONNX ({entry.onnx.precision})")
-        onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
+        export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
 
 
 def _copy_tables(entry: OnnxEntry, weights: Path, target: Path) -> int:
     """Returns the context length, in tokens."""
-    facts = ready_tables.facts(weights)
+    facts = facts_in(weights)
     context_length = min(facts.context_length, entry.context_length or facts.context_length)
-    ready_tables.copy(weights, target, replace(facts, context_length=context_length))
+    copy_tables(weights, target, replace(facts, context_length=context_length))
     return context_length
 
 
@@ -108,7 +169,7 @@ def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:
 
 def _is_ready(weights: Path) -> bool:
     """Whether the folder has all that a build makes, as the shipped demo model has."""
-    return onnx_export.is_exported(weights) and ready_tables.are_in(weights)
+    return is_exported(weights) and has_tables(weights)
 
 
 def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
@@ -117,10 +178,10 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
         entry.runtime,
         str(entry.context_length),
         str(LAYOUT),
-        folder_hash.of(weights.folder),
+        contents_hash(weights.folder),
     ]
     tools: dict[str, str | None] = {}
-    if onnx_export.is_exported(weights.folder):
+    if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
         made_of.append(entry.onnx.precision)

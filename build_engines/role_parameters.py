@@ -6,25 +6,26 @@ import json
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from packaging.version import Version
 from typing_extensions import assert_never
 
 from build_engines import triton_models
-from build_engines.engine_limits import EVERY_KIND
+from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
-from build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
+from build_engines.gpu import adapter, llm_args
 from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
 from build_engines.models_file import (
     BuiltEntry,
     GpuEntry,
     OnnxEntry,
+    OnnxOptions,
     ScriptedEntry,
 )
-from build_engines.onnx_options import OnnxOptions
 
 # Per second. The engine decodes on the same cores, so every message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
@@ -63,13 +64,13 @@ def on_gpus(
     beside = _links(built.resolve())
     config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
     logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
-    limits = served_engine.of(entry, facts, version)
+    limits = served_engine(entry, facts, version)
     tokenizer = _guides(entry, limits.guide_kinds)
     rows = _rows(entry)
     if limits.backend == "cpp":
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = {
-            **backend_parameters.of(entry.gpu, beside["engine"], beside),
+            **llm_args.backend_parameters(entry.gpu, beside["engine"], beside),
             triton_models.MAX_QUEUE: str(_queue(entry, rows)),
         }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
@@ -215,3 +216,23 @@ def _onnx(options: OnnxOptions, rows: int) -> Parameters:
 
 def _cores() -> int:
     return os.cpu_count() or 1
+
+
+def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
+    """Which requests the engine can serve, see engine_limits."""
+    return TrtllmEngine(
+        version=(version.major, version.minor),
+        is_prerelease=version.is_prerelease,
+        backend=_backend(entry),
+        sampler=SAMPLERS[entry.gpu.sampler],
+        end_tokens=len(facts.end_ids),
+        has_guides=entry.gpu.guided_decoding != "off",
+        has_adapters=entry.gpu.lora is not None,
+        is_speculative=entry.gpu.speculative is not None,
+    )
+
+
+def _backend(entry: GpuEntry) -> Literal["pytorch", "tensorrt", "cpp"]:
+    if entry.runtime == "tensorrtllm":
+        return "cpp"
+    return "pytorch" if entry.gpu.engine == "pytorch" else "tensorrt"

@@ -11,18 +11,23 @@ from typing import Any
 
 from build_engines import (
     fetch,
-    folder_hash,
-    ready_tables,
     tokenizer_tables,
     whole_folder,
 )
 from build_engines.errors import BuildError
-from build_engines.models_file import ScriptedEntry
-from build_engines.scripted_options import ScriptedOptions
+from build_engines.models_file import ScriptedEntry, ScriptedOptions
 from build_engines.step import Step
-from build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
+from build_engines.tables_step import (
+    LAYOUT,
+    TOOLS,
+    copy_tables,
+    facts_in,
+    has_tables,
+    in_child,
+    versions,
+)
 from build_engines.tool import Say
-from build_engines.whole_folder import Provenance
+from build_engines.whole_folder import Provenance, contents_hash
 
 SCRIPT = "script.json"
 CONTEXT_LENGTH = 131_072  # tokens; models.yaml may set another length
@@ -37,7 +42,7 @@ def is_built(name: str, entry: ScriptedEntry, artifacts: Path) -> bool:
 def needs_tools(entry: ScriptedEntry, artifacts: Path) -> bool:
     """Whether a build imports torch and transformers, or fetches the weights."""
     weights = fetch.step(entry.weights, artifacts)
-    return not weights.is_done or not ready_tables.are_in(weights.folder)
+    return not weights.is_done or not has_tables(weights.folder)
 
 
 def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
@@ -51,13 +56,13 @@ def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
     say(f"{name}: making the tokenizer tables and the script")
     script, folder = entry.scripted, weights.folder
     with whole_folder.made(artifacts / name, _provenance(entry, weights)) as target:
-        if ready_tables.are_in(folder):
+        if has_tables(folder):
             facts = replace(
-                ready_tables.facts(folder),
+                facts_in(folder),
                 context_length=_context_length(entry),
                 kv_token_bytes=0,
             )
-            ready_tables.copy(folder, target, facts)
+            copy_tables(folder, target, facts)
         else:
             in_child(make_tables, str(folder), str(target), _context_length(entry))
         _write_script(script, folder, target)
@@ -83,7 +88,7 @@ def _write_script(script: ScriptedOptions, weights: Path, target: Path) -> None:
     Raises:
         BuildError: the tokenizer has no end token for the answers.
     """
-    end_ids = list(ready_tables.facts(target).end_ids)
+    end_ids = list(facts_in(target).end_ids)
     if not end_ids and not script.repeats:
         raise BuildError(f"the tokenizer in {weights} has no end token: set scripted.repeats")
     written = _in_tokens(script, target, [] if script.repeats else end_ids[:1])
@@ -114,7 +119,7 @@ def _provenance(entry: ScriptedEntry, weights: Step) -> Provenance:
         entry.scripted.model_dump_json(),
         str(_context_length(entry)),
         str(LAYOUT),
-        folder_hash.of(weights.folder),
+        contents_hash(weights.folder),
     ]
-    tools = {} if ready_tables.are_in(weights.folder) else versions(TOOLS)
+    tools = {} if has_tables(weights.folder) else versions(TOOLS)
     return Provenance(key=hashlib.sha256("\n".join(made_of).encode()).hexdigest(), tools=tools)

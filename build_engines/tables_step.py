@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from build_engines import tokenizer_tables
+from build_engines.facts import Facts
 from build_engines.step import Step
 from build_engines.tool import Say
 
@@ -68,3 +70,25 @@ def in_child(function: Callable[..., Result], *args: object) -> Result:
     """Runs the function in a new process, which returns its memory at the end."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args).result()
+
+
+FACTS = "facts.json"
+
+
+def has_tables(folder: Path) -> bool:
+    """Whether the tables stand beside the weights already, as in the shipped demo model: they are
+    then taken as they are, so that no tool of a build is needed.
+    """
+    return all((folder / name).is_file() for name in tokenizer_tables.FILES)
+
+
+def copy_tables(folder: Path, target: Path, facts: Facts) -> None:
+    """Copies the tables into `target`, and writes these facts in place of the folder's."""
+    for name in tokenizer_tables.FILES:
+        if name != FACTS:
+            shutil.copyfile(folder / name, target / name)
+    facts.write(target / FACTS)
+
+
+def facts_in(folder: Path) -> Facts:
+    return Facts.read(folder / FACTS)

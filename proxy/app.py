@@ -41,6 +41,7 @@ from proxy.api.pools import pools_routes
 from proxy.api.tokens import tokens_routes
 from proxy.domain.endpoints import AuditTrail, Decisions
 from proxy.domain.engine import Catalog, Engine
+from proxy.domain.errors import LaunchError
 from proxy.domain.health import Concern
 from proxy.domain.key_records import KeySource
 from proxy.domain.kserve import KserveBackend
@@ -59,9 +60,7 @@ from proxy.generation.stream.engine_stream import StreamMeans
 from proxy.generation.stream.time_limits import TimeLimits
 from proxy.journal.journal import Journal, JournalLimits
 from proxy.language.structured.checks import Checker
-from proxy.language.structured.constraint_request import GuideLimits
-from proxy.language.structured.examiner import Examiner
-from proxy.language.structured.schema import SchemaLimits
+from proxy.language.structured.constraint_request import Examiner, GuideLimits
 from proxy.models import policy, readiness
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.policy_watch import PolicyWatch
@@ -72,7 +71,6 @@ from proxy.pools.pool_set import PoolSet
 from proxy.pools.pooled_engine import PooledEngine, PooledTokenizer
 from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities
-from proxy.processes.errors import LaunchError
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
@@ -267,8 +265,8 @@ def compose(
     stopping = asyncio.Event()
     in_flight = BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes))
     bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
-    field_limits = FieldLimits(choices=settings.max_choices, tools=settings.max_tools)
-    guide_limits = GuideLimits(schemas=SchemaLimits(size_bytes=settings.max_schema_bytes))
+    field_limits = FieldLimits(choices=settings.max_choices)
+    guide_limits = GuideLimits()
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     hosts = HostPolicy(settings.allowed_hosts)

@@ -7,6 +7,8 @@ commands, so that `--help` is fast.
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from difflib import get_close_matches
@@ -16,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.operate.administration import accounts, observation, pools
 from proxy.operate.replay import replay_command
-from proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
     from proxy.settings import Settings
@@ -107,7 +109,7 @@ def serve(
     """
     from proxy.operate import run, start
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import installation, ports
+    from proxy.operate.triton_server import launch
 
     say = _say("serve")
     settings = _settings(
@@ -119,14 +121,12 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
-    settings = installation.with_secret(start.settled(settings))
-    start.check_secrets(settings)
+    settings = launch.with_secret(start.settled(settings))
     machine.require(machine.proxy_port(settings))
-    sock = ports.bind(settings.host, settings.port, "PORT")
-    start.check_listening(settings, sock)
+    sock = start.bound(settings)
     settings, models = start.prepared(settings, say)
-    server = installation.server(settings, models)
-    _loop(run.together(settings, server, sock, model=start.example(models), say=say))
+    prepared = launch.prepared(settings, models)
+    _loop(run.together(settings, prepared, sock, model=start.example(models), say=say))
 
 
 @app.command()
@@ -139,7 +139,7 @@ def triton(
 ) -> None:
     """Build models that are missing, then run only tritonserver, until Ctrl-C."""
     from proxy.operate import run, start
-    from proxy.operate.triton_server import installation
+    from proxy.operate.triton_server import launch
 
     say = _say("triton")
     settings = _settings(
@@ -155,8 +155,8 @@ def triton(
             "TRITON_SECRET is not set, so a proxy in another process cannot list this Triton's "
             "models: set it to the same value for both"
         )
-    settings = installation.with_secret(settings)
-    _loop(run.triton(settings, installation.server(settings, models), say))
+    settings = launch.with_secret(settings)
+    _loop(run.triton(settings, launch.prepared(settings, models), say))
 
 
 @app.command()
@@ -176,13 +176,10 @@ def proxy(
     """Run only the proxy, against any Triton that serves our ensemble."""
     from proxy.models import policy
     from proxy.operate import run, start
-    from proxy.operate.triton_server import ports
 
     settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     start.check_remote(settings)
-    start.check_secrets(settings)
-    sock = ports.bind(settings.host, settings.port, "PORT")
-    start.check_listening(settings, sock)
+    sock = start.bound(settings)
     model = start.example(start.models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 
@@ -261,9 +258,9 @@ def doctor(
 @app.command()
 def health(host: Host = None, port: Port = None) -> None:
     """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
-    from proxy.operate import health as health_check
+    from proxy.operate.triton_server import probe
 
-    health_check.check(_settings(host=host, port=port))
+    probe.check_alive(_settings(host=host, port=port))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -273,14 +270,38 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     try:
         app(args=arguments, prog_name="triton-openai")
-    except ModelLoadingFailed as error:
-        typer.echo(error.as_json(), err=True)
-        raise SystemExit(1) from None
     except (LaunchError, OSError, ValidationError) as error:
         if (line := explain(error)) is None:
             raise
-        typer.echo(f"error: {line}", err=True)
+        is_json = isinstance(error, ModelLoadingFailed)
+        typer.echo(line if is_json else f"error: {line}", err=True)
         raise SystemExit(1) from None
+
+
+def explain(error: LaunchError | OSError | ValidationError) -> str | None:
+    """The line to print; None for an error that an operator cannot fix."""
+    match error:
+        case ModelLoadingFailed():
+            body = {"message": str(error), "type": "server_error", "code": "model_loading_failed"}
+            return json.dumps({"error": body}, ensure_ascii=False)
+        case LaunchError():
+            return " ".join(str(error).split())
+        case ValidationError():
+            return _wrong_setting(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f" at {error.filename}" if error.filename else ""
+            return f"the disk is full{where}: free some, or set ARTIFACTS_DIR to another disk"
+        case OSError(errno=errno.EACCES | errno.EROFS | errno.EPERM):
+            return f"cannot write {error.filename}: {error.strerror}"
+    return None
+
+
+def _wrong_setting(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    if not first["loc"]:  # settings that contradict each other: the message names them
+        return first["msg"].removeprefix("Value error, ")
+    name = "_".join(str(part) for part in first["loc"])
+    return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"
 
 
 def _settings(**overrides: Any) -> Settings:

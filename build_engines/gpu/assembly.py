@@ -14,10 +14,10 @@ from packaging.version import Version
 
 from build_engines import fetch, role_parameters, step, triton_models
 from build_engines.facts import Facts
-from build_engines.gpu import recipe, served_engine
+from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
 from build_engines.gpu.recipe import Recipe
-from build_engines.gpu.step_factory import BuildContext
+from build_engines.gpu.steps import BuildContext
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import GpuEntry
 from build_engines.step import Step
@@ -94,7 +94,7 @@ def render(
         repository,
         role_parameters.on_gpus(name, entry, facts, folder, version=version),
         engine="tensorrt_llm" if entry.runtime == "tensorrtllm" else "engine",
-        without=served_engine.of(entry, facts, version).missing(),
+        without=role_parameters.served_engine(entry, facts, version).missing(),
     )
 
 

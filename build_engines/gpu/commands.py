@@ -10,9 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines.gpu.options import AWQ, GpuOptions
+from build_engines.gpu.options import AWQ, GpuOptions, Lookahead
 from build_engines.gpu.quantization.calibration_text import as_data_set
-from build_engines.gpu.speculation import Lookahead
 from build_engines.gpu.toolkit import Toolkit
 
 

@@ -1,8 +1,11 @@
-"""Combinations of options that cannot work, each with the reason. No rule needs the weights."""
+"""Combinations of options that cannot work, and models that cannot share their GPUs, each with the
+reason. No rule needs the weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from build_engines.gpu.options import (
@@ -246,3 +249,36 @@ def plan_refusals(options: PlanOptions) -> Iterator[Refusal]:
     if options.hang_seconds != PlanOptions().hang_seconds:
         reason = "only the engine of runtime: tensorrt_llm watches for hangs: leave it out"
         yield Refusal(where=("hang_seconds",), reason=reason)
+
+
+def sharing_conflicts(models: Mapping[str, GpuOptions]) -> Iterator[tuple[str, str]]:
+    """The name of the first model on each GPU that is claimed too often, and the reason.
+
+    Each model takes its `kv_cache.fraction` of the memory that is free when it has loaded its
+    weights, so the fractions of the models on one GPU may add up to at most one.
+
+    An index and a UUID count as two GPUs, because only nvidia-smi can tell that they are the same:
+    `doctor --gpu` replaces UUIDs by indices first.
+    """
+    reported: set[tuple[str, ...]] = set()
+    for device in sorted(
+        {device for options in models.values() for device in options.node_devices}
+    ):
+        users = {name: o for name, o in models.items() if device in o.node_devices}
+        total = math.fsum(options.kv_cache.fraction for options in users.values())
+        if len(users) == 1 or total <= 1 or tuple(users) in reported:
+            continue
+        reported.add(tuple(users))
+        yield next(iter(users)), _reason(device, users, total)
+
+
+def _reason(device: str, users: Mapping[str, GpuOptions], total: float) -> str:
+    shares = ", ".join(
+        f"{name} takes {options.kv_cache.fraction:g}"
+        + (" (without devices, it uses the first GPUs)" if options.devices is None else "")
+        for name, options in users.items()
+    )
+    return (
+        f"the models on GPU {device} claim {total:g} of its memory, more than 1: {shares}. "
+        "Name other GPUs in gpu.devices, or lower gpu.kv_cache.fraction"
+    )

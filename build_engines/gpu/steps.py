@@ -1,13 +1,24 @@
-"""The steps of a GPU build: each runs one of upstream's tools and checks the result."""
+"""The build steps of one model on GPUs: each runs one of upstream's tools and checks the result."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from build_engines import tool
 from build_engines.errors import BuildError
+from build_engines.gpu import adapter, commands, verify
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.quantization import environment
+from build_engines.gpu.quantization.calibration_text import FILE, CalibrationText
+from build_engines.gpu.quantization.environment import Environment, installed_torch
+from build_engines.gpu.toolkit import Toolkit
 from build_engines.step import Step
 from build_engines.tool import Say
 
@@ -82,3 +93,161 @@ class Checked(Step):
 
     def make(self, target: Path, say: Say) -> None:
         self._check([step.folder for step in self.after])
+
+
+PROGRAM = Path(environment.__file__).with_name("quantize_checkpoint.py")
+
+
+class Quantized(ToolStep):
+    """Runs quantize_checkpoint.py. TensorRT-LLM takes no part, so its version is not in the key."""
+
+    def __init__(
+        self,
+        store: Path,
+        options: GpuOptions,
+        *,
+        weights: Step,
+        texts: CalibrationText,
+        packages: Environment,
+        check: Check,
+    ) -> None:
+        def command(target: Path, after: Sequence[Path]) -> list[str]:
+            program = [str(environment.python(after[2])), "-I", str(PROGRAM)]
+            return [*program, *arguments(options, after[0], after[1], target)]
+
+        super().__init__(
+            "quantized", store, [weights, texts, packages], command=command, check=check
+        )
+        self._options = options
+
+    def inputs(self) -> Iterable[str]:
+        """The arguments, and what the program does with them; not where the program is."""
+        program = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+        weights, texts = (Path(f"{step.name}-{step.key}") for step in self.after[:2])
+        return [program, *arguments(self._options, weights, texts, Path("target"))]
+
+
+def arguments(options: GpuOptions, weights: Path, texts: Path, target: Path) -> list[str]:
+    """The arguments of the quantization program, for options that ask for one."""
+    found = ["--weights", str(weights), "--calibration", str(texts / FILE)]
+    found += ["--output", str(target), "--format", str(options.quantization)]
+    return [*found, "--kv_cache", options.kv_cache.dtype, "--dtype", options.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """The surroundings of a build. store: the folder of the model's steps."""
+
+    artifacts: Path
+    store: Path
+    toolkit: Toolkit
+    device: Device
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: a cached property
+class StepFactory:
+    """longest: the most tokens of prompt and answer together."""
+
+    options: GpuOptions
+    shape: Architecture
+    weights: Step
+    context: BuildContext
+    longest: int
+
+    def checked(self) -> Checked:
+        return Checked(
+            "check", self.context.store, [self.weights], lambda folders: verify.weights(*folders)
+        )
+
+    def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
+        """One step if there are adapters, else none."""
+        options, version = self.options, self.context.toolkit.version
+        if options.lora is None:
+            return []
+
+        def check(folders: Sequence[Path]) -> None:
+            adapter.check(folders, options, version)
+
+        shape = [options.lora.max_rank, options.engine, options.tensor_parallel, version]
+        about = [str(each) for each in shape]
+        return [Checked("check_adapters", self.context.store, adapters, check, about)]
+
+    def served(self, adapters: Sequence[Step]) -> list[Step]:
+        """The steps from the weights to the served folder; none if the weights are served."""
+        if self.options.engine == "plan":
+            shards = self._shards()
+            return [*self._texts, shards, self._plan(shards, adapters)]
+        return [] if self.options.quantization is None else self._quantized()
+
+    def guide_info(self) -> ToolStep:
+        toolkit = self.context.toolkit
+        return ToolStep(
+            "guide_info",
+            self.context.store,
+            [self.weights],
+            about=[str(toolkit.version)],
+            command=lambda to, after: commands.guide_info(toolkit, after[0], to),
+            check=verify.guide_info,
+        )
+
+    @cached_property
+    def _texts(self) -> list[CalibrationText]:
+        """One step, if the quantization measures texts.
+
+        Raises:
+            BuildError: the user's file cannot be read, or has no texts.
+        """
+        options = self.options
+        if not options.is_calibrated:
+            return []
+        file, samples = options.calibration.file, options.calibration_samples
+        return [CalibrationText(self.context.store, file, samples)]
+
+    def _quantized(self) -> list[Step]:
+        context = self.context
+        packages = Environment(context.artifacts, torch=installed_torch())
+        quantized = Quantized(
+            context.store,
+            self.options,
+            weights=self.weights,
+            texts=self._texts[0],
+            packages=packages,
+            check=lambda folder: verify.checkpoint(folder, self.weights.folder, self.options),
+        )
+        return [packages, *self._texts, quantized]
+
+    def _shards(self) -> ToolStep:
+        toolkit, options = self.context.toolkit, self.options
+        converter = commands.CONVERTERS[self.shape.kind]
+
+        def command(to: Path, after: Sequence[Path]) -> list[str]:
+            if options.has_scales:
+                texts = after[1] if self._texts else None
+                return commands.quantize(toolkit, options, after[0], texts, to)
+            return commands.convert(toolkit, converter, options, after[0], to)
+
+        return ToolStep(
+            "checkpoint",
+            self.context.store,
+            [self.weights, *self._texts],
+            about=[str(toolkit.version)],
+            command=command,
+            check=lambda folder: verify.shards(folder, options),
+        )
+
+    def _plan(self, shards: Step, adapters: Sequence[Step]) -> ToolStep:
+        version, options, longest = self.context.toolkit.version, self.options, self.longest
+
+        def command(to: Path, after: Sequence[Path]) -> list[str]:
+            found = commands.build_plan(options, after[0], to, max_seq_len=longest)
+            return [*found, *commands.adapters(options, list(after[1:]))]
+
+        return ToolStep(
+            "plan",
+            self.context.store,
+            [shards, *adapters],
+            # a plan runs on the kind of GPU on which it was built
+            about=[str(version), str(self.context.device.architecture)],
+            command=command,
+            check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
+        )

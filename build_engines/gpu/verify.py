@@ -8,9 +8,8 @@ from typing import Any
 from packaging.version import Version
 
 from build_engines.errors import BuildError
-from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.options import GpuOptions, Lookahead
 from build_engines.gpu.quantization import checkpoint as quantized_checkpoint
-from build_engines.gpu.speculation import Lookahead
 from build_engines.json_files import read_object
 
 INDEX = "model.safetensors.index.json"

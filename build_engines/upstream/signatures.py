@@ -1,7 +1,8 @@
 """The signatures of tensorrt_llm that the engine relies on, and how an installed one differs.
 
-tensorrt_llm.json has for each callable its name in classes.json, the parameters that the engine
-uses, and those that newer versions add; for each class the attributes that the engine uses.
+classes.json records TensorRT-LLM's classes; tests/upstream/record.py writes it. tensorrt_llm.json
+has for each callable its name there, the parameters that the engine uses, and those that newer
+versions add; for each class the attributes that the engine uses.
 """
 
 from __future__ import annotations
@@ -14,7 +15,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_engines.upstream.recorded import RecordedClasses
+CLASSES = Path(__file__).with_name("classes.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedClasses:
+    """rows: class -> bases, fields, and where it has them members, attributes, methods.
+
+    aliases: name -> the type that it stands for, in Python.
+    """
+
+    rows: Mapping[str, Mapping[str, Any]]
+    aliases: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path = CLASSES) -> RecordedClasses:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return cls(rows=found["classes"], aliases=found["aliases"])
+
+    def fields(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """Field -> its type and default, inherited ones included. Raises KeyError."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for row in reversed(list(self._lineage(name))):
+            found |= row["fields"]
+        return found
+
+    def parameters(self, place: str) -> frozenset[str]:
+        """The parameters of `Class.method`, or of the constructor of `Class`. Raises KeyError."""
+        name, _, method = place.partition(".")
+        if not method:
+            fields = self.fields(name)
+            return frozenset(field for field in fields if fields[field].get("is_init", True))
+        for row in self._lineage(name):
+            if method in row.get("methods", {}):
+                return frozenset(parameter["name"] for parameter in row["methods"][method])
+        raise KeyError(place)
+
+    def _lineage(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """The class and the recorded ones that it inherits from, itself first."""
+        row = self.rows[name]
+        yield row
+        for base in row["bases"]:
+            if base in self.rows:
+                yield from self._lineage(base)
+
 
 FACTS = Path(__file__).with_name("tensorrt_llm.json")
 Found = Mapping[str, frozenset[str] | None]

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from build_engines import onnx_export, onnx_folder, tokenizer_tables
+from build_engines import onnx_build, onnx_folder, tokenizer_tables
 from build_engines.tool import Say
 from demo_model.training.shared_weights import SafetensorsFile, share
 
@@ -29,7 +29,7 @@ def complete(folder: Path, say: Say) -> None:
     with tempfile.TemporaryDirectory() as place:
         built = Path(place) / "engine"
         log = Path(place) / "builder.log"
-        onnx_export.export(folder, built, precision="fp32", log=log, say=say)
+        onnx_build.export(folder, built, precision="fp32", log=log, say=say)
         graph = share(built / GRAPH, SafetensorsFile(folder / WEIGHTS))
         (folder / GRAPH).write_bytes(graph.SerializeToString(deterministic=True))
         shutil.copyfile(built / onnx_folder.CONFIG, folder / onnx_folder.CONFIG)

@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 # Our engine model's gauge, and that of NVIDIA's C++ backend; the same as in
-# proxy/operate/triton_server/drain.py, which this script does not need.
+# proxy/operate/triton_server/server.py, which this script does not need.
 UNFINISHED = re.compile(
     r"^(?:engine_requests_unfinished\{[^}]*\}"
     r'|nv_trt_llm_request_metrics\{[^}]*request_type="active"[^}]*\}) (\S+)$',

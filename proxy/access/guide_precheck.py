@@ -7,9 +7,11 @@ sent again and again while its guide compiles.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from proxy.access.per_caller_lock import PerCallerLock
 from proxy.domain.engine import EngineRequest
@@ -17,6 +19,7 @@ from proxy.domain.request import Sampling
 from proxy.domain.tokenizer import Tokenizer
 from proxy.language.structured.recent import Recent
 
+Key = tuple[str, int, int, bytes]  # a model, its build, the epoch, a guide
 REMEMBERED_BYTES = 4_000_000  # about 8,000 guides; the tokenizer remembers 4,096
 
 
@@ -32,7 +35,8 @@ class GuidePrecheck:
         self._tokenizer = tokenizer
         self._epoch = epoch
         self._lock = PerCallerLock()
-        self._passed: Recent[tuple[str, int, int, bytes], bool] = Recent(REMEMBERED_BYTES)
+        self._checked: WeakValueDictionary[tuple[str, Key], asyncio.Lock] = WeakValueDictionary()
+        self._passed: Recent[Key, bool] = Recent(REMEMBERED_BYTES)
 
     async def check(self, request: EngineRequest, caller: str) -> None:
         """Returns at once if the request has no guide, or one that passed recently.
@@ -51,9 +55,11 @@ class GuidePrecheck:
         key = model.triton_model, model.facts.created, self._epoch(), digest
         if self._passed.get(key):
             return
-        async with self._lock.hold(caller):
+        equal = self._checked.setdefault((caller, key), asyncio.Lock())
+        async with equal:  # the choices of one request count as one check
             if not self._passed.get(key):
-                await self._tokenizer.admit(_guide_alone(request))
+                async with self._lock.hold(caller):
+                    await self._tokenizer.admit(_guide_alone(request))
                 self._passed.keep(key, True)
 
 

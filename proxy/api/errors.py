@@ -1,7 +1,7 @@
 """Errors -> HTTP. One body, always: `{"error": {"message", "type", "param", "code"}}`.
 
-Called where errors are caught: once for HTTP responses (`middleware`), once for streams that have
-started (`answers.answer`), once for WebSocket messages (`openai.chat_socket`).
+Called where errors are caught: once for HTTP responses (`http.application`), once for streams that
+have started (`http.answer`), once for WebSocket messages (`openai.chat_socket`).
 """
 
 from __future__ import annotations
@@ -68,11 +68,31 @@ def code_of(error: Exception) -> ErrorCode:
 
 def headers_of(error: Exception) -> dict[str, str]:
     code = code_of(error)
-    retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
-    headers = _headers(code) or _retry_headers(code.status, retry_after_s)
-    if isinstance(error, RateLimited) and error.limit is not None:
-        headers["x-ratelimit-exceeded"] = error.limit
-    return headers
+    match code.status:
+        case 413:
+            return {**CLOSES}
+        case 401:
+            wrong = (
+                "" if code is ErrorCode.MISSING_API_KEY else ', error="invalid_token"'
+            )  # RFC 6750
+            return {"WWW-Authenticate": f'Bearer realm="triton-openai"{wrong}', **CLOSES}
+        case 429 | 503:
+            retry_after_s, headers = RETRY_AFTER_S, {}
+            if isinstance(error, RateLimited):
+                retry_after_s = error.retry_after_s
+                if error.limit is not None:
+                    headers["x-ratelimit-exceeded"] = error.limit
+            if math.isinf(retry_after_s):
+                return {"x-should-retry": "false", **headers}
+            return {
+                "Retry-After": str(math.ceil(retry_after_s)),
+                "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
+                "x-should-retry": "true" if retry_after_s <= LONGEST_RETRY_S else "false",
+                **headers,
+            }
+    # OpenAI's SDKs send a 409 again by themselves
+    is_final = code.status == 504 or code is ErrorCode.IDEMPOTENCY_CONFLICT
+    return {"x-should-retry": "false"} if is_final else {}
 
 
 async def routing_error(request: Request, error: Exception) -> Response:
@@ -97,7 +117,7 @@ def _with_id(message: str) -> str:
 
 
 def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see RequestContext."""
+    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see Application."""
     headers = dict(headers or {})
     allowed = headers.get("Allow", "").split(", ")
     if "GET" in allowed and "HEAD" not in allowed:
@@ -115,26 +135,3 @@ def _body(message: str, param: str | None, code: ErrorCode | None) -> dict[str, 
         "code": None if code is None else code.value,
     }
     return {"error": error}
-
-
-def _headers(code: ErrorCode) -> dict[str, str]:
-    if code.status == 413:
-        return {**CLOSES}
-    if code is ErrorCode.IDEMPOTENCY_CONFLICT:  # OpenAI's SDKs send a 409 again by themselves
-        return {"x-should-retry": "false"}
-    if code.status != 401:
-        return {}
-    wrong = "" if code is ErrorCode.MISSING_API_KEY else ', error="invalid_token"'  # RFC 6750
-    return {"WWW-Authenticate": f'Bearer realm="triton-openai"{wrong}', **CLOSES}
-
-
-def _retry_headers(status: int, retry_after_s: float) -> dict[str, str]:
-    if status in (429, 503):
-        if math.isinf(retry_after_s):
-            return {"x-should-retry": "false"}
-        return {
-            "Retry-After": str(math.ceil(retry_after_s)),
-            "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
-            "x-should-retry": "true" if retry_after_s <= LONGEST_RETRY_S else "false",
-        }
-    return {"x-should-retry": "false"} if status == 504 else {}

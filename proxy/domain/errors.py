@@ -1,4 +1,5 @@
 """The error tree, and the codes that callers see. api/errors.py makes each into a response.
+A `LaunchError` ends a command instead: proxy/cli.py prints it.
 
 ProxyError
 ├── RequestError             the caller's mistake, 4xx
@@ -277,6 +278,17 @@ class StoreUnavailable(ServiceError, KeysUnavailable):
 
     def __init__(self, message: str = STORE_AWAY, *, detail: str) -> None:
         super().__init__(message, detail=detail)
+
+
+class LaunchError(Exception):
+    """A fault that the operator can fix. The message says what is wrong and how to fix it."""
+
+
+class ModelLoadingFailed(LaunchError):
+    """A model's folder cannot be served. Printed as JSON, in the format of the API's errors."""
+
+    def __init__(self, folder: object, reason: str) -> None:
+        super().__init__(f"Failed to load model from {folder}: {' '.join(reason.split())}")
 
 
 def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 Parameter = bool | int | float | str
 Parameters = Mapping[str, Parameter]
@@ -48,29 +48,7 @@ class KserveResponse:
     outputs: tuple[Tensor, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorMetadata:
-    """shape: -1 for a dimension of any size."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMetadata:
-    name: str
-    versions: tuple[str, ...]
-    platform: str
-    inputs: tuple[TensorMetadata, ...]
-    outputs: tuple[TensorMetadata, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerMetadata:
-    name: str
-    version: str
-    extensions: tuple[str, ...]
+Metadata = Mapping[str, Any]  # of a server or a model: a body of the protocol
 
 
 class KserveBackend(Protocol):
@@ -84,10 +62,10 @@ class KserveBackend(Protocol):
         self, model: str, version: str, request: KserveRequest, *, timeout_s: float
     ) -> KserveResponse: ...
 
-    async def model_metadata(self, model: str, version: str) -> ModelMetadata: ...
+    async def model_metadata(self, model: str, version: str) -> Metadata: ...
 
     async def is_model_ready(self, model: str, version: str) -> bool: ...
 
     async def is_server_ready(self) -> bool: ...
 
-    async def server_metadata(self) -> ServerMetadata: ...
+    async def server_metadata(self) -> Metadata: ...

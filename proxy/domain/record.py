@@ -340,12 +340,16 @@ class RequestRecord:
     @property
     def queued(self) -> Standing | None:
         """The best position of its streams that wait; None where none waits."""
+        if not self.waits:
+            return None
         standings = (wait.standing for wait in self.waits.values())
         return min(standings, key=lambda standing: standing.position, default=None)
 
     @property
     def queued_since(self) -> float | None:
         """When the one that waits longest began to wait."""
+        if not self.waits:
+            return None
         return min((wait.since for wait in self.waits.values()), default=None)
 
     @property

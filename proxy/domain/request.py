@@ -195,7 +195,7 @@ class GenerationRequest:
     def callable_tools(self) -> tuple[Tool, ...]:
         """The tools that the caller lets the model call."""
         choice = self.tool_choice
-        if choice.mode is ToolMode.NONE:
+        if choice.mode is ToolMode.NONE or not self.tools:
             return ()
         allowed = choice.allowed
         return tuple(tool for tool in self.tools if allowed is None or tool.name in allowed)

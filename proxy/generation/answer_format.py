@@ -15,10 +15,16 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.tools import ToolMode
 from proxy.language.structured import checks
 from proxy.language.structured.checks import Check
-from proxy.language.syntax import parsers
-from proxy.language.syntax.call_check import call_check
-from proxy.language.syntax.guides import NO_GUIDES, GuideBuilder, GuideOrder, Guides
-from proxy.language.syntax.reasoning.parser import ReasoningParser
+from proxy.language.syntax.guides import (
+    NO_GUIDES,
+    CallCheck,
+    GuideBuilder,
+    GuideOrder,
+    Guides,
+    argument_schemas,
+)
+from proxy.language.syntax.parsers import CardSyntax, looks_for_calls
+from proxy.language.syntax.reasoning import ReasoningParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,9 @@ class AnswerFormats:
     def __init__(self, sandbox: Sandbox) -> None:
         self._builder = GuideBuilder(sandbox)
 
-    async def answer_format(self, request: GenerationRequest, card: ModelCard) -> AnswerFormat:
+    async def answer_format(
+        self, request: GenerationRequest, card: ModelCard, syntax: CardSyntax
+    ) -> AnswerFormat:
         """
         Raises:
             InvalidRequest: the model cannot be held to what the request asks for, or its guides
@@ -71,30 +79,30 @@ class AnswerFormats:
             RateLimited: as the sandbox.
         """
         if request.constraint is None and not request.tools:
-            return _unconstrained(request, card)
+            return _unconstrained(request, syntax)
         _check_kind(checks.engine_constraint(request.constraint, card), card)
-        card = _without_guides_it_cannot_take(request, card)
-        guides = await self._builder.guides(_order(request, card), request.caller)
-        return _constrained(request, card, guides)
+        card = _without_guides_it_cannot_take(request, card, syntax)
+        guides = await self._builder.guides(_order(request, card, syntax), request.caller)
+        return _constrained(request, card, syntax, guides)
 
 
-def _unconstrained(request: GenerationRequest, card: ModelCard) -> AnswerFormat:
-    if not isinstance(request.prompt, ChatPrompt):
-        return NO_FORMAT
-    family = parsers.families_of(card).reasoning_family
-    if family is None:
+def _unconstrained(request: GenerationRequest, syntax: CardSyntax) -> AnswerFormat:
+    reasoning = syntax.reasoning_parser
+    if reasoning is None or not isinstance(request.prompt, ChatPrompt):
         return NO_FORMAT
     prefix = request.prompt.answer_prefix
-    return AnswerFormat(guides=NO_GUIDES, reasoning=family.parser_type, prefix=prefix)
+    return AnswerFormat(guides=NO_GUIDES, reasoning=reasoning, prefix=prefix)
 
 
-def _constrained(request: GenerationRequest, card: ModelCard, guides: Guides) -> AnswerFormat:
+def _constrained(
+    request: GenerationRequest, card: ModelCard, syntax: CardSyntax, guides: Guides
+) -> AnswerFormat:
     """`card`: without the capability of guides, where the engine cannot take these."""
     check = checks.check_of(request.constraint, card)
-    found = replace(_unconstrained(request, card), guides=guides, check=check)
-    if not isinstance(request.prompt, ChatPrompt) or not parsers.looks_for_calls(request):
+    found = replace(_unconstrained(request, syntax), guides=guides, check=check)
+    if not isinstance(request.prompt, ChatPrompt) or not looks_for_calls(request):
         return found
-    family = guides.family or parsers.families_of(card).tools
+    family = guides.family or syntax.tools
     if family is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no tool parser: its chat template shows none that is "
@@ -106,19 +114,19 @@ def _constrained(request: GenerationRequest, card: ModelCard, guides: Guides) ->
     return replace(found, check=check, tool_family=family)
 
 
-def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
+def _order(request: GenerationRequest, card: ModelCard, syntax: CardSyntax) -> GuideOrder:
     """`card`: as in `_constrained`."""
-    families, is_chat = parsers.families_of(card), isinstance(request.prompt, ChatPrompt)
+    is_chat = isinstance(request.prompt, ChatPrompt)
     can_guide_calls = is_chat and "constraint" in card.capabilities
-    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _restricts_calls(request)
-    reasoning = families.reasoning_family if is_chat else None
+    has_calls = can_guide_calls and looks_for_calls(request) and _restricts_calls(request)
+    reasoning = syntax.reasoning_parser if is_chat else None
     return GuideOrder(
         constraint=checks.engine_constraint(request.constraint, card),
         tools=request.callable_tools if has_calls else (),
-        choice=request.tool_choice,
+        must_call=request.tool_choice.mode is ToolMode.REQUIRED,
         in_parallel=request.calls_in_parallel,
-        family=families.tools,
-        reasoning=None if reasoning is None else reasoning.parser_type.syntax(),
+        family=syntax.tools,
+        reasoning=None if reasoning is None else reasoning.syntax(),
         special_tokens=card.facts.special_tokens,
     )
 
@@ -144,14 +152,15 @@ def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
     )
 
 
-def _without_guides_it_cannot_take(request: GenerationRequest, card: ModelCard) -> ModelCard:
+def _without_guides_it_cannot_take(
+    request: GenerationRequest, card: ModelCard, syntax: CardSyntax
+) -> ModelCard:
     """The card, without guides where the answer is checked instead: after reasoning, and for calls,
     a guide is a structural tag, which not every engine takes.
     """
     if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
         return card
-    thinks = parsers.families_of(card).reasoning_family is not None
-    if not thinks and not parsers.looks_for_calls(request):
+    if syntax.reasoning is None and not looks_for_calls(request):
         return card
     return replace(card, capabilities=card.capabilities - {"constraint"})
 
@@ -164,7 +173,8 @@ def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> C
         tools = [tool for tool in tools if tool.is_strict and tool.unenforced]
     found: list[Check] = []
     if tools:
-        found.append(call_check(tools, must_call=must_call and not is_guided))
+        schemas = argument_schemas(tools)
+        found.append(CallCheck(must_call=must_call and not is_guided, schemas=schemas))
     if not must_call and (of_text := checks.check_of(request.constraint, card)) is not None:
         found.append(of_text)
     return found[0] if len(found) == 1 else _Both(tuple(found)) if found else None

@@ -23,9 +23,10 @@ from proxy.domain.request import GenerationRequest, PromptBatch, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
+from proxy.language.prompting.callers_text import RenderedPrompt
 from proxy.language.structured.constraint_errors import map_constraint_error
-from proxy.language.syntax import parsers
 from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.parsers import CardSyntax, syntax_of
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.server_tools.tool_loop import offer_server_tools
 
@@ -43,6 +44,7 @@ class Plan:
 
     request: GenerationRequest
     card: ModelCard
+    syntax: CardSyntax
     format: AnswerFormat
     generations: int
     engine_requests: tuple[EngineRequest, ...]
@@ -76,7 +78,7 @@ class Plan:
 
     def new_parser(self) -> OutputParser | None:
         """For one answer; None: all of it is text."""
-        return parsers.parser_of(self.request, self.card, self.prompt_text, self.format.tool_family)
+        return self.syntax.parser(self.request, self.prompt_text, self.format.tool_family)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,18 +176,26 @@ class Preparation:
         generations = request.generations
         if generations == 1 and isinstance(request.prompt, PromptBatch):
             request = request.part(0)  # a batch of one prompt is this prompt
-        specials = parsers.visible_special_tokens(request, card)
+        syntax = syntax_of(card)
+        specials = syntax.visible_special_tokens(request)
         engine_requests: list[EngineRequest] = []
         try:
-            if request.thinking_budget is not None:
-                parsers.check_thinking_budget(request, card)
-            answer_format = await self._formats.answer_format(request, card)
+            if request.thinking_budget is not None and syntax.reasoning is None:
+                raise InvalidRequest(
+                    f"The model {card.name!r} has no reasoning parser, so there is nothing to "
+                    "limit.",
+                    code=ErrorCode.UNSUPPORTED_PARAMETER,
+                    param="thinking_token_budget",
+                )
+            answer_format = await self._formats.answer_format(request, card, syntax)
             for index in range(0, generations, request.candidates):
                 if index:
                     await self._gate.wait()
                 part = request if generations == 1 else request.part(index)
-                written = await self._engine_request(part, card, answer_format, bool(specials))
-                engine_requests.append(written)
+                prompt = await self._prompts.written(part, card, syntax)
+                engine_requests.append(
+                    self._engine_request(part, card, prompt, answer_format, bool(specials))
+                )
         except InvalidRequest as error:
             map_constraint_error(error, request.constraint)
             raise
@@ -194,6 +204,7 @@ class Preparation:
         return Plan(
             request=request,
             card=card,
+            syntax=syntax,
             format=answer_format,
             generations=generations,
             engine_requests=tuple(engine_requests),
@@ -201,14 +212,14 @@ class Preparation:
             special_tokens=specials,
         )
 
-    async def _engine_request(
+    def _engine_request(
         self,
         request: GenerationRequest,
         card: ModelCard,
+        prompt: RenderedPrompt | None,
         answer_format: AnswerFormat,
         shows_specials: bool,
     ) -> EngineRequest:
-        prompt = await self._prompts.written(request, card)
         text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
         hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
         logs_ids = request.logs_token_ids

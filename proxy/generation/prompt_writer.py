@@ -13,16 +13,15 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
-    Message,
     PromptBatch,
     TextPrompt,
     TokenPrompt,
 )
 from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
-from proxy.language.prompting import chat_template, control_tokens, infilling
+from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.language.syntax import parsers
+from proxy.language.syntax.parsers import CardSyntax
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
@@ -38,7 +37,9 @@ class PromptWriter:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    async def written(self, request: GenerationRequest, card: ModelCard) -> RenderedPrompt | None:
+    async def written(
+        self, request: GenerationRequest, card: ModelCard, syntax: CardSyntax
+    ) -> RenderedPrompt | None:
         """The prompt's text, with the control tokens in it that are the caller's words; None for
         token ids.
 
@@ -47,14 +48,14 @@ class PromptWriter:
         """
         match request.prompt:
             case ChatPrompt():
-                rendered = await self._rendered(request, request.prompt, card)
+                rendered = await self._rendered(request, request.prompt, card, syntax)
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
                 return rendered
             case TextPrompt() if _begins_document(request, card):
                 return RenderedPrompt(card.facts.bos_token)
             case TextPrompt():
-                return RenderedPrompt(infilling.text_of(request.prompt, card))
+                return RenderedPrompt(_text(request.prompt, card))
             case TokenPrompt():
                 return None
             case PromptBatch():
@@ -63,16 +64,16 @@ class PromptWriter:
                 assert_never(request.prompt)
 
     async def _rendered(
-        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard
+        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard, syntax: CardSyntax
     ) -> RenderedPrompt:
         tools = request.callable_tools
         options: dict[str, Any] = {
             "control": control_tokens.of_card(card),
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
-            "thinks": parsers.families_of(card).reasoning is not None,
+            "thinks": syntax.reasoning is not None,
         }
-        if _is_small(prompt) and _are_small(tools):
+        if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
@@ -87,6 +88,25 @@ class PromptWriter:
                 code=ErrorCode.INVALID_MESSAGES,
                 param="messages",
             ) from error
+
+
+def _text(prompt: TextPrompt, card: ModelCard) -> str:
+    """With a suffix: prefix, suffix, then the answer. All model families support this order.
+
+    Raises:
+        InvalidRequest: there is a suffix, and the model has no tokens for it.
+    """
+    if prompt.suffix is None:
+        return prompt.text
+    if card.facts.infilling is None:
+        raise InvalidRequest(
+            f"The model {card.name!r} was not trained to fill in the middle: its tokenizer has no "
+            "such tokens. Leave out 'suffix'.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="suffix",
+        )
+    before_prefix, before_suffix, before_middle = card.facts.infilling
+    return f"{before_prefix}{prompt.text}{before_suffix}{prompt.suffix}{before_middle}"
 
 
 def adds_special_tokens(request: GenerationRequest, card: ModelCard) -> bool:
@@ -111,7 +131,12 @@ def _is_small(prompt: ChatPrompt) -> bool:
     values = (*prompt.callers_values.values(), *prompt.template_values.values())
     if len(values) > FEW_VALUES or not all(map(_is_plain, values)):
         return False
-    return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+    characters = 0
+    for message in prompt.messages:
+        characters += len(message.content or "") + len(message.reasoning or "")
+        for call in message.tool_calls:
+            characters += len(call.arguments)
+    return characters <= FEW_CHARACTERS
 
 
 def _is_plain(value: object) -> bool:
@@ -133,8 +158,3 @@ def _are_small(tools: Sequence[Tool]) -> bool:
     if len(tools) > FEW_TOOLS:
         return False
     return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
-
-
-def _characters(message: Message) -> int:
-    arguments = sum(len(call.arguments) for call in message.tool_calls)
-    return len(message.content or "") + len(message.reasoning or "") + arguments

@@ -15,7 +15,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 
-from build_engines.deployment_entries import DeploymentEntry, ShadowEntry
+from build_engines.deployments import DeploymentEntry, ShadowEntry
 from build_engines.models_file import ModelEntry
 
 

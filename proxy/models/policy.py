@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from build_engines import models_file, one_folder
-from build_engines.deployment_checks import Where
+from build_engines.deployments import Where
 from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from proxy.language.syntax import parsers
 from proxy.server_tools.http_tools import HeaderSecrets

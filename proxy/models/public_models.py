@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from build_engines.deployment_entries import DeploymentEntry
-from build_engines.models_file import ModelEntry
-from build_engines.price_entry import PriceEntry
+from build_engines.deployments import DeploymentEntry
+from build_engines.models_file import ModelEntry, PriceEntry
 from proxy.domain.endpoints import DEFAULT_POOL
 from proxy.domain.engine import NotReady
 from proxy.domain.identity import current_caller

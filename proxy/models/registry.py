@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from build_engines.deployment_checks import MAX_FALLBACKS
+from build_engines.deployments import MAX_FALLBACKS
 from build_engines.models_file import ModelEntry
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel

@@ -1,61 +1,88 @@
-"""The three commands that run: Triton and proxy together, Triton alone, the proxy alone.
+"""What runs: Triton and proxy together, Triton alone, the proxy alone.
 
-They print when the proxy is ready, and until then what it waits for.
+Prints when the proxy is ready, and until then what it waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from proxy.api.http.application import NO_ADMIN
-from proxy.operate import scheduling, store
-from proxy.operate.triton_server import drain, probe
-from proxy.operate.triton_server.server import EXIT_TIMEOUT_S, TritonServer
+from proxy.operate import store
+from proxy.operate.triton_server import probe
+from proxy.operate.triton_server.launch import EXIT_TIMEOUT_S, Launch
+from proxy.operate.triton_server.server import TritonServer
 from proxy.operate.triton_server.supervisor import Supervisor
-from proxy.processes.signals import Stop, stop_on_signals
 from proxy.server import uvicorn_server
+from proxy.server.stop import Stop, stop_on_signals
 from proxy.settings import Settings
 
+FEW_CORES = 4
 POLL_S = 0.25
 REMIND_POLLS = 40
 Say = Callable[[str], None]
 
 
 async def together(
-    settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
+    settings: Settings, launch: Launch, sock: socket.socket, *, model: str, say: Say
 ) -> None:
-    settings = await store.prepared(settings, say)
-    scheduling.apply(say)
-    with stop_on_signals() as stop:
-        async with _triton(settings, server, stop, say) as is_up:
-            if is_up:
-                say("starting the proxy")
-                await _serve(settings, sock, model, stop, say)
-    say("stopped")
+    server = TritonServer(launch)
+    async with (
+        _started(settings, say) as (settings, stop),
+        _supervised(settings, server, stop, say) as is_up,
+    ):
+        if is_up:
+            say("starting the proxy")
+            await _serve(settings, sock, model, stop, say)
 
 
-async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
-    settings = await store.prepared(settings, say)
-    scheduling.apply(say)
-    with stop_on_signals() as stop:
-        async with _triton(settings, server, stop, say) as is_up:
-            if is_up:
-                await stop.requested.wait()
-                draining = drain.drain(server.place, settings.drain_timeout_s, say)
-                await stop.unless_hurried(draining)
-    say("stopped")
+async def triton(settings: Settings, launch: Launch, say: Say) -> None:
+    server = TritonServer(launch)
+    async with (
+        _started(settings, say) as (settings, stop),
+        _supervised(settings, server, stop, say) as is_up,
+    ):
+        if is_up:
+            await stop.requested.wait()
+            await stop.unless_hurried(server.drain(settings.drain_timeout_s, say))
 
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
-    settings = await store.prepared(settings, say)
-    scheduling.apply(say)
-    with stop_on_signals() as stop:
+    async with _started(settings, say) as (settings, stop):
         say(f"starting the proxy for Triton at {settings.triton_target}")
         await _serve(settings, sock, model, stop, say)
+
+
+@asynccontextmanager
+async def _started(settings: Settings, say: Say) -> AsyncIterator[tuple[Settings, Stop]]:
+    """Settings with the store's address, and what signals set."""
+    settings = await store.prepared(settings, say)
+    _schedule_for_few_cores(say)
+    with stop_on_signals() as stop:
+        yield settings, stop
     say("stopped")
+
+
+def _schedule_for_few_cores(say: Say) -> None:
+    """Chooses the kernel's policy `batch` for this thread and all that it starts.
+
+    Each token wakes one process after the other, and a process that wakes preempts one that has not
+    finished. On two cores that means two or three switches per delta, and new requests wait
+    longest. Under SCHED_BATCH (sched(7)) a process that wakes preempts nothing; with a free core it
+    makes no difference.
+    """
+    if not hasattr(os, "SCHED_BATCH") or (cores := len(os.sched_getaffinity(0))) > FEW_CORES:
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except OSError as error:
+        say(f"CPU scheduling stays normal on {cores} cores: batch is refused ({error})")
+    else:
+        say(f"CPU scheduling: batch, for {cores} cores")
 
 
 async def _serve(
@@ -70,11 +97,11 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _triton(
+async def _supervised(
     settings: Settings, server: TritonServer, stop: Stop, say: Say
 ) -> AsyncIterator[bool]:
-    """The supervised server; yields False if a stop was requested before it was ready."""
-    supervisor = Supervisor(server, name="tritonserver", say=say)
+    """Yields False if a stop was requested before the server was ready."""
+    supervisor = Supervisor(server, say)
     say(f"starting tritonserver (gRPC {settings.triton_host}:{settings.triton_grpc_port})")
     try:
         yield await stop.unless_requested(supervisor.start())
@@ -92,7 +119,7 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
         model: the one in the printed curl command.
     """
     polls = 0
-    while waits_for := await _not_ready(settings):
+    while waits_for := await asyncio.to_thread(_not_ready, settings):
         polls += 1
         if polls % REMIND_POLLS == 0:
             say(f"not ready yet: {waits_for}")
@@ -104,19 +131,19 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
     say(f"try it:\n{curl(base, model, needs_key=settings.is_authenticated)}")
 
 
-async def _not_ready(settings: Settings) -> str | None:
+def _not_ready(settings: Settings) -> str | None:
     """What /health/ready reports as missing; None if it is ready, or answers certificates only."""
     if settings.tls_client_ca_file is not None:
         return None
     host, has_tls = probe.own_address(settings.host), settings.tls_cert_file is not None
     try:
-        status, body = await probe.get(host, settings.port, "/health/ready", has_tls=has_tls)
+        status, body = probe.get(host, settings.port, "/health/ready", has_tls=has_tls)
     except OSError as error:
         return str(error)
-    return None if status == 200 else " ".join(body.split())[:300]
+    return None if status == probe.OK else " ".join(body.split())[:300]
 
 
-def curl(base: str, model: str | None, *, needs_key: bool = False) -> str:
+def curl(base: str, model: str | None, *, needs_key: bool) -> str:
     """A curl command to paste into a shell: a chat with `model`, or for None the list of models."""
     key = ' -H "Authorization: Bearer $API_KEY"' if needs_key else ""
     if model is None:

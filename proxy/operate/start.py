@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from build_engines.errors import (
     INSTALL_BUILD_TOOLS,
@@ -15,13 +18,13 @@ from build_engines.errors import (
     UnservableFolder,
 )
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
+from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
-from proxy.operate.triton_server import binaries, folders
+from proxy.operate.triton_server import binaries, folders, ports
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
-from proxy.processes.errors import LaunchError, ModelLoadingFailed
-from proxy.processes.signals import children_die_on_signals
 from proxy.server import tls
+from proxy.server.stop import STOPPING
 from proxy.settings import Settings, environment
 
 Say = Callable[[str], None]
@@ -57,15 +60,6 @@ def _errors() -> Iterator[None]:
         raise LaunchError(f"build: {error}") from None
 
 
-def check_secrets(settings: Settings) -> None:
-    """Raises LaunchError if a secret that models.yaml names is not set."""
-    if policy.has_models(settings):
-        try:
-            policy.secrets(models(settings).models, environment())
-        except ModelsFileError as error:
-            raise LaunchError(str(error)) from None
-
-
 def check_remote(settings: Settings) -> None:
     """
     Raises:
@@ -82,23 +76,29 @@ def check_remote(settings: Settings) -> None:
         )
 
 
-def check_listening(settings: Settings, sock: socket.socket) -> None:
-    """
+def bound(settings: Settings) -> socket.socket:
+    """The proxy's socket, which does not listen yet.
+
     Raises:
-        LaunchError: strangers could call without a key, or the files for TLS cannot be used.
+        LaunchError: a secret that models.yaml names is not set; the port is taken; strangers could
+            call without a key; or the files for TLS cannot be used.
     """
-    address = sock.getsockname()[0]
-    if not settings.is_authenticated and settings.auth != "off" and not _is_loopback(address):
+    if policy.has_models(settings):
+        try:
+            policy.secrets(models(settings).models, environment())
+        except ModelsFileError as error:
+            raise LaunchError(str(error)) from None
+    tls.configured(settings)
+    sock = ports.bind(settings.host, settings.port, "PORT")
+    address = ip_address(sock.getsockname()[0].partition("%")[0])
+    if not settings.is_authenticated and settings.auth != "off" and not address.is_loopback:
+        sock.close()
         raise LaunchError(
             f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
             "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
             "reaches it"
         )
-    tls.configured(settings)
-
-
-def _is_loopback(address: str) -> bool:
-    return ip_address(address.partition("%")[0]).is_loopback
+    return sock
 
 
 def prepared(settings: Settings, say: Say) -> tuple[Settings, ModelsFile]:
@@ -138,6 +138,26 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
                 f"{INSTALL_BUILD_TOOLS}"
             )
         build_all(models, settings.artifacts_dir, only=only, say=say)
+
+
+@contextmanager
+def children_die_on_signals() -> Iterator[None]:
+    """During a build: a signal kills its child processes, so that nothing waits for them."""
+    before = {number: signal.signal(number, _kill_children) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kill_children(number: int, frame: FrameType | None) -> NoReturn:
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    raise SystemExit(128 + number)
 
 
 def show_build(

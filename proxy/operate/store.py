@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import SecretStr
 
 from proxy.access.store import open_store
-from proxy.domain.errors import ProxyError, StoreUnavailable
+from proxy.domain.errors import LaunchError, ProxyError, StoreUnavailable
 from proxy.operate.triton_server.folders import data_folder
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 
 if TYPE_CHECKING:

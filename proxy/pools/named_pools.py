@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from build_engines.models_file import ModelsFile, ModelsFileError
 from build_engines.pool_entry import PoolEntry
 from proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
+from proxy.domain.errors import LaunchError
 from proxy.pools.choice import Policy
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.kubernetes import KubernetesService
 from proxy.pools.discovery.source import InvalidSource
 from proxy.pools.pool import PoolOptions
 from proxy.pools.pool_set import PoolSet
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.triton.connection import TritonConnection

@@ -9,8 +9,7 @@ from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.kserve import (
     KserveRequest,
     KserveResponse,
-    ModelMetadata,
-    ServerMetadata,
+    Metadata,
 )
 from proxy.pools.pool import Endpoint
 from proxy.pools.pool_set import PoolSet
@@ -36,7 +35,7 @@ class PooledKserve:
             endpoint.lost()
             raise
 
-    async def model_metadata(self, model: str, version: str) -> ModelMetadata:
+    async def model_metadata(self, model: str, version: str) -> Metadata:
         return await self._next(model).connection.kserve.model_metadata(model, version)
 
     async def is_model_ready(self, model: str, version: str) -> bool:
@@ -51,7 +50,7 @@ class PooledKserve:
             return bool(self._usable())
         return False
 
-    async def server_metadata(self) -> ServerMetadata:
+    async def server_metadata(self) -> Metadata:
         """Of one of the endpoints."""
         return await self._usable()[0].connection.kserve.server_metadata()
 

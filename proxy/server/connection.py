@@ -80,12 +80,10 @@ class Connection(asyncio.Protocol):
         bounds: Bounds,
         config: Config,
         server_state: ServerState,
-        app_state: dict[str, Any],
     ) -> None:
         self.bounds = bounds
         self.config = config
         self.server_state = server_state
-        self.app_state = app_state
         self.loop = asyncio.get_running_loop()
         self.client: Address = None
         self.server: Address = None

@@ -224,7 +224,7 @@ class HttpConnection(Connection):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(self.own_bounds, config, server_state, app_state)
+        super().__init__(self.own_bounds, config, server_state)
         self._parser = self._new_parser()
         self._refusal: tuple[ErrorCode, str] | None = None  # why the parser was stopped
         self._url = b""
@@ -505,7 +505,6 @@ class HttpConnection(Connection):
             "raw_path": raw_path,
             "query_string": url.query or b"",
             "headers": self._headers,
-            "state": self.app_state.copy(),
         }
 
     def _become_websocket(self, rest: bytes) -> None:
@@ -516,7 +515,7 @@ class HttpConnection(Connection):
         self.flush()
         head = self._head()
         self.leave()
-        socket = WebSocketConnection(self.bounds, self.config, self.server_state, self.app_state)
+        socket = WebSocketConnection(self.bounds, self.config, self.server_state)
         self.transport.set_protocol(socket)
         socket.connection_made(self.transport)
         socket.open(head, self._scope, rest)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import structlog
 
 from proxy import background
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from proxy.settings import Settings
 
 POLL_S = 1.0

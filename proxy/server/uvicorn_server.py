@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from proxy import background
-from proxy.processes.errors import LaunchError
-from proxy.processes.signals import Stop, on_hangup
+from proxy.domain.errors import LaunchError
 from proxy.server import http_connection, tls
 from proxy.server.connection import Bounds
+from proxy.server.stop import Stop, on_hangup
 from proxy.settings import Settings
 
 ABANDON_S = 2.0  # for cancelled streams and the application's own end

@@ -21,7 +21,6 @@ from proxy.settings.requests import (
     Answers,
     Concurrency,
     RequestSize,
-    SchemaSize,
     Times,
 )
 from proxy.settings.state import (
@@ -73,10 +72,12 @@ REMOVED = {
     "MAX_REGEX_BYTES": "it is 16384",
     "MAX_SCHEMA_DEPTH": "it is 64",
     "MAX_SCHEMA_PROPERTIES": "it is 5000",
+    "MAX_SCHEMA_BYTES": "it is 256000",
     "MAX_SOCKET_REQUESTS": "it is 8",
     "MAX_STOP_BYTES": "it is 4096",
     "MAX_STOPS": "it is 16",
     "MAX_TOKENIZER_REQUESTS": "it is 32",
+    "MAX_TOOLS": "it is 128",
     "MAX_TOOLS_BYTES": "it is 256000",
     "QUEUE_LENGTH_PER_TENANT": "a full queue takes places from the tenant that has most",
     "RECENT_REQUESTS": "it is 1000",
@@ -110,7 +111,6 @@ class Settings(
     Times,
     Continuation,
     RequestSize,
-    SchemaSize,
     Idempotency,
     Storage,
     Recording,

@@ -98,12 +98,3 @@ class RequestSize(Group):
     max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
     """The highest priority that a request gets, of a caller without a ceiling of its own. Higher
     numbers go first. Raise it where callers may rank their own requests."""
-
-
-class SchemaSize(Group):
-    """Tools, schemas and grammars of one request"""
-
-    max_tools: AtMost = 128
-    """Tools of one request. Raise it for agents with large toolboxes."""
-    max_schema_bytes: AtMost = 256_000
-    """One JSON Schema, or one structural tag. Raise it for generated schemas."""

@@ -220,9 +220,6 @@ class InProcessLedger:
     async def __aexit__(self, *exc_info: object) -> None:
         pass
 
-    def __len__(self) -> int:
-        return len(self._states)
-
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         return self.take(meters, amounts)
 

@@ -30,7 +30,9 @@ class MemoryBudget:
 
 
 class Reader(OpenAnswer):
-    """at: the number of parts that it has taken, or that its client had already. taking: how many
+    """An answer of this process, as one request reads it.
+
+    at: the number of parts that it has taken, or that its client had already. taking: how many
     it was given since. is_counted: whether it keeps the generation running; one that only copies
     the answer does not.
     """
@@ -173,9 +175,11 @@ class Recording:
         self._change()
 
     def finished_copy(self) -> Recording:
-        """The same answer in memory that no budget bounds."""
+        """The same answer in memory that no budget bounds. It does not have the task, whose context
+        has all of the request's.
+        """
         copied = Recording(MemoryBudget(self.held_bytes), self.held_bytes)
-        copied.head, copied.task, copied.is_complete = self.head, self.task, True
+        copied.head, copied.is_complete = self.head, True
         copied._parts.extend(self._parts)
         copied._hold(self.held_bytes)
         return copied

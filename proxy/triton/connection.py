@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 import grpc
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
@@ -26,14 +24,13 @@ class TritonConnection:
         self.catalog = TritonCatalog(self.engine)
         self.tokenizer = TritonTokenizer(self.engine)
         self.kserve = TritonKserve(self.engine)
-        self._running = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._running.enter_async_context(self.engine)
+        await self.engine.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._running.aclose()
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.engine.__aexit__(*exc_info)
 
     async def load_model(self, model: str) -> None:
         """Raises EndpointRefused, such as without `--model-control-mode explicit`."""

@@ -19,12 +19,10 @@ from proxy.domain.errors import (
 from proxy.domain.kserve import (
     KserveRequest,
     KserveResponse,
-    ModelMetadata,
+    Metadata,
     Parameter,
     Parameters,
-    ServerMetadata,
     Tensor,
-    TensorMetadata,
 )
 from proxy.triton.client import TritonClient
 from proxy.triton.errors import error_of_call, malformed
@@ -53,16 +51,16 @@ class TritonKserve:
             raise malformed(f"{len(answer.outputs)} outputs without as many raw contents")
         return _decoded(answer)
 
-    async def model_metadata(self, model: str, version: str) -> ModelMetadata:
+    async def model_metadata(self, model: str, version: str) -> Metadata:
         request = service_pb2.ModelMetadataRequest(name=model, version=version)
         found = await self._call("ModelMetadata", request, model)
-        return ModelMetadata(
-            name=found.name,
-            versions=tuple(found.versions),
-            platform=found.platform,
-            inputs=tuple(map(_tensor_metadata, found.inputs)),
-            outputs=tuple(map(_tensor_metadata, found.outputs)),
-        )
+        return {
+            "name": found.name,
+            "versions": list(found.versions),
+            "platform": found.platform,
+            "inputs": [_tensor_metadata(one) for one in found.inputs],
+            "outputs": [_tensor_metadata(one) for one in found.outputs],
+        }
 
     async def is_model_ready(self, model: str, version: str) -> bool:
         request = service_pb2.ModelReadyRequest(name=model, version=version)
@@ -75,11 +73,10 @@ class TritonKserve:
         except ModelUnavailable:
             return False
 
-    async def server_metadata(self) -> ServerMetadata:
+    async def server_metadata(self) -> Metadata:
         found = await self._call("ServerMetadata", service_pb2.ServerMetadataRequest(), "")
-        return ServerMetadata(
-            name=found.name, version=found.version, extensions=tuple(found.extensions)
-        )
+        extensions = list(found.extensions)
+        return {"name": found.name, "version": found.version, "extensions": extensions}
 
     async def _check_batch(self, model: str, version: str) -> None:
         """Raises InvalidRequest: the model batches. Triton never answers a batch of nothing."""
@@ -168,5 +165,5 @@ def _parameters(found: Any) -> dict[str, Parameter]:
     return {name: getattr(value, kind) for name, value, kind in chosen if kind is not None}
 
 
-def _tensor_metadata(found: Any) -> TensorMetadata:
-    return TensorMetadata(name=found.name, datatype=found.datatype, shape=tuple(found.shape))
+def _tensor_metadata(found: Any) -> Metadata:
+    return {"name": found.name, "datatype": found.datatype, "shape": list(found.shape)}

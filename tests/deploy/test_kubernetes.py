@@ -55,6 +55,8 @@ def test_what_kustomize_makes_is_valid_and_whole(overlay):
     for thing in made:
         validate(thing)
         assert thing["kind"] == "Namespace" or thing["metadata"]["namespace"] == "triton-openai"
+        for template in pod_templates(thing):  # the scrape config finds it by this label
+            assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "triton-openai"
     maps = {thing["metadata"]["name"] for thing in made if thing["kind"] == "ConfigMap"}
     named = {
         reference["name"]
@@ -67,15 +69,6 @@ def test_what_kustomize_makes_is_valid_and_whole(overlay):
     assert {image.partition(":")[2] for image in find(made, "image")} == {version}
 
 
-@kustomize
-@each_overlay
-def test_every_pod_is_found_by_the_scrape_config(overlay):
-    templates = [template for thing in rendered(overlay) for template in pod_templates(thing)]
-    assert templates
-    for template in templates:
-        assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "triton-openai"
-
-
 def test_every_manifest_is_a_resource_of_its_folder():
     for folder in ("base", *OVERLAYS):
         [kustomization] = documents(KUBERNETES / folder / "kustomization.yaml")
@@ -83,15 +76,12 @@ def test_every_manifest_is_a_resource_of_its_folder():
         assert own == {each for each in kustomization["resources"] if each.endswith(".yaml")}
 
 
-def test_every_variable_is_a_setting():
+def test_every_variable_is_a_setting_and_every_value_is_taken():
+    """And no pod reads a map that nobody makes."""
     variables = [name for settings in literals().values() for name in settings]
     variables += [each["name"] for container in containers() for each in container.get("env", [])]
     assert "TRITON_URL" in variables
     assert [variable for variable in variables if not is_known(variable)] == []
-
-
-def test_the_settings_are_taken():
-    """Each value parses, and no pod reads a map that nobody makes."""
     for settings in literals().values():
         fields = {name.lower(): value for name, value in settings.items()}
         Settings(**{name: fields[name] for name in fields if name in Settings.model_fields})
@@ -155,12 +145,6 @@ def test_a_load_is_given_up_no_sooner_than_its_pod():
     for probe in probes:
         allowed = probe["periodSeconds"] * probe["failureThreshold"]
         assert int(given["TRITON_START_TIMEOUT_S"]) == allowed
-
-
-def test_every_container_has_a_memory_limit():
-    assert containers()
-    for container in containers():
-        assert re.fullmatch(r"\d+[MG]i", container["resources"]["limits"]["memory"])
 
 
 def test_what_the_proxy_keeps_fits_into_its_memory():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
     assert [each["name"] for each in binding["subjects"]] == [account]
 
 
-def test_the_url_names_the_service_and_its_port():
+def test_the_url_names_the_service_and_its_ports():
     [service] = [
         each
         for each in documents(KUBERNETES / "base" / "triton-service.yaml")
@@ -63,13 +64,10 @@ def test_the_url_names_the_service_and_its_port():
     for overlay in OVERLAYS:
         [made] = documents(KUBERNETES / overlay / "kustomization.yaml")
         assert found.namespace == made["namespace"]
-
-
-def test_the_metrics_port_is_that_of_tritons_container():
     [triton] = documents(KUBERNETES / "single-node" / "triton.yaml")[:1]
     [template] = pod_templates(triton)
     ports = template["spec"]["containers"][0]["ports"]
-    assert source().metrics_port in [each["containerPort"] for each in ports]
+    assert found.metrics_port in [each["containerPort"] for each in ports]
 
 
 @kustomize
@@ -79,28 +77,24 @@ def test_an_overlay_whose_proxies_find_pods(overlay, tmp_path):
     for each in made:
         validate(each)
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "triton-openai"
-    [proxy] = [each for each in made if each["kind"] == "Deployment" and is_proxy(each)]
-    [template] = pod_templates(proxy)
+
+    def named(kind: str, name: str) -> dict[str, Any]:
+        [found] = [
+            each
+            for each in made
+            if each["kind"] == kind and re.match(rf"{name}\b", each["metadata"]["name"])
+        ]
+        return found
+
+    [template] = pod_templates(named("Deployment", "proxy"))
     assert template["spec"]["serviceAccountName"] == "proxy"
     assert template["spec"]["automountServiceAccountToken"] is True
-    [settings] = [
-        each["data"]
-        for each in made
-        if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("proxy-settings")
-    ]
+    settings = named("ConfigMap", "proxy-settings")["data"]
     assert settings["TRITON_URL"] == source().text
     assert settings["DRAIN_TIMEOUT_S"], "the other settings are kept"
     assert "TRITON_CONNECTION_AGE_S" not in settings, "each pod has a connection of its own"
-    [binding] = [
-        each
-        for each in made
-        if each["kind"] == "RoleBinding" and each["metadata"]["name"] == "proxy"
-    ]
+    binding = named("RoleBinding", "proxy")
     assert binding["subjects"][0]["namespace"] == "triton-openai"
-
-
-def is_proxy(deployment: dict[str, Any]) -> bool:
-    return deployment["metadata"]["name"] == "proxy"
 
 
 def settings(name: str) -> dict[str, str]:
@@ -111,13 +105,10 @@ def settings(name: str) -> dict[str, str]:
     return dict(literal.split("=", 1) for literal in found["literals"])
 
 
-def test_the_proxy_takes_its_settings_for_traces():
+def test_the_proxy_and_triton_send_spans_to_one_collector():
     found = TraceConfiguration.read(settings("proxy-settings"))
     assert found.endpoint == "http://opentelemetry-collector.monitoring:4318/v1/traces"
     assert (found.ratio, found.follows_callers, found.has_content) == (0.1, True, False)
-
-
-def test_triton_sends_its_spans_to_the_same_collector():
     names = ("proxy-settings", "triton-settings")
     assert len({settings(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] for name in names}) == 1
 

@@ -15,11 +15,13 @@ from tests.deploy.manifests import (
 from tests.deploy.places import DOCKER
 
 
-def test_no_pod_runs_as_root_or_gains_rights():
+def test_no_pod_runs_as_root_or_gains_rights_or_has_no_memory_limit():
+    assert pods()
     for pod in pods():
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in containers_of(pod):
+            assert re.fullmatch(r"\d+[MG]i", container["resources"]["limits"]["memory"])
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}

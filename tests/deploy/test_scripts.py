@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.operate.triton_server import drain
+from proxy.operate.triton_server import server
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -102,13 +102,7 @@ def follower() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_worker_without_ranks_ends_when_told(follower):
-    assert follower.poll() is None
-    follower.send_signal(signal.SIGTERM)
-    assert follower.wait(timeout=HANG_S) == 0
-
-
-def test_a_worker_stays_as_long_as_its_ranks_run(follower, tmp_path):
+def test_a_worker_ends_when_told_as_soon_as_its_ranks_have_ended(follower, tmp_path):
     orted = tmp_path / "orted"
     shutil.copy(shutil.which("sleep"), orted)
     rank = subprocess.Popen([orted, "60"])
@@ -145,20 +139,19 @@ def metrics() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_the_launcher_counts_the_same_requests():
-    assert wait_idle.UNFINISHED == drain.UNFINISHED
+    assert wait_idle.UNFINISHED == server.UNFINISHED
 
 
-def test_it_waits_until_nothing_runs_and_some_seconds_more(metrics):
+@pytest.mark.parametrize(
+    ("given", "at_most_s", "is_idle"),
+    [([BUSY, BUSY, IDLE, BUSY, IDLE], 10.0, True), ([BUSY], 0.2, False)],
+    ids=["until nothing runs and some seconds more", "until its time is over"],
+)
+def test_it_waits(metrics, given, at_most_s, is_idle):
     url, answers = metrics
-    answers[:] = [BUSY, BUSY, IDLE, BUSY, IDLE]
-    assert wait_idle.wait(url, 10.0, quiet_s=0.1, every_s=0.01)
-    assert answers == [IDLE]
-
-
-def test_it_gives_up_when_the_time_is_over(metrics):
-    url, answers = metrics
-    answers[:] = [BUSY]
-    assert not wait_idle.wait(url, 0.2, quiet_s=0.1, every_s=0.01)
+    answers[:] = given
+    assert wait_idle.wait(url, at_most_s, quiet_s=0.1, every_s=0.01) is is_idle
+    assert len(answers) == 1
 
 
 def test_a_triton_that_is_gone_is_idle():

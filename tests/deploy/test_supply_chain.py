@@ -55,14 +55,17 @@ def links(*filenames: str, algorithm: str = "sha256") -> list[Link]:
     ]
 
 
-def test_only_files_of_the_pinned_version_count():
-    found = links("x-1.0-py3-none-any.whl", "x-1.1-py3-none-any.whl", "x-1.0.tar.gz")
-    assert lock_hashes.chosen("x", "1.0", found) == {DIGESTS[0]}
-
-
-def test_a_source_counts_where_no_wheel_fits():
-    found = links("some_name-1.0-cp313-cp313-win_amd64.whl", "some_name-1.0.tar.gz")
-    assert lock_hashes.chosen("some-name", "1.0", found) == {DIGESTS[1]}
+@pytest.mark.parametrize(
+    ("package", "filenames", "chosen"),
+    [
+        # only files of the pinned version count
+        ("x", ["x-1.0-py3-none-any.whl", "x-1.1-py3-none-any.whl", "x-1.0.tar.gz"], 0),
+        # a source counts where no wheel fits
+        ("some-name", ["some_name-1.0-cp313-cp313-win_amd64.whl", "some_name-1.0.tar.gz"], 1),
+    ],
+)
+def test_the_hashes_of_a_pin_are_those_of_its_files(package, filenames, chosen):
+    assert lock_hashes.chosen(package, "1.0", links(*filenames)) == {DIGESTS[chosen]}
 
 
 def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():

@@ -6,14 +6,19 @@ import re
 
 import pytest
 
-from build_engines.deployment_entries import (
+from build_engines.deployments import (
     CanaryEntry,
     DeploymentEntry,
     HeaderRule,
     ShadowEntry,
 )
-from build_engines.models_file import BuiltEntry, LimitsEntry, ModelsFile, SamplingDefaults
-from build_engines.onnx_options import OnnxOptions
+from build_engines.models_file import (
+    BuiltEntry,
+    LimitsEntry,
+    ModelsFile,
+    OnnxOptions,
+    SamplingDefaults,
+)
 from build_engines.pool_entry import PoolEntry
 from proxy.domain.errors import ErrorCode
 from proxy.settings import Settings

@@ -9,9 +9,7 @@ from proxy.domain.errors import UnknownModel
 from proxy.domain.kserve import (
     KserveRequest,
     KserveResponse,
-    ModelMetadata,
-    ServerMetadata,
-    TensorMetadata,
+    Metadata,
 )
 
 
@@ -44,12 +42,11 @@ class EchoModels:
             model=model, version=version or "1", id=request.id, parameters={}, outputs=outputs
         )
 
-    async def model_metadata(self, model: str, version: str) -> ModelMetadata:
+    async def model_metadata(self, model: str, version: str) -> Metadata:
         self._check(model)
-        tensor = TensorMetadata(name="x", datatype="FP32", shape=(-1, 2))
-        return ModelMetadata(
-            name=model, versions=("1",), platform="echo", inputs=(tensor,), outputs=(tensor,)
-        )
+        tensor = {"name": "x", "datatype": "FP32", "shape": [-1, 2]}
+        named = {"name": model, "versions": ["1"], "platform": "echo"}
+        return {**named, "inputs": [tensor], "outputs": [tensor]}
 
     async def is_model_ready(self, model: str, version: str) -> bool:
         return model in self.names and self.is_ready
@@ -57,5 +54,5 @@ class EchoModels:
     async def is_server_ready(self) -> bool:
         return self.is_ready
 
-    async def server_metadata(self) -> ServerMetadata:
-        return ServerMetadata(name="triton", version="2.51.0", extensions=("binary_tensor_data",))
+    async def server_metadata(self) -> Metadata:
+        return {"name": "triton", "version": "2.51.0", "extensions": ["binary_tensor_data"]}

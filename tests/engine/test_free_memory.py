@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_cpu.free_memory import FreeMemory, spare_bytes
+from onnx_cpu.prefix_cache import FreeMemory, spare_bytes
 from onnx_cpu.scheduler import Scheduler, SchedulerConfig
 from port import GenerationInput, Job
 from tests.doubles.decoder import TableDecoder

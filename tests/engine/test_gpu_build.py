@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from build_engines.build import build_all, is_built, show_all
+from build_engines.build import build_all, show_all
 from build_engines.errors import BuildError
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import ModelsFile, OnnxEntry
@@ -123,16 +123,6 @@ def test_a_quantized_plan_measures_the_texts_that_ship_here(tmp_path, weights, t
 
 
 @pytest.mark.usefixtures("done_tables")
-def test_a_path_that_quantize_would_take_for_a_data_set_of_the_hub_is_refused(
-    tmp_path, weights, toolkit
-):
-    given = models(weights, "tensorrt_llm", engine="plan", quantization="fp8")
-    with pytest.raises(BuildError, match="every path with 'scienceqa' for that data set of the"):
-        build_all(given, tmp_path / "ScienceQA", say=print, tensorrt_llm=toolkit)
-    assert ran(tmp_path) == []
-
-
-@pytest.mark.usefixtures("done_tables")
 def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
     tmp_path, weights, toolkit
 ):
@@ -185,21 +175,6 @@ def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
 
 
 @pytest.mark.usefixtures("done_tables")
-@pytest.mark.parametrize(
-    ("gpu", "missing"),
-    [
-        ({"sampler": "torch"}, "min_p"),
-        ({"sampler": "trtllm"}, "num_top_log_probs"),
-        ({"guided_decoding": "off"}, "guided_decoding_guide"),
-        ({}, "lora_name"),
-    ],
-)
-def test_what_the_engine_cannot_honour_is_not_declared(tmp_path, weights, toolkit, gpu, missing):
-    build(tmp_path, toolkit, models(weights, "tensorrt_llm", **gpu))
-    assert missing not in {row.name for row in rendered(tmp_path, "m").input}
-
-
-@pytest.mark.usefixtures("done_tables")
 def test_adapters_are_named_to_the_engine_and_to_the_proxy(tmp_path, weights, toolkit):
     adapter = write(tmp_path / "sql", ("q_proj", "o_proj"))
     build(
@@ -225,15 +200,6 @@ def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
     build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given | {"lora": lora}))
     with pytest.raises(BuildError, match="check_adapters"):
         build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
-
-
-@pytest.mark.usefixtures("done_tables")
-def test_a_checkpoint_as_it_is_needs_no_tool(tmp_path, weights, toolkit):
-    given = models(weights, "tensorrt_llm")
-    build(tmp_path, toolkit, given)
-    assert ran(tmp_path) == []
-    assert (tmp_path / "artifacts" / "m" / "engine").resolve() == weights
-    assert is_built("m", given.models["m"], tmp_path / "artifacts", toolkit)
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -108,12 +108,6 @@ def test_an_unusable_guide_is_refused_with_the_reason(guide_check, kind, text, s
     assert len(refused.message) < 300
 
 
-def test_an_unknown_kind_is_refused_by_name(guide_check):
-    refused = refusal(guide_check, "lark", "start: A")
-    assert refused.param == "guided_decoding_guide_type"
-    assert refused.message.startswith("'lark' is not one of json, json_schema")
-
-
 def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_served(guide_check):
     guide_check.check("regex", "warm")
     assert LATE in refusal(guide_check, "json_schema", SLOW).message
@@ -235,23 +229,6 @@ def test_a_child_that_was_killed_is_replaced(guide_check):
     os.kill(before, signal.SIGKILL)
     guide_check.check("regex", "after the kill")
     assert guide_check.sandbox.pid != before
-
-
-def test_a_start_makes_the_child_and_the_first_guide_makes_no_other(vocabulary):
-    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
-    check.start()
-    check.wait_until_started()
-    started = check.sandbox.pid
-    check.check("regex", "first")
-    assert check.sandbox.pid == started
-    check.close()
-
-
-def test_an_engine_without_guides_has_no_child(vocabulary):
-    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB, kinds=())
-    check.start()
-    check.wait_until_started()
-    assert check.sandbox.pid is None
 
 
 def test_a_child_that_cannot_start_is_logged_and_only_guides_fail(tmp_path, caplog):

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from grammars.xgrammar_loader import KNOWN_VERSION
-from guides.compiler import GuideCompiler, GuideError
+from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import REPLAY_AT_ONCE, GuideBroken, GuideState, GuideTooSlow
 from port import BadParameter, Guide
@@ -121,18 +120,6 @@ def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
     together.close()
 
 
-def test_without_a_guide_there_is_no_mask_and_xgrammar_is_not_imported():
-    code = (
-        "import sys, pathlib\n"
-        "from guides import compiler, mask\n"
-        "c = compiler.GuideCompiler(pathlib.Path('none'), cache_bytes=1, threads=1)\n"
-        "assert mask.GuideMask(100, threads=1).of([None, None]) is None\n"
-        "c.close()\n"
-        "assert not {'torch', 'xgrammar'} & set(sys.modules)\n"
-    )
-    in_engine_folder(code)
-
-
 def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(vocabulary):
     code = (
         "import sys, pathlib, port\n"
@@ -150,16 +137,6 @@ def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(voc
 def test_the_version_that_does_without_them_is_the_one_that_is_pinned():
     lock = Path(__file__).parents[2] / "requirements.lock"
     assert f"\nxgrammar=={KNOWN_VERSION}" in lock.read_text()
-
-
-def test_a_start_that_fails_is_logged_and_only_guides_fail(tmp_path, caplog):
-    broken = GuideCompiler(tmp_path / "missing.json", cache_bytes=1, threads=1)
-    broken.start()
-    broken.wait_until_started()
-    assert "requests with guides will fail: FileNotFoundError" in caplog.text
-    with pytest.raises(FileNotFoundError):
-        broken.compile(Guide("regex", "a")).result()
-    broken.close()
 
 
 def test_a_token_that_does_not_follow_is_an_error_and_so_is_one_after_the_end(
@@ -191,23 +168,6 @@ def test_the_name_of_a_special_token_is_text_and_the_token_itself_is_not_allowed
     assert not set(special) & set(allowed_ids(filled(mask, [state])[0]).tolist())
 
 
-def test_all_who_ask_for_a_guide_share_one_compile(compiler):
-    guide = Guide("json_schema", '{"type": "object", "title": "shared"}')
-    barrier = threading.Barrier(8)
-    futures = []
-
-    def ask() -> None:
-        barrier.wait()
-        futures.append(compiler.compile(guide))
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(map(id, futures))) == 1
-
-
 def test_the_least_recently_used_guides_go_when_the_cache_is_full(vocabulary):
     def of(n: int) -> Guide:
         return Guide("regex", f"x{{{n}}}")
@@ -224,23 +184,6 @@ def test_the_least_recently_used_guides_go_when_the_cache_is_full(vocabulary):
     assert small.compile(of(4)) is not second
     probe.close()
     small.close()
-
-
-@pytest.mark.parametrize(
-    ("guide", "said"),
-    [
-        (Guide("regex", "(a"), "Regex parsing error at position 3: The parenthesis is not closed."),
-        (Guide("json_schema", '{"type": "foo"}'), 'Unsupported type "foo"'),
-        (Guide("ebnf_grammar", "root ::= foo"), 'Rule "foo" is not defined'),
-        (Guide("structural_tag", "{}"), "Structural tag must have a format field"),
-    ],
-)
-def test_a_guide_that_cannot_be_compiled_says_why(guide, said, compiler):
-    with pytest.raises(GuideError) as caught:
-        compiler.compile(guide).result()
-    assert said in str(caught.value)
-    assert ".cc" not in str(caught.value)
-    assert len(str(caught.value)) <= 200
 
 
 def test_the_first_guide_holds_up_no_other_thread(vocabulary):

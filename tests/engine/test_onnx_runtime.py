@@ -88,12 +88,6 @@ def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
     config.write_bytes(before)
 
 
-def test_weights_that_are_not_there_are_named(tmp_path):
-    models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "nowhere")})
-    with pytest.raises(BuildError, match=r"the weights folder .*nowhere does not exist"):
-        build_all(models, tmp_path, say=print)
-
-
 def test_weights_that_are_no_model_are_named_with_the_builders_words(tmp_path):
     (tmp_path / "w").mkdir()
     models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "w")})

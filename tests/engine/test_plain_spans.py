@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from plain_spans.encoder import PlainSpans
-from plain_spans.word_trie import one_of
-from prompt_truncation import PromptTruncation
+from plain_spans import PlainSpans, one_of
+from prompt_encoder import PromptTruncation
 from proxy.language.prompting.control_tokens import one_of as proxys_one_of
 from refusal import Refusal
 from tests.fixtures import phi_folder, random_model

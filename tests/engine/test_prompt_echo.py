@@ -8,11 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from leases import Leases
-from port import SamplingParams, Token, TokenLogProbs
-from response_writer import ResponseWriter
-from tests.doubles.response_sender import Sender
-from tests.fixtures.stack import eventually
+from port import SamplingParams, Token
 from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
 
 LOGGED = replace(GREEDY, log_probs=2)
@@ -92,30 +88,6 @@ def test_a_sequence_that_gives_way_is_scored_once(folder):
     bench.run()
     assert scores(job) == pytest.approx(expected(folder, ids), abs=1e-3)
     assert job.sink.ids == bench.right(job)
-
-
-def test_the_first_response_begins_with_the_prompt():
-    writer, sender = ResponseWriter(Leases(), responses_per_s=50, hold_s=0.2), Sender()
-    stream = writer.open(sender, 2)
-    first = TokenLogProbs(math.nan, ((-1, -math.inf),))
-    echoed = [Token(5, first), Token(6, TokenLogProbs(-1.0, ((6, -1.0),)))]
-    stream.started(0)
-    stream.echo(echoed, None)
-    stream.token(Token(7, TokenLogProbs(-2.0, ((7, -2.0),))), "length")
-    eventually(sender.is_over.is_set, 5, "it is sent")
-    ((_, tensors, _, _),) = sender.sent
-    assert tensors["output_ids"].ravel().tolist() == [5, 6, 7]
-    assert tensors["output_log_probs"].shape == (1, 1, 3)
-    assert tensors["top_log_prob_ids"].ravel().tolist() == [-1, 6, 7]
-    assert tensors["num_input_tokens"].ravel().tolist() == [2]
-    assert writer.totals["generated_tokens"] == 1
-    alone = Sender()
-    writer.open(alone, 2).echo(echoed, "length")
-    eventually(alone.is_over.is_set, 5, "it is sent")
-    ((_, tensors, _, _),) = alone.sent
-    assert tensors["output_ids"].ravel().tolist() == [5, 6]
-    assert tensors["finish_reason"].ravel().tolist() == [b"length"]
-    writer.close()
 
 
 def test_scores_are_of_the_untouched_logits(folder):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from prompt_truncation import PromptTruncation
+from prompt_encoder import PromptTruncation
 
 DEMO = Path(__file__).parents[2] / "demo_model" / "shipped" / "tokenizer.json"
 
@@ -58,9 +58,3 @@ def test_a_long_text_is_not_tokenized_whole(tokenizer):
     truncation = PromptTruncation(tokens=50, keeps_start=False)
     assert len(truncation.of_text(Counting(), text, add_special_tokens=True)) == 50
     assert sum(seen) < 10_000
-
-
-@pytest.mark.parametrize(("keeps_start", "kept"), [(False, [3, 4]), (True, [1, 2])])
-def test_ids_are_truncated_too(keeps_start, kept):
-    assert PromptTruncation(tokens=2, keeps_start=keeps_start).of_ids([1, 2, 3, 4]) == kept
-    assert PromptTruncation(tokens=9, keeps_start=keeps_start).of_ids([1]) == [1]

@@ -1,4 +1,4 @@
-"""The response writer: what it sends at once, what it joins, and what never waits."""
+"""The response writer and the metrics: what is sent at once, joined, late, and what is reported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import json
 import statistics
 import time
+import weakref
 from collections import Counter
 from functools import partial
 
@@ -13,9 +14,11 @@ import pytest
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
 
 from leases import Leases
+from metrics import MetricReporter, add_nvidias
 from port import Token, TokenLogProbs
 from response_writer import FEW_STREAMS, ResponseWriter
-from row_clock import INT32_MOST, microseconds
+from stats import Stats
+from stream import INT32_MOST, microseconds
 from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -240,3 +243,96 @@ def test_cached_tokens_of_an_answer_are_none_of_the_prompts(writer):
     assert sender.is_over.wait(HANG_S)
     first = sender.sent[0][1]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 3)
+
+
+def test_a_lease_is_refused_without_a_name_twice_and_beyond_the_most():
+    held = Leases(most=2)
+    assert "request id" in held.hold("", Sender())
+    assert held.hold("a", Sender()) is None
+    assert "is open" in held.hold("a", Sender())
+    assert held.hold("b", Sender()) is None
+    assert "2 leases are open" in held.hold("c", Sender())
+
+
+def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
+    sender, other = Sender(), Sender()
+    late, in_time = writer.open(sender, 1), writer.open(other, 1)
+    late.end_after(0.01)
+    in_time.end_after(600)
+    eventually(late.is_abandoned, 10, "it is late")
+    assert not in_time.is_abandoned()
+    late.cancelled()  # as a runtime does with what is abandoned
+    assert sender.is_over.wait(HANG_S)
+    assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"
+
+
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+class Metrics:
+    """Triton's `pb_utils`, which notes what is reported and what is destroyed."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.values: dict[Key, float] = {}
+        outer = self
+
+        class Metric:
+            def __init__(self, name: str, labels: dict[str, str]) -> None:
+                self._key = name, frozenset(labels.items())
+                outer.values[self._key] = 0.0
+                weakref.finalize(self, outer.gone.append, f"metric of {name}")
+
+            def increment(self, by: float) -> None:
+                outer.values[self._key] += by
+
+            def set(self, value: float) -> None:
+                outer.values[self._key] = value
+
+        class MetricFamily:
+            COUNTER, GAUGE = "counter", "gauge"
+
+            def __init__(self, name: str, description: str, kind: str) -> None:
+                self._name = name
+                weakref.finalize(self, outer.gone.append, name)
+
+            def Metric(self, labels: dict[str, str]) -> Metric:
+                return Metric(self._name, labels)
+
+        self.MetricFamily = MetricFamily
+
+
+def test_metrics_are_destroyed_at_the_close_before_their_families():
+    triton = Metrics()
+    reporter = MetricReporter(triton, "demo_engine")
+    reporter.add("COUNTER", "a", "", lambda: 1)
+    reporter.add("GAUGE", "b", "", lambda: 1)
+    reporter.start()
+    assert triton.gone == []
+    reporter.close()
+    assert set(triton.gone[:2]) == {"metric of a", "metric of b"}
+    assert set(triton.gone[2:]) == {"a", "b"}
+
+
+def reported(stats: Stats) -> dict[tuple[str, str], float]:
+    """What NVIDIA's families say of these stats, by family and the label that differs."""
+    triton = Metrics()
+    reporter = MetricReporter(triton, "demo")
+    add_nvidias(reporter, stats, "demo_engine", "1")
+    reporter.add("GAUGE", "last", "", lambda: 1)
+    reporter.start()
+    eventually(lambda: 1 in [v for (name, _), v in triton.values.items() if name == "last"], 10, "")
+    reporter.close()
+    found = {}
+    for (family, labels), value in triton.values.items():
+        kinds = {"nv_trt_llm_request_metrics": "request_type"}
+        kind = kinds.get(family, "kv_cache_block_type")
+        if family != "last":
+            assert set(labels) > {("model", "demo_engine"), ("version", "1")}
+            found[family.removeprefix("nv_trt_llm_"), dict(labels)[kind]] = value
+    return found
+
+
+def test_what_a_runtime_does_not_know_is_not_exported():
+    assert reported(Stats(has_load=False)) == {}
+    assert {kind for _, kind in reported(Stats())} == {"waiting", "scheduled", "active", "context"}

@@ -60,20 +60,6 @@ def test_truncation_keeps_the_same_prompt_as_before_the_cut(encoder, prompt, lim
     assert encoded(encoder, **continued) == (whole, [70, 80])
 
 
-@pytest.mark.parametrize(
-    ("tensors", "most"),
-    [
-        ({"input_ids": [5, 6], "resume_from": [3]}, 2),
-        ({"input_ids": [5, 6], "resume_from": [-1]}, 2),
-        ({"text_input": [b"Hello"], "resume_from": [1]}, 0),
-    ],
-)
-def test_more_generated_ids_than_there_are_ids_are_refused(encoder, tensors, most):
-    with pytest.raises(Refusal, match=rf"must be from 0 to {most}, the number of") as caught:
-        encoded(encoder, **tensors)
-    assert caught.value.param == "resume_from"
-
-
 def test_generated_ids_need_no_room_but_the_contexts():
     assert ADMISSION.new_tokens(10, 6) == 6
     ADMISSION.check_generated([5] * 6, 10)

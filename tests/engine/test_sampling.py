@@ -133,36 +133,6 @@ def test_top_k_of_a_large_vocabulary_keeps_the_best(top_k):
     assert max(ids) >= top_k // 3
 
 
-def test_penalties_change_what_was_seen():
-    logits = [2.0, 1.9, 1.0, -1.0]
-    assert greedy(logits, prompt=[0], repetition_penalty=1.5) == 1
-    assert greedy(logits, output=[0], repetition_penalty=1.5) == 1
-    assert greedy(logits, prompt=[0], presence_penalty=2.0, frequency_penalty=2.0) == 0
-    assert greedy(logits, output=[0], presence_penalty=0.2) == 1
-    assert greedy(logits, output=[0, 0, 0], presence_penalty=0.05) == 0
-    assert greedy(logits, output=[0], frequency_penalty=0.04) == 0
-    assert greedy(logits, output=[0, 0, 0], frequency_penalty=0.04) == 1
-    assert greedy([-1.0, -1.9, -5, -5], prompt=[0], repetition_penalty=2.0) == 1
-    assert greedy(logits, output=[3], presence_penalty=-2.0, frequency_penalty=-2.0) == 3
-
-
-def test_a_bias_is_added_before_penalties():
-    assert greedy(logit_bias=((3, 100.0),)) == 3
-    assert greedy(logit_bias=((0, -100.0),)) == 1
-    # 2 + 4 = 6, halved is 3; penalised first it would be 1 + 4.
-    logits = [2.0, 4.0, 0.0, 0.0]
-    assert greedy(logits, logit_bias=((0, 4.0),), prompt=[0], repetition_penalty=2.0) == 1
-
-
-def test_no_end_comes_before_min_tokens():
-    assert greedy(min_tokens=2) == 1
-    assert greedy(min_tokens=2, output=[3]) == 1
-    assert greedy(min_tokens=2, output=[3, 3]) == 0
-    assert greedy(min_tokens=2, stop_token_ids=frozenset({1})) == 2
-    assert greedy(min_tokens=2, ignore_eos=True) == 0
-    assert greedy(min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({0})) == 1
-
-
 def test_the_guide_wins_over_every_other_restriction():
     assert greedy(bitmask=0b1100) == 2
     assert greedy(bitmask=0b0001, min_tokens=5) == 0

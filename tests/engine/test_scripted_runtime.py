@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
 
-from build_engines import scripted_build
-from build_engines.models_file import ScriptedEntry
-from port import GenerationInput, Guide, Job, SamplingParams
+from port import GenerationInput, Job, SamplingParams
+from scripted.playback import Script
 from scripted.runtime import ScriptedRuntime
-from scripted.script import Script
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
-from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.stack import HANG_S
 
 END = 9
 ANSWER = {"after": [], "ids": [1, 2, 3, END]}
@@ -37,24 +33,17 @@ def play(tmp_path):
         runtime.close()
 
 
-def said(
-    runtime: ScriptedRuntime, prompt=(5,), max_tokens=100, guide=None, generated_ids=(), **sampling
-):
+def said(runtime: ScriptedRuntime, prompt=(5,), max_tokens=100, generated_ids=(), **sampling):
     sink = KeptTokens()
     wanted = GenerationInput(
         prompt_ids=[*prompt],
         max_tokens=max_tokens,
         sampling=SamplingParams(**sampling),
-        guide=guide,
         generated_ids=[*generated_ids],
     )
     runtime.submit(Job("r", wanted, sink))
     assert sink.is_over.wait(HANG_S)
     return sink
-
-
-def test_it_says_its_script_and_ends(play):
-    assert (said(play()).ids, said(play()).end) == ([1, 2, 3, END], "stop")
 
 
 @pytest.mark.parametrize(
@@ -102,60 +91,3 @@ def test_it_continues_only_its_own_script(play):
 def test_a_script_that_fails_counts_its_own_tokens_of_a_continued_answer(play):
     sink = said(play(fails_after=2), generated_ids=[1])
     assert (sink.ids, sink.end) == ([2, 3], "failed")
-
-
-@pytest.mark.parametrize(
-    ("param", "asked"),
-    [
-        ("guided_decoding_guide", {"guide": Guide("json", "")}),
-        ("allowed_token_ids", {"allowed_token_ids": (3,)}),
-        ("bad_words_list", {"bad_words": ((1,),)}),
-        ("logit_bias_ids", {"logit_bias": ((1, 2.0),)}),
-    ],
-)
-def test_what_it_cannot_do_is_refused_by_name(play, param, asked):
-    sink = said(play(), **asked)
-    assert (sink.end, sink.ids) == ("refused", [])
-    assert sink.message.startswith(f"{param}: ")
-
-
-def test_log_probs_have_as_many_alternatives_as_were_asked_for(play):
-    first, *_ = said(play(log_prob=-0.25), log_probs=3).tokens
-    assert first.log_probs.sampled == -0.25
-    assert [value for _, value in first.log_probs.top] == [-0.25, -1.25, -2.25]
-    assert first.log_probs.top[0][0] == first.id
-
-
-def test_it_fails_when_it_is_told_to(play):
-    sink = said(play(fails_after=2))
-    assert (sink.ids, sink.end) == ([1, 2], "failed")
-
-
-def test_a_cancelled_job_ends_at_the_next_step(play):
-    runtime, sink = play(repeats=True, step_ms=5), KeptTokens()
-    runtime.submit(Job("r", GenerationInput(prompt_ids=[1], max_tokens=10_000), sink))
-    eventually(lambda: sink.ids, 10, "it runs")
-    assert runtime.cancel("r")
-    assert sink.is_over.wait(HANG_S)
-    assert sink.end == "cancelled"
-    assert len(sink.ids) < 1000
-    assert not runtime.cancel("r")
-
-
-def test_a_script_is_built_from_words(tmp_path):
-    weights, built = tmp_path / "weights", tmp_path / "m"
-    weights.mkdir()
-    for name in TRAINED | BUILT:
-        (weights / name).symlink_to(FOLDER / name)
-    options = {"text": "Hello!", "after": {"</think>\n\n": "Yes."}}
-    given = {"runtime": "scripted", "context_length": 1000, "scripted": options}
-    entry = ScriptedEntry.model_validate({"weights": weights, **given})
-    scripted_build.build("m", entry, tmp_path, print)
-    assert scripted_build.is_built("m", entry, tmp_path)
-    stored = json.loads((built / "script.json").read_text())
-    facts = json.loads((built / "facts.json").read_text())
-    special, usual = stored["parts"]
-    assert Counter(part["ids"][-1] for part in (special, usual)) == {facts["end_ids"][0]: 2}
-    assert usual["after"] == []
-    assert special["after"]
-    assert facts["context_length"] == 1000

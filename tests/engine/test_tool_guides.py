@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import jsonschema_rs
 import numpy as np
 import pytest
 from xgrammar import GrammarMatcher
@@ -15,77 +14,34 @@ from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.domain.tools import Tool
+from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
+from proxy.language.syntax.guides import FALLBACK_FAMILY, GuideOrder, Guides, guides_of
+from proxy.language.syntax.reasoning import ReasoningSyntax
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from proxy.language.syntax.tools.call_guides import FALLBACK_FAMILY, NO_ARGUMENTS, call_guide
-from proxy.language.syntax.tools.families import FAMILIES
-from proxy.language.syntax.tools.parser import Tools
 from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, walk
-
-REQUIRED, AUTO = ToolChoice(mode=ToolMode.REQUIRED), ToolChoice()
-TRIP = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string", "maxLength": 6},
-        "days": {"type": "integer", "minimum": 1, "maximum": 30},
-        "by": {"enum": ["train", "car"]},
-        "is_return": {"type": "boolean"},
-        "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}, "maxItems": 2},
-        "note": {"anyOf": [{"type": "null"}, {"enum": ["a b", "1"]}]},
-    },
-    "required": ["city", "days", "by", "is_return"],
-    "additionalProperties": False,
-    "$defs": {
-        "Stop": {
-            "type": "object",
-            "properties": {
-                "at": {"enum": ["x", "y"]},
-                "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
-            },
-            "required": ["at", "hours"],
-            "additionalProperties": False,
-        }
-    },
-}
-OPTIONAL = {
-    "type": "object",
-    "properties": {"a": {"enum": [1, 2]}, "b": {"enum": ["x"]}, "c": {"type": "boolean"}},
-    "additionalProperties": False,
-}
-TOOLS = (
-    Tool(name="plan.trip", parameters=TRIP, is_strict=True),
-    Tool(name="set", parameters=OPTIONAL, is_strict=True),
-    Tool(name="ping"),
-)
-SCHEMAS = {tool.name: tool.parameters or NO_ARGUMENTS for tool in TOOLS}
-
-
-def read(family: str, text: str, schemas: Tools = SCHEMAS) -> tuple[str, list[tuple[str, str]]]:
-    """The text and the calls in it, read character by character."""
-    parser = FAMILIES[family].make(schemas)
-    events = [event for char in text for event in parser.push(char)] + parser.flush()
-    said = "".join(event.text for event in events if isinstance(event, TextDelta))
-    calls = [[event.name, ""] for event in events if isinstance(event, ToolCallStarted)]
-    for event in events:
-        if isinstance(event, ToolCallArguments):
-            calls[event.index][1] += event.fragment
-    return said, [(name, arguments) for name, arguments in calls]
-
-
-def assert_conform(calls: list[tuple[str, str]]) -> None:
-    for name, arguments in calls:
-        value = json.loads(arguments)
-        assert jsonschema_rs.is_valid(SCHEMAS[name], value), (name, arguments)
-
+from tests.fixtures.tool_calls import OPTIONAL, TOOLS, assert_conform, read
 
 WALKS = 12
+REQUIRED, AUTO = True, False
+
+
+def call_guide(family, tools, must_call: bool, *, in_parallel: bool, special_tokens=None) -> Guides:
+    order = GuideOrder(
+        constraint=None,
+        tools=tuple(tools),
+        must_call=must_call,
+        in_parallel=in_parallel,
+        family=family,
+        reasoning=None,
+        special_tokens=special_tokens or {},
+    )
+    return guides_of(order)
 
 
 def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
     """What random walks under the guide end with."""
-    compiled = compiler.compile(Guide(guide.constraint.kind.value, guide.constraint.text)).result()
+    compiled = compiler.compile(Guide(guide.answer.kind.value, guide.answer.text)).result()
     random, mask = np.random.default_rng(seed), GuideMask(VOCAB_SIZE, threads=1)
     walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
     return [text.decode() for text in walks if text is not None]
@@ -115,15 +71,14 @@ def test_not_in_parallel_is_exactly_one_call(family, compiler, vocabulary):
 
 
 def test_a_named_tool_is_the_only_one(compiler, vocabulary):
-    choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("set",), is_named=True)
-    guide = call_guide("hermes", TOOLS, choice, in_parallel=False)
+    guide = call_guide("hermes", TOOLS[1:2], REQUIRED, in_parallel=False)
     for text in answers(guide, compiler, vocabulary):
         assert [name for name, _ in read("hermes", text)[1]] == ["set"]
 
 
 def accepts(guide, compiler, text: str) -> bool:
     """Whether the whole text can be an answer."""
-    constraint = guide.constraint if hasattr(guide, "constraint") else guide
+    constraint = guide.answer if isinstance(guide, Guides) else guide
     compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
     matcher = GrammarMatcher(compiled.grammar)
     return matcher.accept_string(text) and matcher.is_completed()
@@ -160,16 +115,7 @@ def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler
 
 @pytest.mark.parametrize("family", sorted(PYTHONIC))
 def test_a_bracket_in_free_text_begins_no_call(family):
-    assert call_guide(family, TOOLS, AUTO, in_parallel=True) is None
-
-
-def test_the_model_is_free_where_it_need_not_call_and_nothing_is_strict():
-    loose = [Tool(name="set", parameters=OPTIONAL)]
-    assert call_guide("hermes", loose, AUTO, in_parallel=True) is None
-    none = ToolChoice(mode=ToolMode.NONE)
-    assert call_guide("hermes", TOOLS, none, in_parallel=True) is None
-    only_ping = ToolChoice(allowed=("ping",))
-    assert call_guide("hermes", TOOLS, only_ping, in_parallel=True) is None
+    assert call_guide(family, TOOLS, AUTO, in_parallel=True).answer is None
 
 
 UNSAYABLE = {
@@ -190,7 +136,7 @@ def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabul
     assert guide.family == FALLBACK_FAMILY
     for text in answers(guide, compiler, vocabulary):
         assert {"name", "parameters"} == set(json.loads(text)[0])
-    assert call_guide(family, tools, AUTO, in_parallel=True) is None
+    assert call_guide(family, tools, AUTO, in_parallel=True).answer is None
 
 
 TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
@@ -303,12 +249,13 @@ class SpecialVocabulary:
         self.closing = np.array([value in [bytes([one]) for one in CLOSING] for value in hidden])
 
 
-def special_walks(family: str, choice: ToolChoice, folder) -> list[str]:
+def special_walks(family: str, must_call: bool, folder) -> list[str]:
     vocabulary = SpecialVocabulary(folder, MARKS[family])
     compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
-    guide = call_guide(family, TOOLS[1:], choice, in_parallel=True)
     specials = {token: mark.encode() for token, mark in vocabulary.special.items()}
-    constraint = with_token_ids(guide.constraint, specials)
+    constraint = call_guide(
+        family, TOOLS[1:], must_call, in_parallel=True, special_tokens=specials
+    ).answer
     compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
     random, mask = np.random.default_rng(0), GuideMask(len(vocabulary.table), threads=1)
     walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
@@ -336,9 +283,9 @@ def test_with_auto_a_special_token_begins_the_calls(family, tmp_path):
 def test_free_text_cannot_go_on_from_half_of_a_beginning():
     guide = call_guide("harmony", TOOLS, AUTO, in_parallel=True)
     with pytest.raises(InexpressibleTokens, match="special token"):
-        with_token_ids(guide.constraint, {5: b"<|channel|>"})
+        with_token_ids(guide.answer, {5: b"<|channel|>"})
 
 
 def test_without_special_tokens_in_it_a_guide_stays_as_it_is():
     guide = call_guide("hermes", TOOLS, REQUIRED, in_parallel=True)
-    assert with_token_ids(guide.constraint, {5: b"<|im_end|>", 6: b""}) is guide.constraint
+    assert with_token_ids(guide.answer, {5: b"<|im_end|>", 6: b""}) is guide.answer

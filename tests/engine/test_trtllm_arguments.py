@@ -6,6 +6,8 @@ The stand-in's argument classes are made of upstream's recorded fields, and refu
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,9 @@ from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, TorchLlmArgs, TrtLl
 from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions
 from tests.fixtures.gpu_examples import examples
-from trtllm.library import Library
+from tests.fixtures.stack import HANG_S
+from tests.fixtures.trtllm_runtime import PARAMETERS, executor, generate
+from trtllm.library import Library, StartFailed, process_environment
 
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 EXAMPLES = examples()
@@ -110,3 +114,108 @@ def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch, 
     arguments = llm_args.of(options, FOLDERS, version=Version("1.2.1"), lora_modules={})
     replace(Library.load("pytorch"), llm=Alive).start(tmp_path, json.dumps(arguments))
     assert got == [{**arguments["speculative_config"], "decoding_type": kind}]
+
+
+ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {
+    "lora_config": {"lora_target_modules": ["attn_q"]}
+}
+
+
+@pytest.fixture
+def told(tmp_path):
+    """The engine's parameters of a model with two adapters."""
+    folders = {name: tmp_path / "adapters" / name for name in ("sql", "poet")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    adapters = json.dumps({name: str(folder) for name, folder in folders.items()})
+    return {"llm_args": json.dumps(ARGUMENTS), "lora_adapters": adapters}
+
+
+def named():
+    """Of each request that reached TensorRT-LLM, its adapter's name, id and folder's name."""
+    return [
+        one and (one.name, one.adapter_id, one.path.rpartition("/")[2])
+        for one in executor().adapters
+    ]
+
+
+def test_an_id_is_the_same_wherever_an_adapter_stands_in_the_file(runtime, told):
+    turned = dict(reversed(json.loads(told["lora_adapters"]).items()))
+    running = runtime(**{**told, "lora_adapters": json.dumps(turned)})
+    generate(running, lora_name="sql")
+    assert named() == [("sql", 2, "sql")]
+
+
+def test_no_adapter_finds_what_another_or_the_model_left_in_the_cache(runtime, told):
+    running, prompt = runtime(**told), list(range(5, 75))
+    cached = [
+        generate(running, prompt=prompt, lora_name=name).cached_tokens
+        for name in ("", "sql", "poet", "sql", "")
+    ]
+    assert cached == [0, 0, 0, 64, 64]
+
+
+def test_an_adapter_that_the_model_has_not_is_refused_by_name(runtime, told):
+    sink = generate(runtime(**told), lora_name="nope", echoes_prompt=True, max_tokens=0)
+    assert sink.end == "refused"
+    assert "no adapter 'nope'; its adapters: poet, sql" in sink.message
+
+
+def test_a_model_without_adapters_has_none(runtime):
+    sink = generate(runtime(), lora_name="sql")
+    assert sink.end == "refused"
+    assert "no adapter 'sql'; its adapters: none" in sink.message
+
+
+def test_a_folder_that_is_gone_is_named_at_the_start(runtime, told, tmp_path):
+    (tmp_path / "adapters" / "sql").rmdir()
+    with pytest.raises(StartFailed, match=r"adapters/sql\) does not exist"):
+        runtime(**told)
+
+
+ENGINE = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
+IMPORTED = """
+import json, os
+seen = {name: os.environ.get(name) for name in (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TLLM_WORKER_USE_SINGLE_PROCESS",
+)}
+print(json.dumps(seen))
+raise ImportError("that is all")
+"""
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from trtllm.library import StartFailed
+from trtllm.runtime import load
+try:
+    load(Path("."), json.loads(sys.argv[1]), print)
+except StartFailed:
+    pass
+"""
+
+
+def seen_at_import(folder: Path, **parameters: str) -> dict[str, str | None]:
+    """The variables when the runtime imports tensorrt_llm, in a process of its own."""
+    (folder / "tensorrt_llm.py").write_text(IMPORTED)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps({**PARAMETERS, **parameters})],
+        env={"PYTHONPATH": f"{ENGINE}:{folder}", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=HANG_S, check=True,
+    )  # fmt: skip
+    return json.loads(result.stdout)
+
+
+def test_named_gpus_are_the_only_ones_that_cuda_sees(tmp_path):
+    found = seen_at_import(tmp_path, devices="2,3")
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_DEVICE_ORDER"]) == ("2,3", "PCI_BUS_ID")
+    assert found["TLLM_WORKER_USE_SINGLE_PROCESS"] is None
+
+
+def test_without_names_cuda_sees_all(tmp_path):
+    assert set(seen_at_import(tmp_path).values()) == {None}
+
+
+@pytest.mark.parametrize(("chosen", "value"), [("true", "1"), ("false", None)])
+def test_the_single_process_worker_is_chosen_by_its_variable(chosen, value):
+    found = process_environment({**PARAMETERS, "single_process": chosen})
+    assert found.get("TLLM_WORKER_USE_SINGLE_PROCESS") == value

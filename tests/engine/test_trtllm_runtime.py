@@ -15,8 +15,8 @@ from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import HANG_S, eventually
 from tests.fixtures.trtllm_runtime import PROMPT, executor, generate, sent
-from trtllm.iteration_stats import COLLECT_EVERY_S
 from trtllm.library import Library, StartFailed
+from trtllm.progress import COLLECT_EVERY_S
 
 
 def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
@@ -36,17 +36,6 @@ def test_an_answer_that_another_engine_began_is_refused_by_name(runtime):
     assert not sent()
 
 
-def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
-    running = runtime({"step_s": 0.01})
-    sink = generate(running, max_tokens=10_000, wait=False)
-    eventually(lambda: sink.ids, 10, "it runs")
-    assert running.cancel("r")
-    assert sink.is_over.wait(HANG_S)
-    assert sink.end == "cancelled"
-    eventually(lambda: not executor().running, 10, "it is aborted there")
-    eventually(lambda: not running.cancel("r"), 10, "it is forgotten")
-
-
 def test_a_cancel_right_after_the_submit_counts(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)
@@ -55,38 +44,11 @@ def test_a_cancel_right_after_the_submit_counts(runtime):
     assert sink.end == "cancelled"
 
 
-def test_a_caller_that_is_gone_ends_it(runtime):
-    running = runtime({"step_s": 10})
-    sink = generate(running, max_tokens=10_000, wait=False)
-    sink.is_gone = True
-    assert sink.is_over.wait(HANG_S), "also while it waits for its first token"
-    assert sink.end == "cancelled"
-
-
 def test_a_request_that_fails_leaves_the_others_alone(runtime):
     running = runtime({"error_at": 3})
     failed, short = generate(running, max_tokens=5), generate(running, max_tokens=2)
     assert (failed.end, short.end) == ("failed", "length")
     assert "CUDA error in one request" in failed.message
-
-
-def test_a_crashed_executor_ends_all_jobs_and_says_so_once(runtime):
-    deaths: list[str] = []
-    died = threading.Event()
-
-    def die(reason: str) -> None:
-        deaths.append(reason)
-        died.set()
-
-    running = runtime({"crash_at": 20, "step_s": 0.005}, died=die)
-    sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(3)]
-    assert died.wait(HANG_S)
-    assert [sink.end for sink in sinks] == ["failed"] * 3, "before anyone is told"
-    assert all("CUDA out of memory" in sink.message for sink in sinks)
-    late = generate(running)
-    assert late.end == "failed"
-    assert "executor has ended" in late.message
-    assert deaths == ["TensorRT-LLM's executor has ended: Error in thread: CUDA out of memory"]
 
 
 def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
@@ -116,36 +78,10 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
 
 def watched(started, clock, die):
     """A runtime on the same engine, whose time is `clock`."""
-    from trtllm.hang_watch import HangWatch
+    from trtllm.progress import HangWatch
     from trtllm.runtime import TrtllmRuntime
 
     return TrtllmRuntime(LLM.latest, started._generator.translator, HangWatch(300, clock), die)
-
-
-def test_it_dies_exactly_after_the_limit_without_progress(runtime):
-    """Responses and iterations stop, and no error comes: TensorRT-LLM's issue 9628."""
-    deaths: list[str] = []
-    died = threading.Event()
-    now, looks = [0.0], []
-    running = watched(
-        runtime({"stall_at": 1}),
-        lambda: looks.append(now[0]) or now[0],
-        lambda reason: (deaths.append(reason), died.set()),
-    )
-    sinks = [generate(running, max_tokens=9, wait=False) for _ in range(2)]
-    eventually(lambda: sinks[0].ids and sinks[1].ids, 2, "it has made progress")
-    before = len(looks)
-    eventually(lambda: len(looks) > before + 3, 2, "it is watched")
-    now[0] = 300
-    eventually(lambda: running.stats.seconds_without_progress == 300, 2, "time is counted")
-    assert not deaths
-    now[0] = 300.5
-    assert died.wait(HANG_S)
-    assert deaths == [
-        "TensorRT-LLM hangs: 2 requests are in flight, and for 300 s (gpu.hang_seconds in "
-        "models.yaml) neither a response nor an iteration has arrived"
-    ]
-    assert {(sink.end, sink.message) for sink in sinks} == {("failed", deaths[0])}
 
 
 @pytest.mark.parametrize(
@@ -200,15 +136,6 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
     assert {sink.end for sink in sinks} == {"length", "cancelled"}
 
 
-def test_its_statistics_go_on_in_a_long_answer(runtime):
-    """Upstream's run out at a time-out, until a further request comes."""
-    running = runtime({"step_s": 0.01}, llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    generate(running, max_tokens=10_000, wait=False)
-    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
-    before = running.stats.decode_steps
-    eventually(lambda: running.stats.decode_steps > before, 5, "and go on being counted")
-
-
 def test_no_statistics_are_asked_for_before_the_first_request(runtime):
     """Upstream complains of that in the log, each time."""
     running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
@@ -240,16 +167,3 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt_llm", None)
     with pytest.raises(StartFailed, match=r"pytorch backend cannot be imported.*container"):
         Library.load("pytorch")
-
-
-def test_its_statistics_become_ours(runtime):
-    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    generate(running, max_tokens=20)
-    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
-    assert running.stats.decode_tokens == running.stats.decode_steps
-    assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
-    eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
-    assert (running.stats.kv_blocks, running.stats.kv_block_tokens) == (40, 32)
-    assert running.stats.kv_blocks_used == 0
-    assert running.stats.has_load
-    assert running.stats.has_kv_blocks

@@ -6,7 +6,7 @@ import pytest
 
 from port import Guide, SamplingParams
 from tests.fixtures.trtllm_runtime import GREEDY, PROMPT, generate, sent
-from trtllm.results import UNLIKELY
+from trtllm.generator import UNLIKELY
 
 
 @pytest.mark.parametrize(

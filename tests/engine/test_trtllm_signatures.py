@@ -9,8 +9,7 @@ import tensorrt_llm
 
 from build_engines.upstream.signatures import Signatures
 from port import GenerationInput, Guide, SamplingParams
-from trtllm.library import Library
-from trtllm.lora_adapters import LoraAdapters
+from trtllm.library import Library, LoraAdapters
 from trtllm.sampling_params import SamplingTranslator
 
 KNOWN = Signatures.read()
@@ -91,11 +90,3 @@ def test_each_difference_is_named(target, change, text, breaks):
         found[target] = found[target] | {one[1:]} if one[0] == "+" else found[target] - {one[1:]}
     differences = [(d.target, d.text, d.breaks) for d in KNOWN.differences(found)]
     assert differences == ([] if text is None else [(target, text, breaks)])
-
-
-def test_what_is_not_installed_is_none():
-    other = Signatures(
-        version="1", known={}, later={},
-        used={"nowhere:X": frozenset(), "tensorrt_llm:Nothing": frozenset()},
-    )  # fmt: skip
-    assert other.found() == {"nowhere:X": None, "tensorrt_llm:Nothing": None}

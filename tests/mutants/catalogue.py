@@ -41,7 +41,7 @@ CATALOGUE = (
         path=f"{ENGINE}/stream.py",
         before="if now >= self._deadline:",
         after="if now < 0:",
-        tests=("tests/engine/test_response_writer.py", "tests/engine/test_leases.py"),
+        tests=("tests/engine/test_response_writer.py",),
     ),
     Mutant(
         fault="callers with other cache salts share cached prefixes",

@@ -6,7 +6,7 @@ import os
 
 import psutil
 
-from proxy.operate.scheduling import FEW_CORES
+from proxy.operate.run import FEW_CORES
 
 
 def test_on_few_cores_a_wake_up_takes_no_core_from_another_process(scripted_stack):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.operate.triton_server import binaries, run_folder
+from proxy.operate.triton_server import binaries, launch
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
@@ -32,8 +32,7 @@ def wrapped_stub() -> Path:
     Returns the file with the ends.
     """
     artifacts, found = ARTIFACTS / "stops", binaries.wheel()
-    run = run_folder.prepare(artifacts, found)
-    backend = artifacts / run.relative_backends / "python"
+    backend = artifacts / launch.copy_backend(artifacts, found) / "python"
     shutil.copy2(found.stub, backend / "real_stub")
     (backend / "real_stub").chmod(0o755)
     stub, status = backend / found.stub.name, found.stub.stat()

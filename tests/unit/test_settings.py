@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from proxy.processes.errors import explain
+from proxy.cli import explain
 from proxy.settings import Settings
 
 

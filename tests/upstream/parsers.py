@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from build_engines.upstream.recorded import RecordedClasses
+from build_engines.upstream.signatures import RecordedClasses
 from tests.upstream.record import RECORDS
 
 TYPES = {"str": str, "int": int, "float": float, "Path": Path}

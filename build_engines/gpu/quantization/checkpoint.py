@@ -6,6 +6,7 @@ tensorrt_llm/_torch/modules/linear.py (load_weights of each LinearMethod, commit
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Iterator
@@ -16,8 +17,6 @@ from typing import Any
 
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.quantization import safetensors_file
-from build_engines.gpu.quantization.safetensors_file import Tensor
 from build_engines.json_files import read_object
 
 QUANTIZED, CONFIG = "hf_quant_config.json", "config.json"
@@ -28,7 +27,59 @@ TOKENIZERS = (
     "generation_config.json",
 )
 FLOATS = ("F32", "BF16", "F16")
+HEADER_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """begin, end: bytes in the file."""
+
+    name: str
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def read(self) -> bytes:
+        """Raw: safetensors gives numpy no numbers of 8 bits, nor those of bfloat16."""
+        with self.file.open("rb") as opened:
+            opened.seek(self.begin)
+            return opened.read(self.end - self.begin)
+
+
 Tensors = dict[str, Tensor]
+
+
+def tensors(folder: Path) -> Tensors:
+    """Name -> tensor, for all .safetensors files of a folder.
+
+    Raises:
+        BuildError: a file is cut off, or is no safetensors file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    found: Tensors = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="np"), file.open("rb") as opened:
+                length = HEADER_LENGTH.unpack(opened.read(HEADER_LENGTH.size))[0]
+                header = json.loads(opened.read(length))
+        except (OSError, SafetensorError) as error:
+            raise BuildError(f"{file} cannot be read: {error}") from error
+        header.pop("__metadata__", None)
+        start = HEADER_LENGTH.size + length
+        for name, about in header.items():
+            begin, end = about["data_offsets"]
+            found[name] = Tensor(
+                name=name,
+                file=file,
+                dtype=about["dtype"],
+                shape=tuple(about["shape"]),
+                begin=start + begin,
+                end=start + end,
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +145,7 @@ def check(folder: Path, source: Path, options: GpuOptions) -> None:
     missing = [n for n in TOKENIZERS if (source / n).is_file() and not (folder / n).is_file()]
     if missing:
         raise BuildError(f"{folder} has no {missing[0]}, which {source} has")
-    found, before = safetensors_file.tensors(folder), safetensors_file.tensors(source)
+    found, before = tensors(folder), tensors(source)
     excluded = [str(name) for name in written.get("exclude_modules") or ()]
     problem = next(_problems(found, before, form, excluded, has_kv_scales=cache is not None), None)
     if problem is not None:

@@ -19,7 +19,7 @@ import triton_python_backend_utils as pb_utils
 import metrics
 import parent_watch
 from leases import Leases
-from metric_reporter import MetricReporter
+from metrics import MetricReporter
 from port import FOREIGN_ANSWER, INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
 from recent_ids import RecentIds
 from request_tensors import (

@@ -1,4 +1,4 @@
-"""The counters of a running engine. The runtime writes them, metric_reporter.py reads them."""
+"""The counters of a running engine. The runtime writes them, metrics.py reads them."""
 
 from __future__ import annotations
 

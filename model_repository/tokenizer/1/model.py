@@ -19,10 +19,9 @@ import triton_python_backend_utils as pb_utils
 from tokenizers import Tokenizer
 
 from admission import Admission
-from bad_words_list import bad_words_list
 from executor_inputs import ExecutorInputs
 from guide_check.check import MB, GuideCheck
-from prompt_encoder import PromptEncoder
+from prompt_encoder import PromptEncoder, bad_words_list
 from refusal import Refusal
 from request import Request
 

@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING
 from proxy import background
 from proxy.access.authentication.credentials import Headers, TrustedFront, credential
 from proxy.access.authentication.known_keys import KnownKeys, unaccepted
-from proxy.domain.errors import AuthenticationFailed, AuthenticationUnavailable, ErrorCode
+from proxy.domain.errors import (
+    AuthenticationFailed,
+    AuthenticationUnavailable,
+    ErrorCode,
+    LaunchError,
+)
 from proxy.domain.health import Concern
 from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
 from proxy.domain.key_records import KeySource, KeysUnavailable
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.settings.group import secret_value
 from proxy.telemetry.metrics import Metrics

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from proxy.settings import Settings
 from proxy.settings.group import secret_value
 

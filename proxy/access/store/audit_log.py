@@ -12,7 +12,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,8 +22,8 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxy.access.store.database import Database
-from proxy.access.store.tables import AUDIT, META
-from proxy.processes.errors import LaunchError
+from proxy.access.store.tables import AUDIT, META, as_json
+from proxy.domain.errors import LaunchError
 
 ROWS_AT_ONCE = 500  # of which the event loop computes the MACs in one go, about 5 ms
 CHAIN = b"triton-openai audit chain 1"
@@ -48,33 +48,20 @@ class ChainKey:
         framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         return hmac.digest(self._secret, framed, "sha256").hex()
 
+    def chained(self, entry: Mapping[str, Any], mac_before: str) -> str:
+        """The MAC of an entry after the one with `mac_before`; "" before the first. entry: the
+        columns of the table, in their order.
+        """
+        values = [
+            value.isoformat() if isinstance(value, datetime) else value
+            for name, value in entry.items()
+            if name != "mac"
+        ]
+        return self.mac(b"entry", mac_before.encode(), orjson.dumps(values))
+
     def seal(self, entries: int, mac: str) -> str:
         """Of the head: how many entries there are, and the last one's MAC."""
         return self.mac(b"head", str(entries).encode(), mac.encode())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """One change, or one denied call. before, after: what was changed, as JSON; None: nothing.
-
-    number: from 1, without gaps. chain_key: the id of the key that made `mac`.
-    """
-
-    number: int
-    at: datetime
-    actor: str
-    action: str
-    object: str
-    before: str | None
-    after: str | None
-    chain_key: str
-    mac: str = ""
-
-    def chained(self, key: ChainKey, mac_before: str) -> str:
-        """The MAC of this entry after the one with `mac_before`; "" before the first."""
-        fields = {**asdict(self), "at": self.at.isoformat()}
-        del fields["mac"]
-        return key.mac(b"entry", mac_before.encode(), orjson.dumps(list(fields.values())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +130,17 @@ class AuditLog:
         async with self._database.writing() as connection:
             await self._append(connection, await _locked(connection), _now(), entries)
 
-    async def list(self, *, after: int = 0, limit: int = 1000) -> Sequence[AuditEntry]:
-        """At most `limit` entries by number, from the one that follows `after` on."""
+    async def list(self, *, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
+        """At most `limit` entries by number, from the one that follows `after` on.
+
+        Each is one change, or one denied call, as JSON has it. number: from 1, without gaps.
+        before, after: what was changed; None: nothing. chain_key: the id of the key that made
+        `mac`.
+        """
         chosen = select(AUDIT).where(AUDIT.c.number > after)
         async with self._database.reading() as connection:
             found = await connection.execute(chosen.order_by(AUDIT.c.number).limit(limit))
-            return [AuditEntry(**row) for row in found.mappings()]
+            return [_shown(dict(row)) for row in found.mappings()]
 
     async def verify(self) -> Verification:
         """Whether each entry is as it was written, in its place, and none is missing."""
@@ -158,10 +150,9 @@ class AuditLog:
             meta = (await connection.execute(select(META))).one()
             found = await connection.stream(select(AUDIT).order_by(AUDIT.c.number))
             async for part in found.mappings().partitions(ROWS_AT_ONCE):
-                for row in part:
-                    entry = AuditEntry(**row)
+                for entry in map(dict, part):
                     problems += self._faults(entry, count, mac)
-                    count, mac = entry.number, entry.mac
+                    count, mac = entry["number"], entry["mac"]
         problems += self._faults_of_head(meta, count, mac)
         return Verification(entries=count, mac=mac, problems=tuple(problems[:LISTED_AT_MOST]))
 
@@ -188,18 +179,18 @@ class AuditLog:
         number, mac = meta.audit_entries, meta.audit_mac
         for actor, action, object, before, after in entries:
             number += 1
-            entry = AuditEntry(
-                number=number,
-                at=at,
-                actor=actor,
-                action=action,
-                object=object,
-                before=_json(before),
-                after=_json(after),
-                chain_key=self._key.id,
-            )
-            mac = entry.chained(self._key, mac)
-            await connection.execute(insert(AUDIT).values(asdict(replace(entry, mac=mac))))
+            entry = {
+                "number": number,
+                "at": at,
+                "actor": actor,
+                "action": action,
+                "object": object,
+                "before": _json(before),
+                "after": _json(after),
+                "chain_key": self._key.id,
+            }
+            mac = self._key.chained(entry, mac)
+            await connection.execute(insert(AUDIT).values(**entry, mac=mac))
         columns = {
             "audit_entries": number,
             "audit_chain_key": self._key.id,
@@ -208,19 +199,20 @@ class AuditLog:
         }
         await connection.execute(update(META).values(**columns, **counts))
 
-    def _faults(self, entry: AuditEntry, count: int, mac: str) -> Iterator[str]:
+    def _faults(self, entry: Mapping[str, Any], count: int, mac: str) -> Iterator[str]:
         """count, mac: of the entries before."""
-        if entry.number <= count:
-            yield f"entry {entry.number} does not belong to the log, which starts with 1"
-        elif entry.number > count + 1:
-            yield _missing(count + 1, entry.number - 1)
-        elif (key := self._keys.get(entry.chain_key)) is None:
+        number, chain_key = entry["number"], entry["chain_key"]
+        if number <= count:
+            yield f"entry {number} does not belong to the log, which starts with 1"
+        elif number > count + 1:
+            yield _missing(count + 1, number - 1)
+        elif (key := self._keys.get(chain_key)) is None:
             yield (
-                f"entry {entry.number} was made with another pepper (its chain key is "
-                f"{entry.chain_key!r}): add that pepper to OLD_KEY_PEPPERS"
+                f"entry {number} was made with another pepper (its chain key is {chain_key!r}): "
+                "add that pepper to OLD_KEY_PEPPERS"
             )
-        elif not hmac.compare_digest(entry.mac, entry.chained(key, mac)):
-            yield f"entry {entry.number} is not what was written, or not in its place"
+        elif not hmac.compare_digest(entry["mac"], key.chained(entry, mac)):
+            yield f"entry {number} is not what was written, or not in its place"
 
     def _faults_of_head(self, meta: Row[Any], count: int, mac: str) -> Iterator[str]:
         """count, mac: of all entries."""
@@ -250,6 +242,22 @@ async def _locked(connection: AsyncConnection) -> Row[Any]:
 
 def _json(view: View | None) -> str | None:
     return None if view is None else orjson.dumps(view, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+    views = {name: _loaded(entry[name]) for name in ("before", "after")}
+    return {**{str(name): as_json(value) for name, value in entry.items()}, **views}
+
+
+def _loaded(view: str | None) -> Any:
+    """The object; the text itself where somebody has changed it into something else."""
+    if view is None:
+        return None
+    try:
+        found = orjson.loads(view)
+    except orjson.JSONDecodeError:
+        found = None
+    return found if isinstance(found, dict) else {"unreadable": view}
 
 
 def _now() -> datetime:

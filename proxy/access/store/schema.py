@@ -8,7 +8,7 @@ from sqlalchemy.schema import CreateColumn
 
 from proxy.access.store.database import POSTGRESQL, Database
 from proxy.access.store.tables import KEYS, META, METADATA, TENANTS, VERSION
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 # The columns that each version has added to tables of earlier ones, oldest first. Tables that are
 # missing are created. A published version never changes.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import Any, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.access.store.audit_log import AuditEntry, Verification
+from proxy.access.store.audit_log import Verification
 from proxy.api.admin.admin_bodies import (
     EXAMPLE,
     EXAMPLE_OF_MODELS,
@@ -146,21 +145,5 @@ def page(found: Iterable[Any], limit: int) -> dict[str, Any]:
     return {"object": "list", "data": data[:limit], "has_more": len(data) > limit}
 
 
-def audit_body(entry: AuditEntry) -> Mapping[str, Any]:
-    views = {name: _loaded(getattr(entry, name)) for name in ("before", "after")}
-    return {**asdict(entry), "at": entry.at.isoformat().replace("+00:00", "Z"), **views}
-
-
 def verification_body(found: Verification) -> dict[str, Any]:
     return {**asdict(found), "ok": found.ok, "problems": list(found.problems)}
-
-
-def _loaded(view: str | None) -> Any:
-    """The object; the text itself where somebody has changed it into something else."""
-    if view is None:
-        return None
-    try:
-        found = orjson.loads(view)
-    except orjson.JSONDecodeError:
-        found = None
-    return found if isinstance(found, dict) else {"unreadable": view}

@@ -240,7 +240,7 @@ def audit_routes(audit: AuditLog, bodies: BodyReader) -> APIRouter:
         """Changes and denied calls, the oldest first."""
         actor()
         found = await audit.list(after=query.after, limit=query.limit + 1)
-        return JSONResponse(shown.page(map(shown.audit_body, found), query.limit))
+        return JSONResponse(shown.page(found, query.limit))
 
     @router.get("/verify", responses=answers(shown.VerificationAnswer, 429, 503))
     async def verify_audit() -> Response:

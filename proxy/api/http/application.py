@@ -224,7 +224,7 @@ class Application(FastAPI):
             structlog.contextvars.unbind_contextvars("request_id")
 
     async def _admit(self, scope: Scope, record: RequestRecord) -> Need:
-        """Sets `current_caller`, and the standings of one with limits.
+        """Sets `current_caller`, and returns what the route needs of it.
 
         Raises:
             ProxyError: the caller is unknown, or may not use the route.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -75,7 +74,7 @@ def routes(
 
     @router.get("")
     async def server_metadata() -> Response:
-        return JSONResponse(asdict(await backend.server_metadata()))
+        return JSONResponse(await backend.server_metadata())
 
     @router.get("/health/live")
     async def is_live() -> Response:
@@ -89,7 +88,7 @@ def routes(
     @router.get("/models/{model}/versions/{version}")
     async def model_metadata(model: str, version: str = "") -> Response:
         _check(model, internal)
-        return JSONResponse(asdict(await backend.model_metadata(model, _version(version))))
+        return JSONResponse(await backend.model_metadata(model, _version(version)))
 
     @router.get("/models/{model}/ready")
     @router.get("/models/{model}/versions/{version}/ready")

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai import nvext
 from proxy.api.openai.field_types import (
     INT32_MAX,
     AnyTokenIds,
@@ -231,27 +230,50 @@ Body = TypeVar("Body", bound=GenerationBody)
 def merged(body: Body, *, ids_field: str) -> Body:
     """The body with the values of `nvext`, and the priority of `metadata`, in its own fields.
 
+    `greedy_sampling` overrides `temperature`, and `token_data` a prompt that is text: it is the
+    same prompt as tokens. A body's lower priorities go first, those of `nvext` last.
+
     ids_field: the field of the prompt's ids.
 
     Raises:
         InvalidRequest: two fields give different values for the same thing, or the priority in
             `metadata` is too large.
     """
-    update = {} if body.nvext is None else nvext.values(body, body.nvext, ids_field)
+    update: dict[str, Any] = {}
+    if (ext := body.nvext) is not None:
+        priority = ext.agent_hints.priority if ext.agent_hints else None
+        for path, name, value in (
+            ("ignore_eos", "ignore_eos", ext.ignore_eos),
+            ("top_k", "top_k", ext.top_k),
+            ("repetition_penalty", "repetition_penalty", ext.repetition_penalty),
+            ("agent_hints.priority", "priority", None if priority is None else -priority),
+            ("token_data", ids_field, ext.token_data),
+            ("max_thinking_tokens", "thinking_token_budget", ext.max_thinking_tokens),
+        ):
+            if value is None:
+                continue
+            own: Any = getattr(body, name)
+            is_text = name == "prompt" and (isinstance(own, str) or isinstance(own[0], str))
+            if own not in (None, value) and not is_text:
+                raise InvalidRequest(
+                    f"'{name}' is {echoed(own)}, but 'nvext.{path}' is {echoed(value)}: give one "
+                    "of them",
+                    code=ErrorCode.INVALID_PARAMETER,
+                    param=f"nvext.{path}",
+                )
+            update[name] = value
+        if ext.greedy_sampling or ext.greed_sampling:
+            update["temperature"] = 0.0
     if (text := body.noted_priority) is not None:
-        own, priority = update.get("priority", body.priority), int(text)
-        if abs(priority) > INT32_MAX:
-            raise _wrong_priority(
+        own, noted, message = update.get("priority", body.priority), int(text), None
+        if abs(noted) > INT32_MAX:
+            message = (
                 f"Invalid value for '{IN_METADATA}': {echoed(text)} is not from "
                 f"{-INT32_MAX} to {INT32_MAX}; a note that is no number is not read"
             )
-        if own not in (None, priority):
-            raise _wrong_priority(
-                f"'priority' is {own}, but '{IN_METADATA}' is {priority}: give one of them"
-            )
-        update["priority"] = priority
+        elif own not in (None, noted):
+            message = f"'priority' is {own}, but '{IN_METADATA}' is {noted}: give one of them"
+        if message is not None:
+            raise InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=IN_METADATA)
+        update["priority"] = noted
     return body.model_copy(update=update) if update else body
-
-
-def _wrong_priority(message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=IN_METADATA)

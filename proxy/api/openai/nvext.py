@@ -1,8 +1,8 @@
-"""`nvext`, NVIDIA's extension of OpenAI's bodies: its fields, and how they merge into a body."""
+"""`nvext`, NVIDIA's extension of OpenAI's bodies."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,6 @@ from proxy.api.openai.field_types import (
     TokenIds,
 )
 from proxy.api.openai.response_format import FormatBody, GuidedBody
-from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.language.structured.constraint_request import ConstraintRequest
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
@@ -52,10 +51,6 @@ class NvExt(GuidedBody):
             )
         return self
 
-    @property
-    def is_greedy(self) -> bool:
-        return bool(self.greedy_sampling or self.greed_sampling)
-
 
 class NvExtBody(FormatBody):
     """A body with the field `nvext`."""
@@ -68,45 +63,3 @@ class NvExtBody(FormatBody):
         known = [(one.form, one.value) for one in own]
         extra = self.nvext.guided("nvext.") if self.nvext else []
         return own + [one for one in extra if (one.form, one.value) not in known]
-
-
-def values(body: NvExtBody, ext: NvExt, ids_field: str) -> dict[str, Any]:
-    """What nvext says of the body's own fields. ids_field: the field of the prompt's ids.
-
-    `greedy_sampling` overrides `temperature`, and `token_data` a prompt that is text.
-
-    Raises:
-        InvalidRequest: nvext and the body give different values for the same thing.
-    """
-    update: dict[str, Any] = {}
-    for path, name, value in _values(ext, ids_field):
-        own = getattr(body, name)
-        if own not in (None, value) and not _is_text(name, own):
-            raise InvalidRequest(
-                f"'{name}' is {echoed(own)}, but '{path}' is {echoed(value)}: give one of them",
-                code=ErrorCode.INVALID_PARAMETER,
-                param=path,
-            )
-        update[name] = value
-    if ext.is_greedy:
-        update["temperature"] = 0.0
-    return update
-
-
-def _values(ext: NvExt, ids_field: str) -> list[tuple[str, str, Any]]:
-    """(path in nvext, the body's own field, its value); a body's lower priorities go first."""
-    priority = ext.agent_hints.priority if ext.agent_hints else None
-    found = [
-        ("nvext.ignore_eos", "ignore_eos", ext.ignore_eos),
-        ("nvext.top_k", "top_k", ext.top_k),
-        ("nvext.repetition_penalty", "repetition_penalty", ext.repetition_penalty),
-        ("nvext.agent_hints.priority", "priority", None if priority is None else -priority),
-        ("nvext.token_data", ids_field, ext.token_data),
-        ("nvext.max_thinking_tokens", "thinking_token_budget", ext.max_thinking_tokens),
-    ]
-    return [(path, name, value) for path, name, value in found if value is not None]
-
-
-def _is_text(name: str, own: Any) -> bool:
-    """Whether it is a prompt's text: `token_data` is then the same prompt as tokens."""
-    return name == "prompt" and (isinstance(own, str) or isinstance(own[0], str))

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Body, Path, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
@@ -15,7 +15,6 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai import examples
 from proxy.api.openai.answer_bodies import (
     ChatCompletion,
     ChatCompletionChunk,
@@ -25,7 +24,8 @@ from proxy.api.openai.answer_bodies import (
     TextCompletion,
     TextCompletionChunk,
 )
-from proxy.api.openai.examples import ChatRequest, CompletionRequest
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.responses import (
@@ -36,6 +36,8 @@ from proxy.api.openapi.responses import (
     Answer,
     answers,
     events,
+    requests,
+    stream,
 )
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest
@@ -45,7 +47,7 @@ from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import map_constraint_error
-from proxy.language.syntax import parsers
+from proxy.language.syntax.parsers import syntax_of
 from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -56,14 +58,16 @@ CHAT = answers(
     ChatCompletion,
     *GENERATION,
     headers=HEADERS,
-    content={EVENTS: events(ChatCompletionChunk, examples.CHAT_STREAM)},
+    content={EVENTS: events(ChatCompletionChunk, stream("chat"))},
 )
 COMPLETION = answers(
     TextCompletion,
     *GENERATION,
     headers=HEADERS,
-    content={EVENTS: events(TextCompletionChunk, examples.COMPLETION_STREAM)},
+    content={EVENTS: events(TextCompletionChunk, stream("completion"))},
 )
+ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
+CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
@@ -167,7 +171,7 @@ def routes(
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the name in the request, which may be an alias."""
-    families = parsers.families_of(card)
+    syntax = syntax_of(card)
     return {
         "id": name,
         "object": "model",
@@ -180,8 +184,8 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
-        "tool_parser": families.tools,
-        "reasoning_parser": families.reasoning,
+        "tool_parser": syntax.tools,
+        "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         "deprecated": _day(card.lifecycle.deprecated),
         "sunset": _day(card.lifecycle.sunset),

@@ -20,7 +20,7 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
-from proxy.language.structured.examiner import Examiner
+from proxy.language.structured.constraint_request import Examiner
 from proxy.models.registry import Registry, ServedModel
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)

@@ -5,9 +5,13 @@ Answers are not validated against these models at run time. `document` adds what
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from http import HTTPStatus
+from importlib import resources
 from typing import Any
 
+from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.api.http import own_headers
@@ -103,8 +107,23 @@ def text(example: str) -> Json:
     return {"schema": {"type": "string"}, "example": example}
 
 
-def events(model: type[BaseModel], example: str) -> Json:
+_EXAMPLES: Json = json.loads((resources.files(__package__) / "examples.json").read_bytes())
+
+
+def requests(name: str) -> dict[str, Example]:
+    """The examples of requests with this name in examples.json. Tests send each to a server."""
+    return {each: {"value": body} for each, body in _EXAMPLES["requests"][name].items()}
+
+
+def stream(name: str) -> list[Json]:
+    """The example of a stream's payloads with this name in examples.json."""
+    found: list[Json] = _EXAMPLES["streams"][name]
+    return found
+
+
+def events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
     """The content of a stream of server-sent events; model: of one event's data."""
+    lines = (*map(json.dumps, payloads), "[DONE]")
     data = [
         {"const": "[DONE]", "description": "The end of the stream."},
         {
@@ -118,7 +137,7 @@ def events(model: type[BaseModel], example: str) -> Json:
         "properties": {"event": {"type": "string"}, "data": {"type": "string", "anyOf": data}},
         "description": "An error after the first token is an event, too.",
     }
-    return {"schema": schema, "example": example}
+    return {"schema": schema, "example": "".join(f"data: {line}\n\n" for line in lines)}
 
 
 def error_response(status: int) -> Json:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
-from fastapi.openapi.models import Example
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -25,6 +25,8 @@ from proxy.api.openapi.responses import (
     answers,
     events,
     reference,
+    requests,
+    stream,
 )
 from proxy.api.plain import plain_chat
 from proxy.api.plain.plain_chat import (
@@ -35,28 +37,13 @@ from proxy.api.plain.plain_chat import (
 )
 from proxy.models.registry import Registry
 
-USER = {"role": "user", "content": "Who are you?"}
-EXAMPLES: dict[str, Example] = {
-    "plain": {"value": {"messages": [USER]}},
-    "all fields": {
-        "value": {
-            "model": "demo",
-            "messages": [{"role": "system", "content": "Answer briefly."}, USER],
-            "temperature": 0.2,
-        }
-    },
-}
-ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=EXAMPLES)]
-CHUNKS = (
-    '{"message": {"role": "assistant", "content": "I am"}, "done": false, "index": 0}',
-    '{"message": {"role": "assistant", "content": " a small model."}, "done": false, "index": 1}',
-)
-LAST = '{"message": {"role": "assistant", "content": ""}, "done": true, "index": 2}'
+ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=requests("plain"))]
+CHUNKS = stream("plain")
 LINES = {
     "x-line-schema": reference(PlainChunk),  # OpenAPI 3.1 cannot describe lines of JSON
-    "example": "".join(f"{chunk}\n" for chunk in (*CHUNKS, LAST)),
+    "example": "".join(f"{json.dumps(chunk)}\n" for chunk in CHUNKS),
 }
-SERVER_SENT = events(PlainChunk, "".join(f"data: {chunk}\n\n" for chunk in (*CHUNKS, "[DONE]")))
+SERVER_SENT = events(PlainChunk, CHUNKS[:-1])  # it ends with `[DONE]`
 
 
 def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Responses:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
-from fastapi.openapi.models import Example
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.answer import protocol_names
@@ -14,7 +13,7 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai.request_builder import FieldLimits
-from proxy.api.openapi.responses import BODY, answers
+from proxy.api.openapi.responses import BODY, answers, requests
 from proxy.api.tokens.token_bodies import (
     DetokenizeBody,
     Detokenized,
@@ -29,10 +28,7 @@ from proxy.generation.choice.answer_text import TextDecoder
 from proxy.generation.service import Service
 from proxy.models.registry import Registry
 
-TOKENIZE: dict[str, Example] = {
-    "text": {"value": {"prompt": "Hello", "return_token_strs": True}},
-    "messages": {"value": {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}},
-}
+TokenizeRequest = Annotated[TokenizeBody, Body(openapi_examples=requests("tokenize"))]
 
 
 def routes(
@@ -46,9 +42,7 @@ def routes(
     router = typed_router(bodies, tag="tokens")
 
     @router.post("/tokenize", responses=answers(Tokens, *BODY, 422))
-    async def tokenize(
-        http: Request, body: Annotated[TokenizeBody, Body(openapi_examples=TOKENIZE)]
-    ) -> Response:
+    async def tokenize(http: Request, body: TokenizeRequest) -> Response:
         """Text or messages -> token ids and their count. Refuses prompts over the context."""
         limits.check_chat(body.messages, body.tools)
         card = models.asked(body.model)

@@ -9,8 +9,8 @@ from proxy.domain.events import AnyDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
 from proxy.generation.choice.choice_cost import ChoiceCost
+from proxy.language.syntax.automaton import ROOT, automaton
 from proxy.language.syntax.output_parser import OutputParser
-from proxy.language.syntax.parsing.automaton import ROOT, automaton
 
 _NEW_UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
 

@@ -1,12 +1,20 @@
-"""Messages -> prompt text, with the model's own chat template. Called by `preparation`."""
+"""Messages -> prompt text, with the model's own chat template, in a sandboxed Jinja environment as
+transformers sets it up. Called by `prompt_writer`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
 from proxy.domain.model import ModelFacts
@@ -14,40 +22,10 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
-from proxy.language.prompting.template_environment import compiled, variables
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
 SWITCHES = ("enable_thinking", "thinking")
-
-
-def disable_thinking(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> ChatPrompt:
-    """The prompt, with the values that make its template switch the reasoning off if the caller
-    wants that. Switches that the caller has set by name keep their values.
-
-    Args:
-        variables: those that the template reads.
-        thinks: the model has a reasoning parser.
-
-    Raises:
-        InvalidRequest: the model reasons, and its template cannot switch that off.
-    """
-    values = prompt.template_values
-    if values.get(EFFORT) != NONE:
-        return prompt
-    read = [name for name in (EFFORT, *SWITCHES) if name in variables]
-    if thinks and not read:
-        raise InvalidRequest(
-            f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
-            f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param=EFFORT,
-        )
-    kept = {name: value for name, value in values.items() if name != EFFORT or EFFORT in read}
-    off = dict.fromkeys(set(SWITCHES).intersection(read) - prompt.callers_values.keys(), False)
-    return replace(prompt, template_values=kept | off)
-
-
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
 # The names that templates use for the reasoning before an answer.
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
@@ -67,6 +45,9 @@ def rendered(
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
 
+    A model may have a second template for tools. It is used for requests with tools, and for calls
+    and results in the history that the usual template cannot render.
+
     Args:
         control: tokens that must stay plain text where a caller's text spells them.
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
@@ -74,20 +55,93 @@ def rendered(
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
-            not use one of the prompt's values.
+            not use one of the prompt's values, or the tools, calls or results: it would omit them.
         TooLongToMark: see `callers_text.protected`.
     """
-    template = _template(prompt, facts, tools, takes_templates)
-    prompt = disable_thinking(prompt, variables(template), thinks=thinks)
-    _check_values(prompt, template, takes_callers_values)
-    _check_tools(prompt, tools, template)
+    template = prompt.template
+    if template is not None and not takes_templates:
+        raise _unsupported("This model does not accept 'chat_template'.", "chat_template")
+    if template is None:
+        template, of_tools = facts.chat_template, facts.tool_template
+        if of_tools is not None and (
+            tools or (template and _unsupported_history(prompt.messages, template))
+        ):
+            template = of_tools
+    if template is None:
+        raise InvalidRequest(
+            "This model has no chat template. Use /v1/completions with a prompt.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="messages",
+        )
+    values = prompt.template_values
+    if values.get(EFFORT) == NONE:
+        values = _without_thinking(prompt, variables(template), thinks=thinks)
+    if values or prompt.callers_values:
+        _check_values(prompt.callers_values, values, template, takes_callers_values)
+    if tools and "tools" not in variables(template):
+        raise _unsupported("The model's chat template does not use 'tools'.", "tools")
+    if (refusal := _unsupported_history(prompt.messages, template)) is not None:
+        raise refusal
+    messages = [_as_template_sees(message, template) for message in prompt.messages]
+    if prompt.continues_last:
+        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
+    callers: Context = {
+        **prompt.callers_values,
+        **values,
+        "messages": messages,
+        "tools": list(map(tool_body, tools)) or None,
+    }
     write = partial(_written, prompt, facts, template)
-    callers = _callers_context(prompt, tools, template)
     return protected(write, callers, control, at_most=marks_at_most)
 
 
+def _without_thinking(prompt: ChatPrompt, read: Collection[str], *, thinks: bool) -> dict[str, Any]:
+    """The values that make the template switch the reasoning off. Switches that the caller has set
+    by name keep their values.
+
+    Args:
+        read: the variables that the template reads.
+        thinks: the model has a reasoning parser.
+
+    Raises:
+        InvalidRequest: the model reasons, and its template cannot switch that off.
+    """
+    switches = [name for name in SWITCHES if name in read]
+    if thinks and not switches and EFFORT not in read:
+        raise InvalidRequest(
+            f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
+            f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param=EFFORT,
+        )
+    values = dict(prompt.template_values)
+    if EFFORT not in read:
+        del values[EFFORT]
+    return values | {name: False for name in switches if name not in prompt.callers_values}
+
+
+def _check_values(
+    callers: Mapping[str, Any], values: Mapping[str, Any], template: str, takes_callers_values: bool
+) -> None:
+    """Refuses a value that the template does not read: it would be ignored."""
+    if callers and not takes_callers_values:
+        raise _unsupported(
+            "This model does not accept 'chat_template_kwargs'.", "chat_template_kwargs"
+        )
+    used = variables(template)
+    for name in callers:
+        path = f"chat_template_kwargs.{name}"
+        if name in OUR_VARIABLES or name in values:
+            raise _unsupported(f"{path!r} cannot be set by a request.", path)
+        if name not in used:
+            raise _unsupported(f"The model's chat template does not use {path!r}.", path)
+    for name in values:
+        if name not in used:
+            raise _unsupported(f"The model's chat template does not use {name!r}.", name)
+
+
 def _written(prompt: ChatPrompt, facts: ModelFacts, template: str, callers: Context) -> str:
-    """The text that the template makes of the variables from `_callers_context`."""
+    """The text that the template makes of the variables that contain callers' text."""
     try:
         text = compiled(template).render(
             **callers,
@@ -102,19 +156,6 @@ def _written(prompt: ChatPrompt, facts: ModelFacts, template: str, callers: Cont
     return _up_to_continuation(text) if prompt.continues_last else text
 
 
-def _callers_context(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> Context:
-    """The template's variables that contain callers' text."""
-    messages = [_as_template_sees(message, template) for message in prompt.messages]
-    if prompt.continues_last:
-        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
-    return {
-        **prompt.callers_values,
-        **prompt.template_values,
-        "messages": messages,
-        "tools": [tool_body(tool) for tool in tools] or None,
-    }
-
-
 def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
     """The error for a template that failed; its own message may be long."""
     is_callers = prompt.template is not None
@@ -124,30 +165,6 @@ def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
         code=ErrorCode.INVALID_MESSAGES,
         param="chat_template" if is_callers else "messages",
     )
-
-
-def _template(
-    prompt: ChatPrompt, facts: ModelFacts, tools: Sequence[Tool], takes_templates: bool
-) -> str:
-    """The caller's template if the model accepts one, else the model's own.
-
-    A model may have a second template for tools. It is used for requests with tools, and for calls
-    and results in the history that the usual template cannot render.
-    """
-    if prompt.template is not None:
-        if not takes_templates:
-            raise _unsupported("This model does not accept 'chat_template'.", "chat_template")
-        return prompt.template
-    usual, of_tools = facts.chat_template, facts.tool_template
-    if of_tools is not None and (tools or (usual and _unsupported_history(prompt.messages, usual))):
-        return of_tools
-    if usual is None:
-        raise InvalidRequest(
-            "This model has no chat template. Use /v1/completions with a prompt.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param="messages",
-        )
-    return usual
 
 
 def _up_to_continuation(text: str) -> str:
@@ -161,34 +178,8 @@ def _up_to_continuation(text: str) -> str:
     return start
 
 
-def _check_values(prompt: ChatPrompt, template: str, takes_callers_values: bool) -> None:
-    """Refuses a value that the template does not read: it would be ignored."""
-    if prompt.callers_values and not takes_callers_values:
-        raise _unsupported(
-            "This model does not accept 'chat_template_kwargs'.", "chat_template_kwargs"
-        )
-    used = variables(template)
-    for name in prompt.callers_values:
-        path = f"chat_template_kwargs.{name}"
-        if name in OUR_VARIABLES or name in prompt.template_values:
-            raise _unsupported(f"{path!r} cannot be set by a request.", path)
-        if name not in used:
-            raise _unsupported(f"The model's chat template does not use {path!r}.", path)
-    for name in prompt.template_values:
-        if name not in used:
-            raise _unsupported(f"The model's chat template does not use {name!r}.", name)
-
-
 def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
-
-
-def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> None:
-    """Refuses tools, calls and results that the template cannot render: it would omit them."""
-    if tools and "tools" not in variables(template):
-        raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(prompt.messages, template)) is not None:
-        raise refusal
 
 
 def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
@@ -235,3 +226,70 @@ def _call_body(call: ToolCall) -> dict[str, Any]:
     """A call with its arguments as values, since templates write them with `tojson`."""
     function = {"name": call.name, "arguments": json.loads(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
+
+
+@lru_cache(maxsize=64)
+def compiled(template: str) -> jinja2.Template:
+    found = _environment().from_string(template)
+    found.globals = dict(found.globals)  # each rendering would copy a ChainMap slowly
+    return found
+
+
+@lru_cache(maxsize=64)
+def variables(template: str) -> frozenset[str]:
+    """The names that the template reads, but neither it nor its environment sets; none if it is not
+    a valid template.
+    """
+    environment = _environment()
+    try:
+        read = meta.find_undeclared_variables(environment.parse(template))
+        return frozenset(read - environment.globals.keys())
+    except (jinja2.TemplateError, RecursionError):
+        return frozenset()  # rendering reports the mistake
+
+
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks text for training; here it has no effect."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it an instance's
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Variables that are set inside are not visible outside, as in transformers."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """transformers' filter. Jinja's own filter escapes HTML, which would spoil prompts."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)

@@ -14,9 +14,14 @@ from typing import Any
 
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
-from proxy.language.syntax import parsers
-from proxy.language.syntax.reasoning import families as reasoning_families
-from proxy.language.syntax.tools import families as tool_families
+from proxy.language.syntax.families import (
+    REASONING_FAMILIES,
+    TOOL_FAMILIES,
+    in_template,
+    reasoning_family,
+    tool_family,
+)
+from proxy.language.syntax.parsers import syntax_of
 
 LONG_JSON = 32_768  # characters
 SHORT_START = 3  # characters; a shorter begin of a token is found by the rest of the token instead
@@ -61,14 +66,14 @@ def of_card(card: ModelCard) -> ControlTokens:
 
 def _syntax(card: ModelCard) -> Iterator[str]:
     """The delimiters of reasoning and calls, of the card's families and of the template's."""
-    named, facts = parsers.families_of(card), card.facts
-    thinking = {named.reasoning, reasoning_families.from_template(facts.chat_template or "")}
-    for name in thinking - {None}:
-        family = reasoning_families.family(str(name)).parser_type
-        yield from (*family.starts, *family.ends)
-    calling = {named.tools, tool_families.from_template(facts.tool_template or "")}
-    for name in calling - {None}:
-        yield from tool_families.family(str(name)).parser_type.marks()
+    named, facts = syntax_of(card), card.facts
+    for name in {named.reasoning, in_template(facts.chat_template or "", REASONING_FAMILIES)}:
+        if name is not None:
+            family = reasoning_family(name)
+            yield from (*family.starts, *family.ends)
+    for name in {named.tools, in_template(facts.tool_template or "", TOOL_FAMILIES)}:
+        if name is not None:
+            yield from tool_family(name).marks()
 
 
 def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:

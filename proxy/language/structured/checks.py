@@ -22,7 +22,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
 from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.language.structured.constraint_errors import too_costly
-from proxy.language.structured.references import unfolding
+from proxy.language.structured.schema import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)

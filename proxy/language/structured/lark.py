@@ -1,6 +1,7 @@
 """A grammar in Lark's syntax -> xgrammar's EBNF, which has the same texts.
 
 What Lark's parsers do beyond the set of texts (priorities, aliases, inlining) has no meaning here.
+Templates, `%override`, `%extend` and `%declare` are refused.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import json
 import pkgutil
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from lark import GrammarError, Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
@@ -22,7 +23,6 @@ MAX_SHOWN = 20  # characters of the caller's text in a message
 # What lark's loader accepts beyond lark.lark, and patterns that need linear time: lark.lark's need
 # quadratic or exponential time for a string, an expression or empty lines without an end.
 _CHANGED_SYNTAX = r"""
-%extend statement: "%override" token -> override_rule | "%extend" (rule | token) -> extend
 %override RULE: /(![?]?|[?]!?)?_?[a-z][_a-z0-9]*/
 %override STRING: /"(\\.|[^"\\\n])*"i?/
 %override REGEXP: /\/(?!\/)(\\.|[^\/\\\n])+\/[imslux]*/
@@ -149,59 +149,34 @@ LIBRARIES = ("common", "unicode")  # that lark ships
 # Lark's own have a look-behind and a lazy repetition; these have the same texts without.
 _REGULAR = {
     "common": r"""
-%override ESCAPED_STRING: /"([^"\\\n]|\\[^\n])*"/
-%override C_COMMENT: /\/\*([^*]|\*+[^*\/])*\*+\//
+ESCAPED_STRING: /"([^"\\\n]|\\[^\n])*"/
+C_COMMENT: /\/\*([^*]|\*+[^*\/])*\*+\//
 """
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """Alternatives. library: where the names in it are looked up, "" for the caller's grammar."""
-
-    tree: Node
-    library: str
+_IGNORED = "lark_ignored"
+_GROUPS = ("alias", "expansion", "expansions")
+MAX_COUNT_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """name: in EBNF, where no other definition has it. bodies: none if it is only declared."""
+    """name: in EBNF, where no other definition has it. library: where the names in its body are
+    looked up, "" for the caller's grammar.
+    """
 
     name: str
+    library: str
     is_terminal: bool
-    parameters: tuple[str, ...] = ()
-    bodies: tuple[Body, ...] = ()
+    body: Node
 
 
 Scope = dict[str, Definition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
-    """scopes: by library, and "" for the caller's grammar, what each name means there."""
-
-    scopes: Mapping[str, Scope]
-    ignored: tuple[Node, ...]
-
-
-def parsed(text: str) -> Grammar:
-    """Raises Untranslatable: it is not a Lark grammar, or is too large."""
-    found = statements(text)
-    imports = [one for tree in found for one in _imports(tree)]
-    own = {local: _library(library)[name] for library, name, local in imports}
-    for tree in found:
-        _define(tree, own, "")
-    scopes = {name: _library(name) for name in LIBRARIES} | {"": own}
-    ignored = tuple(tree.children[0] for tree in found if tree.data == "ignore")
-    return Grammar(scopes=scopes, ignored=ignored)
-
-
-def _imports(statement: Tree[Token]) -> Iterator[tuple[str, str, str]]:
-    """The library, the name in it and the name here, of `%import library.NAME`,
+def _imports(statement: Tree[Token]) -> Iterator[tuple[str, Definition]]:
+    """The names here, and what they mean, of `%import library.NAME`,
     `%import library.NAME -> OTHER` and `%import library (NAME, …)`.
     """
-    if statement.data not in ("import", "multi_import"):
-        return
     path, *listed = map(tokens, statement.children)
     words = [token for token in path if token.type != "DOT"]
     names = listed[0] if statement.data == "multi_import" else [words.pop()]
@@ -212,56 +187,32 @@ def _imports(statement: Tree[Token]) -> Iterator[tuple[str, str, str]]:
         if name not in _library(library):
             raise fault(f"{library} does not define {shown(name)}", name)
         local = listed[0][0] if listed and statement.data == "import" else name
-        yield library, str(name), str(local)
+        yield str(local), _library(library)[name]
 
 
 @cache
 def _library(name: str) -> Scope:
-    scope: Scope = {}
-    for tree in statements(library_text(name)) + statements(_REGULAR.get(name, "")):
-        _define(tree, scope, name)
-    return scope
-
-
-def _define(statement: Tree[Token], scope: Scope, library: str) -> None:
-    """Adds to `scope` what the statement defines, if it defines anything."""
-    match statement:
-        case Tree(data="rule" | "token", children=parts):
-            name, definition = _definition(parts, library)
-            if name in scope:
-                raise fault(f"{shown(name)} is defined twice", name)
-            scope[str(name)] = definition
-        case Tree(data="override_rule" | "extend" as kind, children=[Tree(children=parts)]):
-            name, definition = _definition(parts, library)
-            if name not in scope:
-                raise fault(f"{shown(name)} is not defined", name)
-            if kind == "extend":
-                definition = _extended(scope[name], definition, name)
-            scope[str(name)] = definition
-        case Tree(data="declare"):
-            for name in tokens(statement):
-                scope[str(name)] = Definition(name=str(name), is_terminal=name.type == "TOKEN")
+    found = [
+        _definition(tree.children, name)
+        for text in (library_text(name), _REGULAR.get(name, ""))
+        for tree in statements(text)
+        if tree.data in ("rule", "token")
+    ]
+    return {str(token): definition for token, definition in found}
 
 
 def _definition(parts: list[Node], library: str) -> tuple[Token, Definition]:
-    """`name{parameters}.priority: body`"""
+    """`name.priority: body`"""
     (name,), parameters = tokens(parts[0]), tokens(parts[1])
-    is_terminal = name.type == "TOKEN"
-    if is_terminal and parameters:
-        raise fault("a terminal cannot have parameters", name)
+    if parameters:
+        raise fault("templates are not supported", name)
     name = name.update(value=name.lstrip("?!"))
     return name, Definition(
         name=_ebnf_name(name, library),
-        is_terminal=is_terminal,
-        parameters=tuple(map(str, parameters)),
-        bodies=(Body(parts[-1], library),),
+        library=library,
+        is_terminal=name.type == "TOKEN",
+        body=parts[-1],
     )
-
-
-def _extended(definition: Definition, more: Definition, name: Token) -> Definition:
-    if definition.parameters != more.parameters:
-        raise fault(f"{shown(name)} has other parameters", name)
-    return replace(more, bodies=more.bodies + definition.bodies)
 
 
 def _ebnf_name(name: str, library: str) -> str:
@@ -271,79 +222,62 @@ def _ebnf_name(name: str, library: str) -> str:
     return f"lark_{name}" if name == "root" or name.startswith("lark_") else str(name)
 
 
-MAX_TEMPLATES_LENGTH = 256_000  # characters of all uses of templates
-MAX_COUNT_DIGITS = 9
-_IGNORED = "lark_ignored"
-_GROUPS = ("alias", "expansion", "expansions")
-
-
 def to_ebnf(text: str) -> str:
     """The grammar from its rule `start`, as the rule `root`.
 
     Raises:
         Untranslatable: it is invalid, too large, or means what EBNF cannot express.
     """
-    return _Writer(parsed(text)).written()
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A definition under its name in EBNF. arguments: the texts for its parameters."""
-
-    name: str
-    definition: Definition
-    arguments: tuple[str, ...]
+    own: Scope = {}
+    ignored: list[Node] = []
+    found = statements(text)
+    for tree in found:
+        if tree.data in ("import", "multi_import"):
+            own.update(_imports(tree))
+    for tree in found:
+        match tree.data:
+            case "rule" | "token":
+                name, definition = _definition(tree.children, "")
+                if name in own:
+                    raise fault(f"{shown(name)} is defined twice", name)
+                own[str(name)] = definition
+            case "ignore":
+                ignored.append(tree.children[0])
+            case "override_rule" | "declare":
+                raise fault("%override and %declare are not supported", tokens(tree)[0])
+    return _Writer(own, ignored).written()
 
 
 class _Writer:
     """Writes the rules that `root` needs."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
-        self._rules: dict[tuple[str, tuple[str, ...]], _Rule] = {}
-        self._unwritten: deque[_Rule] = deque()
-        self._templates_length = 0
+    def __init__(self, own: Scope, ignored: list[Node]) -> None:
+        self.own = own
+        self.ignored = ignored
+        self._named: set[str] = set()
+        self._unwritten: deque[Definition] = deque()
 
     def written(self) -> str:
-        start = self.grammar.scopes[""].get("start")
+        start = self.own.get("start")
         if start is None:
             raise Untranslatable("it does not have a rule 'start'")
         lines = [f"root ::= {self.name_of(start)}"]
-        if self.grammar.ignored:
+        if self.ignored:
             lines[0] = f"root ::= {_IGNORED} {self.name_of(start)}"
-            ignored = _Body(self, library="", is_terminal=True, arguments={})
-            alternatives = " | ".join(map(ignored.text, self.grammar.ignored))
-            lines.append(f"{_IGNORED} ::= ({alternatives})*")
+            ignored = _Body(self, library="", is_terminal=True)
+            lines.append(f"{_IGNORED} ::= ({' | '.join(map(ignored.text, self.ignored))})*")
         while self._unwritten:
-            lines.append(self._line(self._unwritten.popleft()))
+            rule = self._unwritten.popleft()
+            body = _Body(self, library=rule.library, is_terminal=rule.is_terminal)
+            lines.append(f"{rule.name} ::= {body.text(rule.body)}")
         return "\n".join(lines) + "\n"
 
-    def name_of(self, definition: Definition, arguments: tuple[str, ...] = ()) -> str:
+    def name_of(self, definition: Definition) -> str:
         """The name of its rule, which will be written."""
-        key = definition.name, arguments
-        if key not in self._rules:
-            number = f".{len(self._rules)}" if arguments else ""
-            self._rules[key] = _Rule(f"{definition.name}{number}", definition, arguments)
-            self._unwritten.append(self._rules[key])
-        return self._rules[key].name
-
-    def _line(self, rule: _Rule) -> str:
-        definition = rule.definition
-        arguments = dict(zip(definition.parameters, rule.arguments, strict=True))
-        bodies = [
-            _Body(
-                self,
-                library=body.library,
-                is_terminal=definition.is_terminal,
-                arguments=arguments,
-            ).text(body.tree)
-            for body in definition.bodies
-        ]
-        line = f"{rule.name} ::= {' | '.join(bodies)}"
-        self._templates_length += len(line) if arguments else 0
-        if self._templates_length > MAX_TEMPLATES_LENGTH:
-            raise Untranslatable(f"its templates need more than {MAX_TEMPLATES_LENGTH} characters")
-        return line
+        if definition.name not in self._named:
+            self._named.add(definition.name)
+            self._unwritten.append(definition)
+        return definition.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +287,6 @@ class _Body:
     writer: _Writer
     library: str
     is_terminal: bool
-    arguments: Mapping[str, str]
 
     def text(self, node: Node) -> str:
         match node:
@@ -367,8 +300,8 @@ class _Body:
                 return f"(({self.text(optional)})?)"
             case Tree(data="expr", children=[repeated, *operators]):
                 return self._grouped(repeated, "expr") + self._times(operators)
-            case Tree(data="template_usage", children=[Tree(children=[Token() as name]), *values]):
-                return self._template(name, values)
+            case Tree(data="template_usage"):
+                raise fault("templates are not supported", tokens(node)[0])
             case Tree(data="name", children=[Token() as name]):
                 return self._reference(name)
         return self._terminal(self._literal(node))
@@ -387,29 +320,15 @@ class _Body:
         return f"{{{int(first)},{int(last)}}}"
 
     def _reference(self, name: Token) -> str:
-        if name in self.arguments:
-            return self.arguments[name]
-        definition = self._definition(name)
-        if definition.parameters:
-            raise fault(f"{shown(name)} needs values for its parameters", name, self.library)
-        text = self.writer.name_of(definition)
-        return self._terminal(text) if definition.is_terminal else text
-
-    def _template(self, name: Token, values: list[Node]) -> str:
-        definition = self._definition(name)
-        if len(definition.parameters) != len(values):
-            said = f"{shown(name)} has {len(definition.parameters)} parameters, not {len(values)}"
-            raise fault(said, name, self.library)
-        return self.writer.name_of(definition, tuple(map(self.text, values)))
-
-    def _definition(self, name: Token) -> Definition:
-        found = self.writer.grammar.scopes[self.library].get(name.lstrip("?!"))
-        if found is None or not found.bodies:
+        scope = _library(self.library) if self.library else self.writer.own
+        found = scope.get(name.lstrip("?!"))
+        if found is None:
             raise fault(f"{shown(name)} is not defined", name, self.library)
         if self.is_terminal and not found.is_terminal:
             said = f"a terminal cannot contain the rule {shown(name)}"
             raise fault(said, name, self.library)
-        return found
+        text = self.writer.name_of(found)
+        return self._terminal(text) if found.is_terminal else text
 
     def _literal(self, node: Node) -> str:
         first, *last = tokens(node)
@@ -419,7 +338,7 @@ class _Body:
         return written(first, self.library)
 
     def _terminal(self, text: str) -> str:
-        is_followed = self.writer.grammar.ignored and not self.is_terminal
+        is_followed = self.writer.ignored and not self.is_terminal
         return f"({text} {_IGNORED})" if is_followed else text
 
 

@@ -5,22 +5,32 @@ Built from a caller's schemas, so GuideBuilder builds them in a sandbox. Called 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.output import FinishReason
 from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.domain.tools import Tool, ToolCall
+from proxy.language.structured.checks import schema_violation
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
 from proxy.language.structured.recent import Recent, fingerprint
-from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from proxy.language.structured.structural_tags import either, format_of, structural_tag
+from proxy.language.syntax.families import tool_family
+from proxy.language.syntax.json_calls import JsonListParser
+from proxy.language.syntax.reasoning import ReasoningSyntax
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
-from proxy.language.syntax.tools.call_guides import CallGuide, answer_or_calls, call_guide
 
 GUIDE_AT_MOST = 2_000_000  # characters
 RECENT_BYTES = 32_000_000
 _BYTES_PER_CHARACTER = 4  # at most
+
+FALLBACK_FAMILY = "json_list"  # for models whose own syntax a guide cannot enforce
+NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 Key = tuple[object, ...]
 
@@ -30,13 +40,13 @@ class GuideOrder:
     """All that guides depend on.
 
     constraint: the caller's, where the engine enforces it. tools: those that the model may call,
-    if guides depend on them. family: the name of the model's tool family. reasoning: None where
-    none comes before the answer.
+    if it is not free in how it calls them. must_call: it must call one. family: the name of the
+    model's tool family. reasoning: None where none comes before the answer.
     """
 
     constraint: Constraint | None
     tools: tuple[Tool, ...] = ()
-    choice: ToolChoice
+    must_call: bool
     in_parallel: bool
     family: str | None
     reasoning: ReasoningSyntax | None
@@ -77,22 +87,17 @@ def guides_of(order: GuideOrder) -> Guides:
     Raises:
         InvalidRequest: no guide can enforce what the order asks for, or it would be too large.
     """
-    calls = _call_guide(order)
-    constraint = order.constraint if calls is None else calls.constraint
+    calls, family = _calls(order) if order.tools else (None, None)
+    constraint = calls or order.constraint
     if constraint is None:
         return NO_GUIDES
-    answer = constraint if calls is None else _with_token_ids(constraint, order)
+    answer = _with_token_ids(constraint, order) if calls else constraint
     inside = before = answer
     if (reasoning := order.reasoning) is not None:
         following = constraint if calls else reasoning.as_text(constraint)
         inside = _with_token_ids(reasoning.in_reasoning(following), order)
         before = _with_token_ids(reasoning.before_reasoning(following), order)
-    found = Guides(
-        answer=answer,
-        in_reasoning=inside,
-        before_reasoning=before,
-        family=None if calls is None else calls.family,
-    )
+    found = Guides(answer=answer, in_reasoning=inside, before_reasoning=before, family=family)
     if found.size > 3 * GUIDE_AT_MOST:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': as a grammar it has more than "
@@ -103,22 +108,47 @@ def guides_of(order: GuideOrder) -> Guides:
     return found
 
 
-def _call_guide(order: GuideOrder) -> CallGuide | None:
-    """None where the model is free in its calls, or the engine cannot enforce them."""
-    if not order.tools:
-        return None
-    if order.constraint is not None and order.choice.mode is ToolMode.AUTO:
-        return answer_or_calls(
-            order.constraint, order.family, order.tools, in_parallel=order.in_parallel
-        )
-    guide = call_guide(order.family, order.tools, order.choice, in_parallel=order.in_parallel)
-    if guide is None:
-        return None
+def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
+    """The guide for calls, and the family whose parser reads them; None where the model is free in
+    its calls, or the engine cannot enforce them.
+
+    If the model must call, an answer has calls and no text, written in the model's own syntax where
+    a guide can enforce that, else as a list of JSON objects. With a constraint, an answer conforms
+    to it or has only calls. Otherwise calls are held to their schemas as soon as they begin, where
+    the syntax marks their begin.
+
+    Raises:
+        InvalidRequest: the guide must have calls next to a constraint, and cannot.
+    """
+    schemas = argument_schemas(order.tools)
+    own = None if order.family is None else tool_family(order.family).call_syntax
+    if own is not None and not all(map(own.can_hold, schemas.values())):
+        own = None
+    constraint, family = order.constraint, order.family
+    if constraint is not None and not order.must_call:
+        if own is None:
+            raise InvalidRequest(
+                "A guide cannot combine the model's syntax of tool calls with "
+                f"{constraint.field!r}: send either tools or a format.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param=constraint.field,
+            )
+        calls = own.calls_only(schemas, in_parallel=order.in_parallel)
+        return structural_tag(either(format_of(constraint), calls), constraint.field), family
+    if order.must_call:
+        if own is None:
+            own, family = JsonListParser.call_syntax, FALLBACK_FAMILY
+        calls = own.calls_only(schemas, in_parallel=order.in_parallel)
+    elif own is None or not own.is_clear:
+        return None, None
+    else:
+        calls = own.calls_in_text(schemas, in_parallel=order.in_parallel)
+    guide = structural_tag(calls, TOOLS_FIELD)
     try:
-        with_token_ids(guide.constraint, order.special_tokens)
+        with_token_ids(guide, order.special_tokens)
     except InexpressibleTokens:
-        return None
-    return guide
+        return None, None
+    return guide, family
 
 
 def _with_token_ids(constraint: Constraint, order: GuideOrder) -> Constraint:
@@ -171,4 +201,38 @@ def _key(order: GuideOrder) -> Key:
         list(order.special_tokens.items()),
         constraint and (constraint.kind.value, constraint.text, constraint.field),
     ]
-    return fingerprint(parts), order.choice, order.in_parallel, order.family, order.reasoning
+    return fingerprint(parts), order.must_call, order.in_parallel, order.family, order.reasoning
+
+
+def argument_schemas(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
+    """JSON Schemas of the arguments, by the tool's name."""
+    return {tool.name: dict(tool.parameters or NO_ARGUMENTS) for tool in tools}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCheck:
+    """A checks.Check. `schemas`: of the arguments that must conform, by the tool's name."""
+
+    must_call: bool
+    schemas: Mapping[str, Any]
+    field: str = TOOLS_FIELD
+
+    @property
+    def requirement(self) -> str:
+        listed = json.dumps(self.schemas, ensure_ascii=False)
+        calls = "at least one call" if self.must_call else "calls"
+        return f"{calls} whose arguments conform to these JSON Schemas: {listed}"
+
+    def violation(self, answer: Answer) -> str | None:
+        if answer.reason is FinishReason.LENGTH:
+            return None
+        if self.must_call and not answer.calls:
+            return "it calls no tool"
+        found = (self._violation(call) for call in answer.calls)
+        return next((one for one in found if one is not None), None)
+
+    def _violation(self, call: ToolCall) -> str | None:
+        if call.name not in self.schemas:
+            return None
+        violation = schema_violation(self.schemas[call.name], call.arguments)
+        return None if violation is None else f"arguments of {call.name!r}: {violation}"

@@ -12,8 +12,8 @@ from proxy.domain.events import (
     ToolEvent,
 )
 from proxy.domain.output import FinishReason
-from proxy.language.syntax.reasoning.parser import ReasoningParser
-from proxy.language.syntax.tools.parser import ToolParser
+from proxy.language.syntax.reasoning import ReasoningParser
+from proxy.language.syntax.tool_parser import ToolParser
 
 
 class OutputParser:

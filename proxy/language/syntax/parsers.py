@@ -1,143 +1,123 @@
-"""The parsers that a model's answers go through, and the parser for one answer.
+"""What a model's answers are written in, and the parser for one answer.
 
 Called by `generation`, and wherever a model's syntax matters: policy, prompting, the model list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.tools import ToolMode
+from proxy.language.syntax.families import (
+    REASONING_FAMILIES,
+    TOOL_FAMILIES,
+    in_template,
+    reasoning_family,
+    tool_family,
+)
 from proxy.language.syntax.output_parser import OutputParser
-from proxy.language.syntax.reasoning import families as reasoning_families
-from proxy.language.syntax.reasoning.parser import ReasoningFamily
-from proxy.language.syntax.tools import families as tool_families
-from proxy.language.syntax.tools.family import ToolFamily
-from proxy.language.syntax.tools.parser import ToolParser
+from proxy.language.syntax.reasoning import ReasoningParser
 
 AUTO, NONE = "auto", "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardParsers:
-    """The names of a model's families; None where it has none."""
+class CardSyntax:
+    """What depends on the card alone. tools, reasoning: the families' names; None for no family.
+
+    special_tokens: all of the model's. chat_specials: those that are marks of the reasoning, which
+    the parser of a chat's answer needs as text; tool_specials: also those of calls.
+    """
 
     tools: str | None
     reasoning: str | None
+    reasoning_parser: type[ReasoningParser] | None
+    special_tokens: Mapping[int, bytes]
+    chat_specials: Mapping[int, bytes]
+    tool_specials: Mapping[int, bytes]
 
-    @property
-    def tool_family(self) -> ToolFamily | None:
-        return None if self.tools is None else tool_families.family(self.tools)
+    def visible_special_tokens(self, request: GenerationRequest) -> Mapping[int, bytes]:
+        """The special tokens that answers show as text: all if the caller wants them."""
+        if not request.skips_special_tokens:
+            return self.special_tokens
+        if not isinstance(request.prompt, ChatPrompt):
+            return {}
+        return self.tool_specials if looks_for_calls(request) else self.chat_specials
 
-    @property
-    def reasoning_family(self) -> ReasoningFamily | None:
-        return None if self.reasoning is None else reasoning_families.family(self.reasoning)
+    def parser(
+        self, request: GenerationRequest, prompt: str, family: str | None
+    ) -> OutputParser | None:
+        """The parser for one answer; None where the whole answer is text.
+
+        Args:
+            prompt: the rendered prompt.
+            family: the name of the family whose parser reads calls; None to read none.
+        """
+        if not isinstance(request.prompt, ChatPrompt):
+            return None
+        if family is None and self.reasoning_parser is None:
+            return None
+        starts: tuple[str, ...] = ()
+        tools = None
+        if family is not None:
+            parser_type = tool_family(family)
+            starts = parser_type.clear_starts()
+            tools = parser_type(
+                {tool.name: tool.parameters or {} for tool in request.callable_tools},
+                only_known=request.tool_choice.allowed is not None,
+            )
+        reasoning = None
+        if self.reasoning_parser is not None:
+            reasoning = self.reasoning_parser.behind(
+                prompt, request.prompt.answer_prefix, tool_starts=starts
+            )
+        most_calls = None if request.calls_in_parallel else 1
+        return OutputParser(reasoning, tools, most_calls=most_calls)
 
 
 @lru_cache(maxsize=64)
-def families_of(card: ModelCard) -> CardParsers:
-    """Those that models.yaml names; for `auto`, those that the chat template shows."""
-    template = card.facts.chat_template or ""
-    tool_template = card.facts.tool_template or template
-    return CardParsers(
-        tools=_chosen(card.tool_parser, tool_families.from_template(tool_template)),
-        reasoning=_chosen(card.reasoning_parser, reasoning_families.from_template(template)),
+def syntax_of(card: ModelCard) -> CardSyntax:
+    """The families that models.yaml names; for `auto`, those that the chat template shows."""
+    facts = card.facts
+    template = facts.chat_template or ""
+    tools, reasoning = card.tool_parser, card.reasoning_parser
+    if tools == AUTO:
+        tools = in_template(facts.tool_template or template, TOOL_FAMILIES) or NONE
+    if reasoning == AUTO:
+        reasoning = in_template(template, REASONING_FAMILIES) or NONE
+    reasoning_parser = None if reasoning == NONE else reasoning_family(reasoning)
+    marks = () if reasoning_parser is None else reasoning_parser.marks()
+    call_marks = () if tools == NONE else tool_family(tools).marks()
+    return CardSyntax(
+        tools=None if tools == NONE else tools,
+        reasoning=None if reasoning == NONE else reasoning,
+        reasoning_parser=reasoning_parser,
+        special_tokens=facts.special_tokens,
+        chat_specials=_parts_of(marks, facts.special_tokens),
+        tool_specials=_parts_of((*call_marks, *marks), facts.special_tokens),
     )
 
 
-def _chosen(named: str, found: str | None) -> str | None:
-    if named == AUTO:
-        return found
-    return None if named == NONE else named
+def _parts_of(marks: tuple[str, ...], specials: Mapping[int, bytes]) -> Mapping[int, bytes]:
+    """The special tokens that are a mark of the syntax, or a part of one."""
+    return {
+        token: text
+        for token, text in specials.items()
+        if text and any(text.decode() in mark for mark in marks)
+    }
 
 
 def check_names(tools: str, reasoning: str) -> None:
     """Raises KeyError: no parser has one of the names."""
     if tools not in (AUTO, NONE):
-        tool_families.family(tools)
+        tool_family(tools)
     if reasoning not in (AUTO, NONE):
-        reasoning_families.family(reasoning)
+        reasoning_family(reasoning)
 
 
 def looks_for_calls(request: GenerationRequest) -> bool:
     return bool(request.tools) and request.tool_choice.mode is not ToolMode.NONE
-
-
-def check_thinking_budget(request: GenerationRequest, card: ModelCard) -> None:
-    """Raises InvalidRequest: without a reasoning parser the proxy cannot find the reasoning."""
-    if request.thinking_budget is not None and families_of(card).reasoning is None:
-        raise InvalidRequest(
-            f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param="thinking_token_budget",
-        )
-
-
-def parser_of(
-    request: GenerationRequest, card: ModelCard, prompt: str, tool_family: str | None
-) -> OutputParser | None:
-    """The parser for one answer; None where the whole answer is text.
-
-    Args:
-        prompt: the rendered prompt.
-        tool_family: the name of the family whose parser reads calls; None to read none.
-    """
-    if not isinstance(request.prompt, ChatPrompt):
-        return None
-    families = families_of(card)
-    tools = None if tool_family is None else tool_families.family(tool_family)
-    if tools is None and families.reasoning_family is None:
-        return None
-    reasoning = None
-    if families.reasoning_family is not None:
-        reasoning = families.reasoning_family.parser_type.behind(
-            prompt,
-            request.prompt.answer_prefix,
-            tool_starts=() if tools is None else tools.parser_type.clear_starts(),
-        )
-    return OutputParser(
-        reasoning,
-        None if tools is None else _tool_parser(tools, request),
-        most_calls=None if request.calls_in_parallel else 1,
-    )
-
-
-def _tool_parser(family: ToolFamily, request: GenerationRequest) -> ToolParser:
-    tools = {tool.name: tool.parameters or {} for tool in request.callable_tools}
-    return family.make(tools, only_known=request.tool_choice.allowed is not None)
-
-
-def visible_special_tokens(request: GenerationRequest, card: ModelCard) -> Mapping[int, bytes]:
-    """The special tokens that answers show as text: all if the caller wants them, otherwise those
-    of the syntax, which the parsers of chat answers need.
-    """
-    if not request.skips_special_tokens:
-        return card.facts.special_tokens
-    if not isinstance(request.prompt, ChatPrompt):
-        return {}
-    return _syntax_specials(card, looks_for_calls(request))
-
-
-@lru_cache(maxsize=128)
-def _syntax_specials(card: ModelCard, with_tools: bool) -> Mapping[int, bytes]:
-    families = families_of(card)
-    marks: list[str] = []
-    if with_tools and families.tool_family is not None:
-        marks += families.tool_family.parser_type.marks()
-    if families.reasoning_family is not None:
-        marks += families.reasoning_family.parser_type.marks()
-    return {
-        token: text
-        for token, text in card.facts.special_tokens.items()
-        if _is_in(text.decode(), marks)
-    }
-
-
-def _is_in(text: str, marks: Iterable[str]) -> bool:
-    """Whether the token is a mark of the syntax, or a part of one."""
-    return bool(text) and any(text in mark for mark in marks)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.domain.constraint import Constraint
-from proxy.language.structured.tag_formats import (
+from proxy.language.structured.structural_tags import (
     Format,
     const_string,
     sequence,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -16,7 +17,7 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
@@ -105,15 +106,15 @@ def create_tenant(
     """Create a tenant. Its keys share its limits."""
     from proxy.api.admin.admin_bodies import TenantBody
 
-    fields = {
-        "name": name,
-        "limits": _limits(limit or ()),
-        "of_models": _of_models(model_limit or ()),
-        **_field("weight", weight, _number),
-        **_field("max_priority", max_priority, _integer),
-        "records": bool(records),
-    }
-    body = _filled(TenantBody, fields)
+    body = _filled(
+        TenantBody,
+        name=name,
+        limit=limit,
+        model_limit=model_limit,
+        weight=weight,
+        max_priority=max_priority,
+        records=records,
+    )
     _show_record(lambda store, actor: store.tenants.create(actor, body.name, **body.options))
 
 
@@ -145,17 +146,15 @@ def update_tenant(
     """Change what is given, within a second in every proxy."""
     from proxy.api.admin.admin_bodies import TenantChanges
 
-    fields = {
-        **_given(
-            limits=None if limit is None else _limits(limit),
-            of_models=None if model_limit is None else _of_models(model_limit),
-            is_active=active,
-            records=records,
-        ),
-        **_field("weight", weight, _number),
-        **_field("max_priority", max_priority, _integer),
-    }
-    body = _filled(TenantChanges, fields)
+    body = _filled(
+        TenantChanges,
+        limit=limit,
+        model_limit=model_limit,
+        is_active=active,
+        weight=weight,
+        max_priority=max_priority,
+        records=records,
+    )
     _show_record(lambda store, actor: store.tenants.update(actor, name, body.applied))
 
 
@@ -179,13 +178,16 @@ def create_key(
     """Create a key. The key itself is printed only this once."""
     from proxy.api.admin.admin_bodies import KeyBody
 
-    fields = {
-        **_given(tenant=tenant, name=name, scopes=scope, models=model),
-        "limits": _limits(limit or ()),
-        **_field("expires_at", expires, _time, NEVER),
-        **_field("max_priority", max_priority, _integer),
-    }
-    body = _filled(KeyBody, fields)
+    body = _filled(
+        KeyBody,
+        tenant=tenant,
+        name=name,
+        scopes=scope,
+        models=model,
+        limit=limit,
+        max_priority=max_priority,
+        expires=expires,
+    )
     _show(_done(lambda store, actor: store.keys.create(actor, body.tenant, **body.options)).view)
 
 
@@ -221,17 +223,15 @@ def update_key(
 
     if model and all_models:
         raise LaunchError("--model and --all-models contradict each other: give one of them")
-    fields = {
-        **_given(
-            name=name,
-            scopes=scope,
-            models=[] if all_models else model,
-            limits=None if limit is None else _limits(limit),
-        ),
-        **_field("expires_at", expires, _time, NEVER),
-        **_field("max_priority", max_priority, _integer),
-    }
-    body = _filled(KeyChanges, fields)
+    body = _filled(
+        KeyChanges,
+        name=name,
+        scopes=scope,
+        models=[] if all_models else model,
+        limit=limit,
+        max_priority=max_priority,
+        expires=expires,
+    )
     _show_record(lambda store, actor: store.keys.update(actor, key_id, body.applied))
 
 
@@ -245,7 +245,7 @@ def rotate_key(
     """Make a new secret under the same id. The new key is printed only this once."""
     from proxy.api.admin.admin_bodies import Rotation
 
-    body = _filled(Rotation, {"overlap_s": overlap_s})
+    body = _filled(Rotation, overlap_s=overlap_s)
     _show(_done(lambda store, actor: store.keys.rotate(actor, key_id, body.overlap)).view)
 
 
@@ -274,8 +274,8 @@ def usage(
     from proxy.api.admin.admin_routes import UsageQuery
     from proxy.domain.errors import InvalidRequest
 
-    options = {"from": first, "to": last, "tenant": tenant, "key": key, "model": model, "by": by}
-    query = _filled(UsageQuery, _given(**options))
+    days = {"from": first, "to": last}
+    query = _filled(UsageQuery, **days, tenant=tenant, key=key, model=model, by=by)
     try:
         period = query.period
     except InvalidRequest as error:
@@ -293,10 +293,7 @@ def list_audit(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
 ) -> None:
     """List entries, the oldest first."""
-    from proxy.api.admin.admin_answers import audit_body
-
-    found = _done(lambda store, _: store.audit.list(after=after, limit=limit))
-    _show([audit_body(entry) for entry in found])
+    _show(_done(lambda store, _: store.audit.list(after=after, limit=limit)))
 
 
 @audit.command("verify")
@@ -336,28 +333,31 @@ def _show(answer: Any) -> None:
     typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
 
 
-def _filled(kind: type[Body], fields: Mapping[str, Any]) -> Body:
-    """A body of /admin/v1 with these fields. Raises LaunchError: one of them is wrong."""
+def _filled(kind: type[Body], **options: Any) -> Body:
+    """A body of /admin/v1 with the options that were given. An option is the field of its name, if
+    it is not in FIELDS.
+
+    Raises:
+        LaunchError: one of them is wrong.
+    """
     from proxy.api.http.validation_errors import refusal
 
+    fields = {}
+    for name, value in options.items():
+        field, read = FIELDS.get(name, (name, None))
+        if value is not None:
+            fields[field] = value if read is None else read(value)
     try:
         return kind.model_validate_json(orjson.dumps(fields))
     except ValidationError as error:
         raise LaunchError(refusal(error).message) from None
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _limits(options: Iterable[str]) -> dict[str, Any]:
-    """The field `limits` of a body. Raises LaunchError: an option has another form."""
-    return dict(_limit(option) for option in options)
+    return dict(map(_limit, options))
 
 
 def _of_models(options: Iterable[str]) -> dict[str, Any]:
-    """The field `of_models` of a body. Raises LaunchError: an option has another form."""
     found: dict[str, Any] = {}
     for option in options:
         if option.endswith(f":{NONE}"):
@@ -383,35 +383,39 @@ def _limit(option: str) -> tuple[str, Any]:
         raise LaunchError(f"--limit {option}: {value!r} is no number, and not `none`") from None
 
 
-def _field(
-    name: str, option: str | None, read: Callable[[str], object], none: str = NONE
-) -> dict[str, Any]:
-    """The field of a body, if the option was given. none: the word that stands for null."""
-    return {} if option is None else {name: None if option == none else read(option)}
+def _weight(option: str) -> float | None:
+    number = math.nan
+    with suppress(ValueError):
+        number = float(option)
+    if option != NONE and not math.isfinite(number):
+        raise LaunchError(f"--weight {option}: write a number, such as 3 or 0.5, or `none`")
+    return None if option == NONE else number
 
 
-def _number(weight: str) -> float:
+def _priority(option: str) -> int | None:
     try:
-        number = float(weight)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise LaunchError(f"--weight {weight}: write a number, such as 3 or 0.5, or `none`")
-    return number
-
-
-def _integer(priority: str) -> int:
-    try:
-        return int(priority)
+        return None if option == NONE else int(option)
     except ValueError:
         raise LaunchError(
-            f"--max-priority {priority}: write an integer, such as 5 or -1, or `none`"
+            f"--max-priority {option}: write an integer, such as 5 or -1, or `none`"
         ) from None
 
 
-def _time(expires: str) -> str:
-    match = FROM_NOW.fullmatch(expires)
+def _time(option: str) -> str | None:
+    if option == NEVER:
+        return None
+    match = FROM_NOW.fullmatch(option)
     if match is None:
-        return expires
+        return option
     at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
     return at.isoformat()
+
+
+# The field of a body that an option fills, and how its words are read.
+FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "limit": ("limits", _limits),
+    "model_limit": ("of_models", _of_models),
+    "weight": ("weight", _weight),
+    "max_priority": ("max_priority", _priority),
+    "expires": ("expires_at", _time),
+}

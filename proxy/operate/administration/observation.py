@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from proxy.domain.errors import LaunchError
 from proxy.domain.log_level import LogLevel
 from proxy.operate.administration.remote import (
     AdminClient,
@@ -18,7 +19,6 @@ from proxy.operate.administration.remote import (
     client,
     segment,
 )
-from proxy.processes.errors import LaunchError
 
 REQUESTS, LOG_LEVEL = "/admin/v1/requests", "/admin/v1/log-level"
 
@@ -41,7 +41,7 @@ def top(
     from proxy.operate.live import top as live
 
     with client(url, key_file, ca_file) as proxy:
-        (live.show_once if once else live.show)(proxy, interval)
+        live.show(proxy, interval, is_once=once)
 
 
 def _show_requests(answer: Mapping[str, Any]) -> None:

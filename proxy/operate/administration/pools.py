@@ -6,14 +6,14 @@ rich is imported where a table is printed, so that `--help` is fast.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import orjson
 import typer
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.administration.remote import AdminClient, calls_proxy, segment
-from proxy.processes.errors import LaunchError
 
 endpoints = typer.Typer(help="Endpoints of a running proxy's pools: Triton servers.")
 deployments = typer.Typer(help="Weights of models' deployments in a running proxy.")
@@ -36,108 +36,97 @@ Pools = Annotated[
 
 
 def _show_endpoints(answer: Body) -> None:
-    from rich.markup import escape
-    from rich.table import Column, Table
-
-    table = Table(
-        "pool",
-        Column("address", no_wrap=True),
-        "state",
-        "streams",
-        "tokens",
-        "waiting/running/KV",
-        "models",
-        box=None,
-    )
+    rows = []
     for each in answer["data"]:
-        load = each["load"]
-        state = f"[{STYLES.get(each['state'], 'red')}]{escape(each['state'])}[/]"
+        load, state = each["load"], [(each["state"], STYLES.get(each["state"], "red"))]
         if each["ejected_for_s"]:
-            state += f" for {each['ejected_for_s']:.0f} s"
+            state.append((f" for {each['ejected_for_s']:.0f} s", ""))
         if each["reason"] is not None:
-            state += f": {escape(each['reason'])}"
+            state.append((f": {each['reason']}", ""))
         counts = ("-" if load[name] is None else str(load[name]) for name in ("waiting", "running"))
-        table.add_row(
-            escape(each["pool"]),
-            escape(each["address"]),
-            state,
-            str(each["streams"]),
-            str(each["outstanding_tokens"]),
-            "/".join((*counts, _share(load["kv_in_use"]))),
-            escape(", ".join(each["models"])) or "-",
+        rows.append(
+            (
+                each["pool"],
+                each["address"],
+                state,
+                each["streams"],
+                each["outstanding_tokens"],
+                "/".join((*counts, _share(load["kv_in_use"]))),
+                ", ".join(each["models"]) or "-",
+            )
         )
-    _print(table)
+    load_heading = "waiting/running/KV"
+    _print(("pool", "address", "state", "streams", "tokens", load_heading, "models"), rows)
     for address in answer["drained_and_gone"]:
-        _print(f"drained, but in no pool at present: {escape(address)}")
+        typer.echo(f"drained, but in no pool at present: {address}")
 
 
 def _show_deployments(answer: Body) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(
-        "model", "deployment", "share", "weight", "models.yaml", "pool", "Triton model", box=None
+    _print(
+        ("model", "deployment", "share", "weight", "models.yaml", "pool", "Triton model"),
+        [
+            (
+                each["model"],
+                each["name"],
+                _share(each["share"]),
+                f"{each['weight']:g}",
+                f"{each['configured_weight']:g}",
+                each["pool"],
+                each["triton_model"]
+                + ("" if each["version"] is None else f" (version {each['version']})"),
+            )
+            for each in answer["data"]
+        ],
     )
-    for each in answer["data"]:
-        version = "" if each["version"] is None else f" (version {each['version']})"
-        table.add_row(
-            escape(each["model"]),
-            escape(each["name"]),
-            _share(each["share"]),
-            f"{each['weight']:g}",
-            f"{each['configured_weight']:g}",
-            escape(each["pool"]),
-            escape(f"{each['triton_model']}{version}"),
-        )
-    _print(table)
 
 
 def _show_queues(answer: Body) -> None:
     """A line for each queue, and one for each of its tenants."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("queue", "tenant", "weight", "running", "waiting", "share", box=None)
+    rows: list[Sequence[object]] = []
     for each in answer["data"]:
         bound = "" if each["capacity"] is None else f" of {each['capacity']}"
-        running = f"{each['running']}{bound}"
-        table.add_row(escape(each["queue"]), "", "", running, str(each["waiting"]), "")
+        rows.append((each["queue"], "", "", f"{each['running']}{bound}", each["waiting"], ""))
         for one in each["tenants"]:
-            table.add_row(
-                "",
-                escape(one["tenant"]),
-                f"{one['weight']:g}",
-                str(one["running"]),
-                str(one["waiting"]),
-                _share(one["share"]),
-            )
+            share, weight = _share(one["share"]), f"{one['weight']:g}"
+            rows.append(("", one["tenant"], weight, one["running"], one["waiting"], share))
         if (others := each["tenants_in_all"] - len(each["tenants"])) > 0:
-            table.add_row("", f"and {others} more", "", "", "", "")
-    _print(table)
+            rows.append(("", f"and {others} more", "", "", "", ""))
+    _print(("queue", "tenant", "weight", "running", "waiting", "share"), rows)
 
 
 def _show_results(answer: Body) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("pool", "address", "result", box=None)
-    for each in answer["data"]:
-        result = "[green]ok[/]" if each["error"] is None else f"[red]{escape(each['error'])}[/]"
-        table.add_row(escape(each["pool"]), escape(each["address"]), result)
-    _print(table)
+    _print(
+        ("pool", "address", "result"),
+        [
+            (
+                each["pool"],
+                each["address"],
+                [("ok", "green") if each["error"] is None else (each["error"], "red")],
+            )
+            for each in answer["data"]
+        ],
+    )
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}" if value in (0, 1) else f"{value:.1%}"
 
 
-def _print(what: Any) -> None:
+def _print(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A cell may be a list of texts with their styles."""
     from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
 
+    table = Table(*(Column(each, no_wrap=each == "address") for each in headings), box=None)
+    for row in rows:
+        table.add_row(
+            *(Text.assemble(*cell) if isinstance(cell, list) else Text(str(cell)) for cell in row)
+        )
     console = Console(soft_wrap=True, highlight=False)
     if not console.is_terminal:  # a file or a program, which need no line breaks
         console.width = WIDE
-    console.print(what)
+    console.print(table)
 
 
 @endpoints.callback(invoke_without_command=True)
@@ -275,13 +264,16 @@ def queue(proxy: AdminClient) -> Any:
 @calls_proxy(_show_results)
 def load(proxy: AdminClient, model: TritonName, pool: Pools = None) -> Any:
     """Have every endpoint of a running proxy load a model of its repository, or load it again."""
-    path = f"/admin/v1/models/{segment(model)}/load"
-    return proxy.call("POST", path, {"pools": pool or []}, timeout_s=LOADING_TIMEOUT_S)
+    return _tell_pools(proxy, model, "load", pool)
 
 
 @models.command()
 @calls_proxy(_show_results)
 def unload(proxy: AdminClient, model: TritonName, pool: Pools = None) -> Any:
     """Have every endpoint of a running proxy unload a model."""
-    path = f"/admin/v1/models/{segment(model)}/unload"
+    return _tell_pools(proxy, model, "unload", pool)
+
+
+def _tell_pools(proxy: AdminClient, model: str, what: str, pool: list[str] | None) -> Any:
+    path = f"/admin/v1/models/{segment(model)}/{what}"
     return proxy.call("POST", path, {"pools": pool or []}, timeout_s=LOADING_TIMEOUT_S)

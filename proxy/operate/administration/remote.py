@@ -13,7 +13,7 @@ from urllib.parse import quote
 import orjson
 import typer
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 if TYPE_CHECKING:
     import httpx

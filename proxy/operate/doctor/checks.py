@@ -6,17 +6,19 @@ A check gets the facts that it judges as arguments, so that tests can give those
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from build_engines.errors import INSTALL_BUILD_TOOLS
+from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
-from proxy.operate.triton_server.binaries import LibPython, Wheel
-from proxy.operate.triton_server.command import LOOPBACK
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.binaries import Wheel
+from proxy.pools.discovery import source_url
+from proxy.pools.discovery.source import InvalidSource, StaticList
 
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
@@ -24,6 +26,7 @@ DISK_BYTES = 1_000_000_000
 # It names torch and transformers as requirements, which the engine does not need: pip would bring
 # them (1 to 5 GB), so that the extra `embedded` cannot name it.
 XGRAMMAR = "xgrammar==0.2.8"
+CONNECT_TIMEOUT_S = 3.0
 SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
 
@@ -56,6 +59,24 @@ def python(version: tuple[int, int]) -> Check:
     )
 
 
+def proxy_alone(version: tuple[int, int]) -> list[Check]:
+    """An installation without tritonserver and torch, as the proxy's image is one."""
+    return [
+        Check(
+            name="installation",
+            ok=True,
+            detail="the proxy only: there is no tritonserver and no torch, so `triton-openai "
+            "proxy` runs, and `serve`, `triton` and `build` do not",
+        ),
+        Check(
+            name="Python",
+            ok=version >= PYTHONS[0],
+            detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
+            remedy="the proxy needs Python 3.10 or later",
+        ),
+    ]
+
+
 def platform(system: str, machine: str) -> Check:
     return Check(
         name="platform",
@@ -76,13 +97,14 @@ def glibc(library: str, version: str) -> Check:
     )
 
 
-def libpython(found: LibPython | None, version: str) -> Check:
+def libpython(folder: str | None, version: str) -> Check:
+    """folder: as `binaries.libpython` returns it."""
     name = f"libpython{version}.so.1.0"
     return Check(
         name="libpython",
-        ok=found is not None,
-        detail=f"{name} in {found.folder or 'the system library path'}"
-        if found
+        ok=folder is not None,
+        detail=f"{name} in {folder or 'the system library path'}"
+        if folder is not None
         else f"{name} not found",
         remedy=f"this Python was built without its shared library: apt install libpython{version}, "
         "or use a Python built with --enable-shared",
@@ -195,11 +217,30 @@ def port(setting: str, host: str, number: int, others: Mapping[str, int]) -> Che
     return Check(name=setting, ok=True, detail=f"{host}:{number} is free")
 
 
-def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
-    return [
-        port(name, LOOPBACK, number, {k: v for k, v in numbers.items() if k != name})
-        for name, number in numbers.items()
-    ]
+def tritons(url: str | None, source: str) -> Iterator[Check]:
+    """Whether the Tritons in the settings accept connections. source: the url, or its default."""
+    if url is None:
+        detail = f"is not set: the proxy looks for a Triton at {source}, unless --triton or "
+        yield Check(name="TRITON_URL", ok=True, detail=f"{detail}TRITON_URL names another")
+        return
+    try:
+        found = source_url.parse(source)
+    except InvalidSource as error:
+        yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
+        return
+    if not isinstance(found, StaticList):
+        detail = f"{found.text}: its endpoints are looked up when the proxy runs"
+        yield Check(name="TRITON_URL", ok=True, detail=detail)
+        return
+    for address in sorted(endpoint.address for endpoint in found.addresses):
+        host, _, number = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(number)), CONNECT_TIMEOUT_S).close()
+            detail, ok = f"{address} accepts connections", True
+        except OSError as error:
+            detail, ok = f"{address} cannot be reached: {error.strerror or error}", False
+        remedy = "start that Triton, or set TRITON_URL to grpc://host:port of a running one"
+        yield Check(name="TRITON_URL", ok=ok, detail=detail, remedy=remedy)
 
 
 def models(name: str, detail: str, *, ok: bool) -> Check:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from build_engines.errors import BuildError
-from build_engines.gpu import device, device_sharing
+from build_engines.gpu import device, refusals
 from build_engines.gpu.device import ListedGpu
 from build_engines.gpu.options import GpuOptions
 from build_engines.models_file import GpuEntry, ModelsFileError
@@ -109,7 +109,7 @@ def devices(models: Mapping[str, GpuOptions], listed: Sequence[ListedGpu] | None
         name: models[name].model_copy(update={"devices": _resolved(gpus)})
         for name, gpus in found.items()
     }
-    result += [_devices(reason, ok=False) for _, reason in device_sharing.conflicts(resolved)]
+    result += [_devices(reason, ok=False) for _, reason in refusals.sharing_conflicts(resolved)]
     return result
 
 

@@ -1,21 +1,24 @@
-"""Runs the checks of `checks` on this machine. Called by `cli` and launch.start."""
+"""Runs the checks of `checks` on this machine. Called by `cli` and `start`."""
 
 from __future__ import annotations
 
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from build_engines.errors import MissingPackage, UnservableFolder
 from build_engines.models_file import ModelsFileError
 from build_engines.weights import LocalFolder
+from proxy.domain.errors import LaunchError
 from proxy.models import policy
-from proxy.operate.doctor import checks, proxy_only
+from proxy.operate.doctor import checks
 from proxy.operate.doctor.checks import Check
 from proxy.operate.triton_server import binaries, folders, ports, shm
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.binaries import Wheel
+from proxy.operate.triton_server.launch import LOOPBACK
 from proxy.settings import Settings
 
 INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", "xgrammar")
@@ -30,6 +33,7 @@ BUILD_TOOLS = (
     "obstore",
     "xgrammar",
 )
+EMBEDDED = ("nvidia-pytriton", "torch")
 MODULE, SCRIPT = "proxy.cli", "triton-openai"
 
 
@@ -58,12 +62,16 @@ def room(settings: Settings) -> list[Check]:
     return [checks.disk(settings.artifacts_dir), checks.shared_memory(shm.SHM)]
 
 
-def triton_ports(settings: Settings) -> list[Check]:
-    return checks.triton_ports(_triton_ports(settings))
-
-
 def proxy_port(settings: Settings) -> Check:
     return checks.port("PORT", settings.host, settings.port, _triton_ports(settings))
+
+
+def triton_ports(settings: Settings) -> list[Check]:
+    numbers = _triton_ports(settings)
+    return [
+        checks.port(name, LOOPBACK, number, {k: v for k, v in numbers.items() if k != name})
+        for name, number in numbers.items()
+    ]
 
 
 def _triton_ports(settings: Settings) -> dict[str, int]:
@@ -94,34 +102,30 @@ def models(settings: Settings) -> list[Check]:
 
 def everything(settings: Settings) -> list[Check]:
     """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
-    if proxy_only.is_all(binaries.tritonserver(), binaries.wheel(), checks.version):
-        return [*_proxy_only(settings)]
+    if is_proxy_alone(binaries.tritonserver(), binaries.wheel(), missing(EMBEDDED)):
+        port = checks.port("PORT", settings.host, settings.port, {})
+        return [
+            *checks.proxy_alone(sys.version_info[:2]),
+            recognised(port, settings.port),
+            *checks.tritons(settings.triton_url, settings.triton_source),
+            # the weights are where Triton is
+            *(models(settings)[:1] if policy.has_models(settings) else ()),
+        ]
     settings = folders.with_shipped_demo(settings)
     chosen = folders.place(settings)
     found = settings.model_copy(update={"artifacts_dir": chosen})
     other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
     tools = [] if binaries.tritonserver() else [checks.build_tools(missing(BUILD_TOOLS))]
-    return [*runtime(), *tools, *other, *room(found), *_ports(settings), *models(settings)]
-
-
-def _ports(settings: Settings) -> list[Check]:
-    """Ports that a running server of this project holds pass the check."""
     numbers = {"PORT": settings.port, **_triton_ports(settings)}
-    found = [proxy_port(settings), *triton_ports(settings)]
-    if len(set(numbers.values())) < len(numbers):  # two settings name one port
-        return found
-    return [recognised(check, numbers[check.name]) for check in found]
+    ours = [proxy_port(settings), *triton_ports(settings)]
+    if len(set(numbers.values())) == len(numbers):  # no two settings name one port
+        ours = [recognised(check, numbers[check.name]) for check in ours]
+    return [*runtime(), *tools, *other, *room(found), *ours, *models(settings)]
 
 
-def _proxy_only(settings: Settings) -> Iterator[Check]:
-    yield proxy_only.installation()
-    yield proxy_only.python(sys.version_info[:2])
-    yield proxy_only.packages(checks.version)
-    port = checks.port("PORT", settings.host, settings.port, {})
-    yield recognised(port, settings.port)
-    yield from proxy_only.triton(settings.triton_url, settings.triton_source)
-    if policy.has_models(settings):
-        yield models(settings)[0]  # the weights are where Triton is
+def is_proxy_alone(installed: Path | None, wheel: Wheel, missing: Sequence[str]) -> bool:
+    """Whether only the proxy can run here. installed: a tritonserver on this machine."""
+    return installed is None and not wheel.tritonserver.exists() and len(missing) == len(EMBEDDED)
 
 
 def require(*found: Check) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
@@ -53,62 +53,41 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
+    """It is drawn from the window as it is then."""
+
     url: str
-    is_ready: bool
-    # Over which rates and quantiles are taken.
-    seconds: float
-    # Of the event loop, in seconds.
-    lag_p99: float | None
-    # By the heading of the first column; an empty table is not shown.
-    tables: Mapping[str, Sequence[Row]]
+    window: Window
+    # Of /admin/v1/endpoints; None: it cannot be read.
+    listing: Listing | None
     order: Order = Order.TOKENS
     # What the reader should know, such as that a key lacks a scope.
     notes: Sequence[str] = ()
     # Whether the reader can press keys.
     has_keys: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        window: Window,
-        listing: Listing | None,
-        *,
-        url: str,
-        order: Order = Order.TOKENS,
-        notes: Sequence[str] = (),
-        has_keys: bool = False,
-    ) -> Frame:
-        """listing: of /admin/v1/endpoints; None: it cannot be read."""
-        return cls(
-            url=url,
-            is_ready=bool(summed(window.page, READY).get((), 0.0)),
-            seconds=window.seconds,
-            lag_p99=window.quantiles(LAG, 0.99).get(()),
-            tables={
-                "model": [*_models(window)],
-                "endpoint": [*_endpoints(window, listing)],
-                "tenant": [*_tenants(window)],
-            },
-            order=order,
-            notes=notes,
-            has_keys=has_keys,
-        )
-
-    def rendered(self, width: int) -> RenderableType:
-        parts: list[RenderableType] = [self._head(), *(Text(each, "yellow") for each in self.notes)]
-        for first, rows in self.tables.items():
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """An empty table is not shown."""
+        yield self._head()
+        yield from (Text(each, "yellow") for each in self.notes)
+        for first, rows in (
+            ("model", [*_models(self.window)]),
+            ("endpoint", [*_endpoints(self.window, self.listing)]),
+            ("tenant", [*_tenants(self.window)]),
+        ):
             if rows:
-                parts += ["", self._table(first, rows, is_wide=width >= WIDE)]
+                yield ""
+                yield self._table(first, rows, is_wide=options.max_width >= WIDE)
             if (others := len(rows) - MOST_ROWS) > 0:
-                parts.append(f"and {others} more")
-        return Group(*parts)
+                yield f"and {others} more"
 
     def _head(self) -> Text:
-        ready = ("ready", "green") if self.is_ready else ("not ready", "red")
-        lag = "" if self.lag_p99 is None else f"  loop lag p99 {seconds(self.lag_p99)}"
+        is_ready = bool(summed(self.window.page, READY).get((), 0.0))
+        ready = ("ready", "green") if is_ready else ("not ready", "red")
+        lag_p99 = self.window.quantiles(LAG, 0.99).get(())
+        lag = "" if lag_p99 is None else f"  loop lag p99 {seconds(lag_p99)}"
         keys = "\nq quit  sort: n name, r requests, t tokens, l TTFT" if self.has_keys else ""
         return Text.assemble(
-            (self.url, "bold"), "  ", ready, f"{lag}  last {self.seconds:.1f} s{keys}"
+            (self.url, "bold"), "  ", ready, f"{lag}  last {self.window.seconds:.1f} s{keys}"
         )
 
     def _table(self, first: str, rows: Sequence[Row], *, is_wide: bool) -> Table:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.live import Live
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.administration.pools import ENDPOINTS
 from proxy.operate.administration.remote import AdminClient, Refused
 from proxy.operate.live.frame import Frame, Listing, Order
 from proxy.operate.live.window import Page, Window, parsed
-from proxy.processes.errors import LaunchError
 
 ORDERS = {order.value: order for order in Order}
 FILE_WIDTH, WHOLE_LINES = 100, 1000
@@ -42,10 +42,6 @@ def keyboard() -> Iterator[Wait]:
         yield _key
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
-
-
-def without_keys(seconds: float) -> None:
-    time.sleep(seconds)
 
 
 def _key(seconds: float) -> str | None:
@@ -98,42 +94,33 @@ class Top:
         self._show = show
         self._interval_s = interval_s
         self._clock = clock
-        self._url = url
-        self._has_keys = has_keys
-        self._order = Order.TOKENS
         self._window = Window()
-        self._frame = self._next()
+        self._frame = Frame(url=url, window=self._window, listing=None, has_keys=has_keys)
+        self._next()
 
     def once(self) -> None:
         """Shows one frame, after one interval. Raises LaunchError."""
         self._pause()
-        self._frame = self._next()
+        self._next()
         self._show(self._frame)
 
     def run(self) -> None:
         """Shows a frame at once, and after every interval, until the key `q`.
 
-        While the proxy cannot be read, the last frame stays, with the reason.
+        While the proxy cannot be read, the last figures stay, with the reason.
         """
         self._show(self._frame)
         while self._pause() != QUIT:
             try:
-                self._frame = self._next()
+                self._next()
             except LaunchError as error:
                 self._frame = replace(self._frame, notes=(f"Old figures: {error}",))
             self._show(self._frame)
 
-    def _next(self) -> Frame:
+    def _next(self) -> None:
         reading = self._read()
         self._window.add(reading.page, self._clock())
-        return Frame.of(
-            self._window,
-            reading.listing,
-            url=self._url,
-            order=self._order,
-            notes=reading.notes,
-            has_keys=self._has_keys,
-        )
+        self._frame = replace(self._frame, listing=reading.listing, notes=reading.notes)
 
     def _pause(self) -> str | None:
         """Waits for one interval; keys that sort act at once. Returns `q` if it was pressed."""
@@ -143,8 +130,7 @@ class Top:
             if key == QUIT:
                 return QUIT
             if key in ORDERS:
-                self._order = ORDERS[key]
-                self._frame = replace(self._frame, order=self._order)
+                self._frame = replace(self._frame, order=ORDERS[key])
                 self._show(self._frame)
         return None
 
@@ -157,40 +143,28 @@ def console(file_width: int = FILE_WIDTH) -> Console:
     return made
 
 
-def show_once(proxy: AdminClient, interval_s: float) -> None:
-    """Raises LaunchError."""
-    with _printing(proxy, interval_s) as top:
-        top.once()
-
-
-def show(proxy: AdminClient, interval_s: float) -> None:
+def show(proxy: AdminClient, interval_s: float, *, is_once: bool) -> None:
     """Until the key `q`, or Ctrl-C. Raises LaunchError: the proxy cannot be read at the start."""
-    where = _live if sys.stdout.isatty() else _printing
-    with suppress(KeyboardInterrupt), where(proxy, interval_s) as top:
-        top.run()
-
-
-@contextmanager
-def _printing(proxy: AdminClient, interval_s: float) -> Iterator[Top]:
+    is_live = sys.stdout.isatty() and not is_once
+    has_keys = is_live and sys.stdin.isatty()
     out = console()
+    live = Live(console=out, screen=True, auto_refresh=False)
 
     def put(frame: Frame) -> None:
-        out.print(frame.rendered(out.width), soft_wrap=False)
+        if is_live:
+            live.update(frame, refresh=True)
+        else:
+            out.print(frame)
 
-    yield Top(lambda: read(proxy), without_keys, put, interval_s=interval_s, url=proxy.url)
-
-
-@contextmanager
-def _live(proxy: AdminClient, interval_s: float) -> Iterator[Top]:
-    live = Live(console=console(), screen=True, auto_refresh=False)
-
-    def put(frame: Frame) -> None:
-        live.update(frame.rendered(live.console.width), refresh=True)
-
-    has_keys = sys.stdin.isatty()
-    with keyboard() if has_keys else nullcontext(without_keys) as wait:
+    with suppress(KeyboardInterrupt), keyboard() if has_keys else nullcontext(time.sleep) as wait:
         top = Top(
-            lambda: read(proxy), wait, put, interval_s=interval_s, url=proxy.url, has_keys=has_keys
+            lambda: read(proxy),
+            wait,
+            put,
+            interval_s=interval_s,
+            url=proxy.url,
+            has_keys=has_keys,
         )
-        with live:  # only now: a proxy that cannot be read is an error on the terminal as it was
-            yield top
+        # Only now: a proxy that cannot be read is an error on the terminal as it was.
+        with live if is_live else nullcontext():
+            top.once() if is_once else top.run()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,16 +15,10 @@ MARK = "█"
 Stage = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """depth: 0 for a stage that is part of no other."""
-
-    depth: int
-    stage: Stage
-
-
-def rows(stages: Sequence[Stage]) -> Iterator[Row]:
-    """In the order in which they began, each followed by the stages that are part of it."""
+def rows(stages: Sequence[Stage]) -> Iterator[tuple[int, Stage]]:
+    """In the order in which they began, each followed by the stages that are part of it; with their
+    depths, which are 0 for a stage that is part of no other.
+    """
     parts: dict[int | None, list[int]] = {}
     for place, stage in enumerate(stages):
         parent = stage["parent"]
@@ -33,9 +26,9 @@ def rows(stages: Sequence[Stage]) -> Iterator[Row]:
         known = parent if parent is not None and 0 <= parent < place else None
         parts.setdefault(known, []).append(place)
 
-    def below(parent: int | None, depth: int) -> Iterator[Row]:
+    def below(parent: int | None, depth: int) -> Iterator[tuple[int, Stage]]:
         for place in sorted(parts.get(parent, ()), key=lambda place: stages[place]["begin_ms"]):
-            yield Row(depth=depth, stage=stages[place])
+            yield depth, stages[place]
             yield from below(place, depth + 1)
 
     yield from below(None, 0)
@@ -122,9 +115,13 @@ def _ended(record: Record) -> str:
 
 
 def _bars(record: Record, width: int) -> Table:
-    total, found = record["duration_ms"], list(rows(record["stages"]))
-    names = max(len("request"), *(len(_name(row)) for row in found), 0)
-    notes = min(max((len(_note(row)) for row in found), default=0), width // 3)
+    total = record["duration_ms"]
+    found = [
+        (f"{'  ' * depth}{stage['name']}", _note(stage), stage)
+        for depth, stage in rows(record["stages"])
+    ]
+    names = max(len("request"), *(len(name) for name, _, _ in found), 0)
+    notes = min(max((len(note) for _, note, _ in found), default=0), width // 3)
     notes = notes if width >= WIDE else 0
     room = max(LEAST_BAR, width - names - len(f" {_ms(total)} ms") - (notes and notes + 1) - 1)
     table = Table.grid(padding=(0, 1, 0, 0))
@@ -134,27 +131,18 @@ def _bars(record: Record, width: int) -> Table:
     if notes:
         table.add_column(no_wrap=True, width=notes, overflow="ellipsis")
     table.add_row("request", bar(0, total, total, room), f"{_ms(total)} ms")
-    for row in found:
-        drawn = bar(row.stage["begin_ms"], row.stage["duration_ms"], total, room)
-        note = Text(_note(row))
-        cells = (Text(_name(row)), Text(drawn, _style(row)), f"{_ms(row.stage['duration_ms'])} ms")
-        table.add_row(*cells, *([note] if notes else []))
+    for name, note, stage in found:
+        drawn = bar(stage["begin_ms"], stage["duration_ms"], total, room)
+        style = "red" if stage["error"] else STYLES.get(stage["name"], "blue")
+        cells = (Text(name), Text(drawn, style), f"{_ms(stage['duration_ms'])} ms")
+        table.add_row(*cells, *([Text(note)] if notes else []))
         if note and not notes:
-            table.add_row("", note)
+            table.add_row("", Text(note))
     return table
 
 
-def _style(row: Row) -> str:
-    return "red" if row.stage["error"] else STYLES.get(row.stage["name"], "blue")
-
-
-def _name(row: Row) -> str:
-    return f"{'  ' * row.depth}{row.stage['name']}"
-
-
-def _note(row: Row) -> str:
+def _note(stage: Stage) -> str:
     """What a stage says of itself, such as its endpoint."""
-    stage = row.stage
     words = [f"{name} {value}" for name, value in sorted(stage["attributes"].items())]
     return "  ".join([stage["error"], *words] if stage["error"] else words)
 

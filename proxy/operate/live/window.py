@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, by name."""
@@ -30,19 +31,6 @@ def parsed(text: str) -> Page:
     return page
 
 
-def increments(before: Page, after: Page) -> Page:
-    """By how much each counter has grown. One that went back was restarted, and has grown from 0;
-    so has one that is new.
-    """
-    return {
-        name: {
-            labels: _growth(before.get(name, {}).get(labels, 0.0), value)
-            for labels, value in series.items()
-        }
-        for name, series in after.items()
-    }
-
-
 def summed(page: Page, name: str, *by: str) -> Groups:
     """The sum over a metric's series, for the values of these labels; a series that lacks one is
     left out.
@@ -54,10 +42,6 @@ def summed(page: Page, name: str, *by: str) -> Groups:
             group = tuple(given[label] for label in by)
             found[group] = found.get(group, 0.0) + value
     return found
-
-
-def _growth(before: float, after: float) -> float:
-    return after - before if after >= before else after
 
 
 def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
@@ -81,49 +65,47 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
 
 
 INTERVALS = 5  # tokens are counted when a request ends, so that one interval alone would jump
-Histograms = dict[tuple[str, ...], dict[float, float]]
 
 
 class Window:
     """add(page) once an interval; rates are known from the second page on."""
 
     def __init__(self) -> None:
-        self._last: tuple[float, Page] | None = None
-        self._grown: deque[tuple[float, Page]] = deque(maxlen=INTERVALS)
+        self._pages: deque[tuple[float, Page]] = deque(maxlen=INTERVALS + 1)
 
     def add(self, page: Page, at_s: float) -> None:
         """at_s: on any clock, always the same."""
-        if self._last is not None:
-            before_s, before = self._last
-            self._grown.append((at_s - before_s, increments(before, page)))
-        self._last = (at_s, page)
+        self._pages.append((at_s, page))
 
     @property
     def page(self) -> Page:
         """The last one."""
-        return {} if self._last is None else self._last[1]
+        return self._pages[-1][1] if self._pages else {}
 
     @property
     def seconds(self) -> float:
-        return sum(seconds for seconds, _ in self._grown)
+        return self._pages[-1][0] - self._pages[0][0] if self._pages else 0.0
 
     def growth(self, name: str, *by: str) -> Groups:
-        """How much a counter has grown in the window, for each set of values of these labels."""
-        found: Groups = {}
-        for _, grown in self._grown:
-            for group, value in summed(grown, name, *by).items():
-                found[group] = found.get(group, 0.0) + value
-        return found
+        """How much a counter has grown in the window, for each set of values of these labels.
+
+        A counter that went back was restarted, and has grown from 0; so has one that is new.
+        """
+        grown: dict[Labels, float] = {}
+        for (_, before), (_, after) in pairwise(self._pages):
+            for labels, value in after.get(name, {}).items():
+                earlier = before.get(name, {}).get(labels, 0.0)
+                more = value - earlier if value >= earlier else value
+                grown[labels] = grown.get(labels, 0.0) + more
+        return summed({name: grown}, name, *by)
 
     def rates(self, name: str, *by: str) -> Groups:
         """Growth in a second."""
-        seconds = self.seconds
-        grown = self.growth(name, *by) if seconds > 0 else {}
-        return {group: value / seconds for group, value in grown.items()}
+        return {group: grown / self.seconds for group, grown in self.growth(name, *by).items()}
 
     def quantiles(self, name: str, share: float, *by: str) -> Groups:
         """Of a histogram; groups without observations are left out. See `quantile`."""
-        histograms: Histograms = {}
+        histograms: dict[tuple[str, ...], dict[float, float]] = {}
         for (*group, bound), count in self.growth(f"{name}_bucket", *by, "le").items():
             histograms.setdefault(tuple(group), {})[float(bound)] = count
         found = {group: quantile(share, buckets) for group, buckets in histograms.items()}

@@ -45,10 +45,10 @@ def replay(
     import asyncio
     from contextlib import ExitStack
 
+    from proxy.domain.errors import LaunchError
     from proxy.operate.administration.remote import given_key
     from proxy.operate.replay.comparison import Report
     from proxy.operate.replay.sender import Selection, client_of, send
-    from proxy.processes.errors import LaunchError
 
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
     chosen = Selection(since=begin, tenant=tenant, model=model)

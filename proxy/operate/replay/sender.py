@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from proxy.domain.errors import LaunchError
 from proxy.journal.journal import VERSION, Recorded, record_files
 from proxy.operate.replay.comparison import Comparison, Replayed, compare
-from proxy.processes.errors import LaunchError
 
 PATH = re.compile(r"(/[a-z0-9_]+)+")  # never another host, which would get the key
 # Of the load and the callers at that time: sent again, they say nothing of the deployment.

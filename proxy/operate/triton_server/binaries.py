@@ -59,19 +59,10 @@ def wheel() -> Wheel:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibPython:
-    """The shared library that Triton's Python stub is linked to.
+def libpython(python: str, folders: Iterable[Path] | None = None) -> str | None:
+    """The folder of `libpython<X.Y>.so.1.0`, to which Triton's Python stub is linked.
 
-    folder: None if the system's loader finds the library by itself.
-    """
-
-    name: str
-    folder: Path | None
-
-
-def libpython(python: str, folders: Iterable[Path] | None = None) -> LibPython | None:
-    """Looks for `libpython<X.Y>.so.1.0` in the folders, then in the loader's cache.
+    Empty if the system's loader finds the library by itself; None if there is none.
 
     Args:
         folders: where this interpreter's library may be by default; LIBDIR is wrong in a relocated
@@ -83,7 +74,5 @@ def libpython(python: str, folders: Iterable[Path] | None = None) -> LibPython |
         folders = [*([Path(libdir)] if libdir else []), Path(sys.base_prefix) / "lib"]
     for folder in folders:
         if (folder / name).is_file():
-            return LibPython(name=name, folder=folder)
-    if ctypes.util.find_library(f"python{python}") == name:
-        return LibPython(name=name, folder=None)
-    return None
+            return str(folder)
+    return "" if ctypes.util.find_library(f"python{python}") == name else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 if TYPE_CHECKING:
     import psutil
@@ -32,26 +33,22 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
         sock.bind(address)
     except OSError as error:
         sock.close()
-        raise LaunchError(_refusal(host, port, setting, error)) from None
+        reason = f"{os.strerror(error.errno or 0)}{_holder(port)}"
+        raise LaunchError(
+            f"{setting}={port}: cannot listen on {host}:{port}: {reason}; set {setting} to a free "
+            "port"
+        ) from None
     return sock
 
 
-def _refusal(host: str, port: int, setting: str, error: OSError) -> str:
-    reason = os.strerror(error.errno or 0)
-    held = f" (held by {owner})" if (owner := holder(port)) else ""
-    what = f"{setting}={port}: cannot listen on {host}:{port}: {reason}{held}"
-    return f"{what}; set {setting} to a free port"
-
-
-def holder(port: int) -> str | None:
-    """`name, pid 12`, if this user may see the process."""
+def _holder(port: int) -> str:
+    """` (held by name, pid 12)`, if this user may see the process."""
     import psutil
 
-    try:
-        process = listener(port)
-        return None if process is None else f"{process.name()}, pid {process.pid}"
-    except psutil.Error:
-        return None
+    with suppress(psutil.Error):
+        if (process := listener(port)) is not None:
+            return f" (held by {process.name()}, pid {process.pid})"
+    return ""
 
 
 def listener(port: int) -> psutil.Process | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from build_engines.models_file import GpuEntry, ModelsFile
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 
 LLM_API_LAUNCHER = "trtllm-llmapi-launch"
 MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model

@@ -1,7 +1,7 @@
-"""One tritonserver process: start it until it is ready, wait for its end, stop it.
+"""One tritonserver process: start it until it is ready, wait for its end, drain it, stop it.
 
 Its Python stubs are in its process group. Processes that MPI started have their own groups, and
-are killed one by one. Called by processes.supervisor.
+are killed one by one. Called by `supervisor` and `run`.
 """
 
 from __future__ import annotations
@@ -13,70 +13,60 @@ import re
 import signal
 import time
 from asyncio.subprocess import DEVNULL, Process
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import psutil
 
-from proxy.operate.triton_server import lifeline, probe, run_folder, shm, stubs
-from proxy.operate.triton_server.command import LOOPBACK, Place
-from proxy.operate.triton_server.run_folder import RunFolder
-from proxy.processes.errors import (
-    LaunchError,
-    ModelLoadingFailed,
-    StartCrashed,
-    exit_reason,
-)
+from proxy.domain.errors import LaunchError, ModelLoadingFailed
+from proxy.operate.triton_server import lifeline, probe, shm
+from proxy.operate.triton_server.launch import EXIT_TIMEOUT_S, LOOPBACK, Launch
+from proxy.operate.triton_server.ranks import LLM_API_LAUNCHER
+from proxy.triton.target import Target
 
-POLL_S = 0.05
+READY_POLL_S = 0.05
 # Of one core. Servers that wait use some: a start that uses less over its timeout stands still.
 LEAST_CPU_SHARE = 0.02
-PROGRESS_S = 900.0  # a start that makes progress may take so much longer than its timeout
-# The proxy, or `drain`, has drained the streams before; those that still run are too late.
-EXIT_TIMEOUT_S = 5
-# Triton's Python backend, now and then, while the processes of several models start at once (2.51).
-CRASH = "boost::interprocess::lock_exception"
 MOST_LINES = 3
 TAIL_BYTES = 100_000
+STUB_POLL_S = 0.25
+STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped
+# Proxies check Triton every half second; until then they may send more requests.
+QUIET_S = 2.0
+DRAIN_POLL_S = 0.25
 
+# Triton's Python backend, now and then, while the processes of several models start at once (2.51).
+CRASH = "boost::interprocess::lock_exception"
 _ERROR = re.compile(r'^E\d{4} [^\]]*\] "?(?:ERROR: )?(.*?)"?$')
 _FAILED_LOAD = re.compile(r"failed to load '([^']+)' version \d+: (.*)")
 _OTHERS = ("[libprotobuf ERROR", "bash: ", "error: ", "terminate called after")
 # printed on every machine without a GPU
 _NOISE = ("CudaDriverHelper", "failed to load all models")
+COMM = 15  # characters that the kernel stores of a name
+# The processes between the lifeline and the stubs, see ranks. Open MPI 4 and 5 have links of the
+# first name.
+STARTERS = frozenset(
+    name[:COMM] for name in ("mpirun", "orterun", "prterun", LLM_API_LAUNCHER, "tritonserver")
+)
+# The gauges of our engine model and of NVIDIA's C++ backend; as in docker/triton/wait_idle.py.
+UNFINISHED = re.compile(
+    r"^(?:engine_requests_unfinished\{[^}]*\}"
+    r'|nv_trt_llm_request_metrics\{[^}]*request_type="active"[^}]*\}) (\S+)$',
+    re.MULTILINE,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What a start needs.
-
-    start_timeout_s: the longest time without progress. progress_s: how much longer the whole start
-    may take.
-    """
-
-    arguments: list[str]
-    environment: dict[str, str]
-    folder: RunFolder
-    place: Place
-    start_timeout_s: float
-    progress_s: float = PROGRESS_S
-
-    @property
-    def longest_start_s(self) -> float:
-        return self.start_timeout_s + self.progress_s
+class StartCrashed(LaunchError):
+    """The server crashed while it started, by a fault of its own that the next start may lack."""
 
 
 class TritonServer:
-    """See processes.supervisor.Server. It is killed when the thread that started it ends."""
+    """It is killed when the thread that started it ends."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._process: Process | None = None
         self._is_stopping = False
-
-    @property
-    def place(self) -> Place:
-        return self._launch.place
 
     async def start(self) -> None:
         """Returns when every model is loaded and the server responds.
@@ -100,11 +90,11 @@ class TritonServer:
             raise RuntimeError("not started")
         process = self._process
         ending = asyncio.create_task(process.wait())
-        stub_death = asyncio.create_task(stubs.first_death(process.pid))
+        stub_death = asyncio.create_task(_first_death(process.pid))
         try:
             await asyncio.wait((ending, stub_death), return_when=asyncio.FIRST_COMPLETED)
             if ending.done() or self._is_stopping:  # then its processes end in any order
-                return exit_reason(await ending)
+                return _how_it_ended(await ending)
             await _end(process, grace_s=0)
             return stub_death.result()
         finally:
@@ -120,54 +110,76 @@ class TritonServer:
         if self._process is not None:
             await _end(self._process, grace_s)
         self._process = None
-        shm.sweep(self._launch.place.shm_prefix)
+        shm.sweep(self._launch.shm_prefix)
+
+    async def drain(self, timeout_s: float, say: Callable[[str], None]) -> None:
+        """For a Triton that serves remote proxies: marks it as draining, and waits for streams.
+
+        Returns when the engines have been idle for QUIET_S, or after the timeout.
+        """
+        from proxy.triton import drain_mark  # which imports grpc
+
+        say("draining: running streams may end, proxies refuse new requests (once more to hurry)")
+        region = shm.SHM / f"{self._launch.shm_prefix}draining"
+        region.write_bytes(b"\0")
+        target = Target(f"{LOOPBACK}:{self._launch.grpc_port}", secret=self._launch.secret)
+        if reason := await drain_mark.set_mark(target, f"/{region.name}"):
+            say(f"tritonserver refused the mark that it is draining: {reason}")
+        if not await until_idle(self._launch.metrics_port, timeout_s):
+            say(f"DRAIN_TIMEOUT_S is over: ending streams after {timeout_s:g} s")
 
     async def _spawn(self) -> Process:
-        with run_folder.fresh_log(self._launch.folder).open("ab") as log:
+        """The log of the previous start is kept as `.1`."""
+        log = self._launch.log
+        if log.exists():
+            log.replace(log.with_suffix(".log.1"))
+        with log.open("wb") as written:
             return await asyncio.create_subprocess_exec(
                 *lifeline.command(self._launch.arguments),
-                cwd=self._launch.folder.artifacts,
+                cwd=self._launch.artifacts,
                 env=self._launch.environment,
                 stdin=DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=written,
+                stderr=written,
             )
 
     async def _until_ready(self, process: Process) -> None:
         timeout_s, began = self._launch.start_timeout_s, time.monotonic()
         progress = _Progress(process.pid, self._launch)
-        while not await self._is_ready():
+        while not await asyncio.to_thread(self._is_ready):
             if process.returncode is not None:
-                raise self._failure(f"ended with {exit_reason(process.returncode)}")
+                raise self._failure(f"ended with {_how_it_ended(process.returncode)}")
             await asyncio.to_thread(progress.look)
             now = time.monotonic()
             if now - progress.seen_at >= timeout_s:
                 within = f"{timeout_s:g} s after it last made progress (TRITON_START_TIMEOUT_S)"
-            elif now - began >= self._launch.longest_start_s:
+            elif now - began >= timeout_s + self._launch.progress_s:
                 more_s = f"{self._launch.progress_s:g} s"
                 within = f"{now - began:.0f} s (TRITON_START_TIMEOUT_S and {more_s} for progress)"
             else:
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(READY_POLL_S)
                 continue
             raise self._failure(f"was not ready within {within}; {progress.awaited()}")
 
-    async def _is_ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """tritonserver opens its metrics port last: after gRPC, and after loading all models.
 
         If a model cannot be loaded, it exits before that (--exit-on-error=true is the default).
         """
         try:
-            status, _ = await probe.get(LOOPBACK, self._launch.place.metrics_port, "/metrics")
+            return probe.get(LOOPBACK, self._launch.metrics_port, "/metrics")[0] == probe.OK
         except OSError:
             return False
-        return status == 200
 
     def _failure(self, what: str) -> LaunchError:
-        log = self._launch.folder.log
-        if failed := log_failed_load(log):
-            model, reason = failed
-            return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
-        reasons = "; ".join(log_reasons(log)) or "the log gives no reason"
+        log = self._launch.log
+        errors = log_errors(log.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
+        for failed in filter(None, map(_FAILED_LOAD.match, errors)):
+            # The engine folder of a Triton model such as `demo_engine`, or else the model's own.
+            engine = self._launch.artifacts / failed[1].rpartition("_")[0] / "engine"
+            folder = engine.resolve() if engine.exists() else self._launch.artifacts / failed[1]
+            return ModelLoadingFailed(folder, f"{failed[2]} (log: {log})")
+        reasons = "; ".join(errors[-MOST_LINES:]) or "the log gives no reason"
         kind = StartCrashed if CRASH in reasons else LaunchError
         return kind(f"tritonserver {what}: {reasons} (log: {log})")
 
@@ -192,38 +204,43 @@ class _Progress:
         if now < self._looks_at:
             return
         self._looks_at = now + min(1.0, timeout_s / 10)
-        spent = [cpu_s for each in self._processes() if (cpu_s := _cpu_s(each)) is not None]
-        others = len(spent), self._launch.folder.log.stat().st_size
-        if sum(spent) - self._cpu_s >= LEAST_CPU_SHARE * timeout_s or others != self._others:
-            self.seen_at, self._cpu_s, self._others = now, sum(spent), others
+        spent = self._cpu_s_by_name()
+        cpu_s = sum(each for _, each in spent)
+        others = len(spent), self._launch.log.stat().st_size
+        if cpu_s - self._cpu_s >= LEAST_CPU_SHARE * timeout_s or others != self._others:
+            self.seen_at, self._cpu_s, self._others = now, cpu_s, others
 
     def awaited(self) -> str:
         """What the start waits for, and what else this machine does."""
-        processes = ", ".join(
-            f"{stubs.name(each)} ({cpu_s:.1f} s of CPU)"
-            for each in self._processes()[1:]
-            if (cpu_s := _cpu_s(each)) is not None
-        )
+        spent = [f"{name} ({cpu_s:.1f} s of CPU)" for name, cpu_s in self._cpu_s_by_name()[1:]]
         memory, load = psutil.virtual_memory(), " ".join(f"{each:.1f}" for each in os.getloadavg())
         return (
-            f"it waits for the metrics port {self._launch.place.metrics_port}, which opens when "
-            f"every model is loaded, and runs {processes or 'no process'}; this machine has a load "
-            f"of {load} on {os.cpu_count()} cores, and {memory.available / 1e9:.1f} of "
+            f"it waits for the metrics port {self._launch.metrics_port}, which opens when every "
+            f"model is loaded, and runs {', '.join(spent) or 'no process'}; this machine has a "
+            f"load of {load} on {os.cpu_count()} cores, and {memory.available / 1e9:.1f} of "
             f"{memory.total / 1e9:.1f} GB of memory free"
         )
 
-    def _processes(self) -> list[psutil.Process]:
+    def _cpu_s_by_name(self) -> list[tuple[str, float]]:
+        """CPU seconds of each process, with its children that have ended; the lifeline first."""
+        found = []
         with contextlib.suppress(psutil.Error):
-            return [psutil.Process(self._lifeline), *stubs.descendants(self._lifeline)]
-        return []
+            for process in [psutil.Process(self._lifeline), *_descendants(self._lifeline)]:
+                with contextlib.suppress(psutil.Error):  # it has ended
+                    found.append((_name(process), float(sum(process.cpu_times()[:4]))))
+        return found
 
 
-def _cpu_s(process: psutil.Process) -> float | None:
-    """With its children that have ended; None if it has ended itself."""
-    try:
-        return float(sum(process.cpu_times()[:4]))
-    except psutil.Error:
-        return None
+def _name(process: psutil.Process) -> str:
+    """The Triton model of a stub; of any other process its program."""
+    for part in process.cmdline():
+        if part.endswith("/1/model.py"):
+            return str(part.split("/")[-3])
+    return str(process.name())
+
+
+def _how_it_ended(returncode: int) -> str:
+    return f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
 
 
 async def _end(process: Process, grace_s: float) -> None:
@@ -231,7 +248,7 @@ async def _end(process: Process, grace_s: float) -> None:
         _send(process, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), grace_s)
-    descendants = stubs.descendants(process.pid) if process.returncode is None else []
+    descendants = _descendants(process.pid) if process.returncode is None else []
     with contextlib.suppress(ProcessLookupError):  # includes its stubs
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:  # it may have no group of its own yet
@@ -248,37 +265,92 @@ def _send(process: Process, number: signal.Signals) -> None:
         os.kill(process.pid, number)
 
 
-def log_reasons(path: Path) -> list[str]:
-    """The last distinct errors, one line each; failures to load models only, if there are any."""
-    found = list(dict.fromkeys(_errors(_tail(path))))
-    failed_loads = [line for line in found if line.startswith("failed to load")]
-    return (failed_loads or found)[-MOST_LINES:]
+def _descendants(lifeline: int) -> list[psutil.Process]:
+    """All descendants, including orphans."""
+    try:
+        return list(psutil.Process(lifeline).children(recursive=True))
+    except psutil.Error:
+        return []
 
 
-def log_failed_load(path: Path) -> tuple[str, str] | None:
-    """The Triton model that failed to load, and the reason."""
-    for line in _errors(_tail(path)):
-        if failed := _FAILED_LOAD.match(line):
-            return failed[1], failed[2]
-    return None
+async def _first_death(lifeline: int) -> str:
+    """Returns when a process that tritonserver had started has died or stands still, with its
+    description.
+
+    Triton does not restart a stub that died. Seen with 2.51: its running streams hang forever and
+    each new request fails, while the server reports that it is ready. So a dead stub counts as a
+    dead server. So does a tokenizer or detokenizer that stands still, by SIGSTOP for example: after
+    a second Triton gives its answers to other requests, see model_repository/detokenizer. An engine
+    is decoupled, so its answers find their requests, and the proxy notices that its streams are
+    silent.
+    """
+    stubs: dict[psutil.Process, str] | None = None
+    stopped_polls: Counter[psutil.Process] = Counter()
+    while True:
+        # No file descriptor is free, or a process ended while they were listed: the next poll sees.
+        with contextlib.suppress(OSError, psutil.Error):
+            stubs = _running(lifeline) if stubs is None else stubs
+            for stub, name in stubs.items():
+                if (status := _status(stub)) in (None, psutil.STATUS_ZOMBIE):
+                    return f"its process {stub.pid} died: {name}"
+                is_stopped = status == psutil.STATUS_STOPPED and "tokenizer" in name
+                stopped_polls[stub] = stopped_polls[stub] + 1 if is_stopped else 0
+                if stopped_polls[stub] * STUB_POLL_S > STOPPED_S:
+                    return f"its process {stub.pid} stands still: {name}"
+        await asyncio.sleep(STUB_POLL_S)
 
 
-def _errors(text: str) -> list[str]:
-    return [
-        error_line
-        for line in text.splitlines()
-        if (error_line := _error(line)) and not any(noise in line for noise in _NOISE)
-    ]
+def _running(lifeline: int) -> dict[psutil.Process, str]:
+    """The server's children, with their command lines. The server is the lifeline's first child.
+
+    Under mpirun these are the ranks, and the processes that those start, down to the stubs.
+    Children of other processes, such as a rank of the LLM API, are short-lived.
+    """
+    children = psutil.Process(lifeline).children()
+    server = min(children, key=psutil.Process.create_time, default=None)  # the others are orphans
+    return {} if server is None else dict(_below(server))
+
+
+def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
+    for child in parent.children():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            yield child, " ".join(child.cmdline()[:2])
+            if child.name()[:COMM] in STARTERS:
+                yield from _below(child)
+
+
+def _status(process: psutil.Process) -> str | None:
+    """None if the process does not exist any more."""
+    try:
+        return str(process.status()) if process.is_running() else None
+    except psutil.Error:
+        return None
+
+
+async def until_idle(metrics_port: int, at_most_s: float, *, quiet_s: float = QUIET_S) -> bool:
+    """Whether Triton became idle in time. One that does not respond has ended: idle."""
+    start = idle_since = time.monotonic()
+    while (now := time.monotonic()) - start < at_most_s:
+        try:
+            _, exposition = await asyncio.to_thread(probe.get, LOOPBACK, metrics_port, "/metrics")
+        except OSError:
+            return True
+        if any(map(float, UNFINISHED.findall(exposition))):
+            idle_since = now
+        elif now - idle_since >= quiet_s:
+            return True
+        await asyncio.sleep(DRAIN_POLL_S)
+    return False
+
+
+def log_errors(text: str) -> list[str]:
+    """The distinct errors, one line each; failures to load models only, if there are any."""
+    lines = dict.fromkeys(filter(None, map(_error, text.splitlines())))
+    found = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    return [line for line in found if line.startswith("failed to load")] or found
 
 
 def _error(line: str) -> str | None:
     if error := _ERROR.match(line):
         return error[1].split("\\n")[0]  # the rest is a Python traceback, escaped
     return line if line.startswith(_OTHERS) else None
-
-
-def _tail(path: Path) -> str:
-    try:
-        return path.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
-    except FileNotFoundError:
-        return ""

@@ -1,7 +1,6 @@
 """Keeps a server running: restarts it when it dies, after growing pauses.
 
-Independent of the proxy, which finds out over gRPC whether Triton is reachable. Called by
-`run`.
+Independent of the proxy, which finds out over gRPC whether Triton is reachable. Called by `run`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from proxy import background
-from proxy.processes.errors import LaunchError, StartCrashed
+from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server.server import StartCrashed
 
 FIRST_STARTS = 3  # tries, where each crashes
 FIRST_DELAY_S, MOST_DELAY_S = 0.2, 10.0
@@ -36,19 +36,20 @@ class Supervisor:
     def __init__(
         self,
         server: Server,
-        *,
-        name: str,
         say: Callable[[str], None],
+        *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._server = server
-        self._name = name
         self._say = say
         self._clock = clock
         self._sleep = sleep
         self._watch: asyncio.Task[None] | None = None
-        self.is_running = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._watch is not None
 
     async def start(self) -> None:
         """
@@ -62,7 +63,7 @@ class Supervisor:
             except StartCrashed as error:
                 if failures == FIRST_STARTS - 1:
                     raise
-                self._say(f"start of {self._name} failed, and is tried again: {error}")
+                self._say(f"start of tritonserver failed, and is tried again: {error}")
                 await self._sleep(delay_s(failures))
         self._watch = asyncio.create_task(self._keep_running())
 
@@ -70,24 +71,17 @@ class Supervisor:
         if self._watch is not None:
             await background.end([self._watch])
         await self._server.stop(grace_s)
-        self.is_running = False
 
     async def _start_server(self) -> None:
-        self.is_running = True
         started = self._clock()
-        try:
-            await self._server.start()
-        except BaseException:
-            self.is_running = False
-            raise
-        self._say(f"{self._name} is ready after {self._clock() - started:.1f} s")
+        await self._server.start()
+        self._say(f"tritonserver is ready after {self._clock() - started:.1f} s")
 
     async def _keep_running(self) -> None:
         failures = 0
         while True:
             ready_since = self._clock()
-            how = await self._server.wait()
-            self._say(f"{self._name} died ({how})")
+            self._say(f"tritonserver died ({await self._server.wait()})")
             if self._clock() - ready_since >= RESET_S:
                 failures = 0
             failures = await self._restart(failures)
@@ -95,14 +89,12 @@ class Supervisor:
     async def _restart(self, failures: int) -> int:
         """Tries until the server runs again; returns the number of failures so far."""
         while True:
-            pause_s = delay_s(failures)
+            self._say(f"restarting tritonserver in {delay_s(failures):g} s")
+            await self._sleep(delay_s(failures))
             failures += 1
-            self.is_running = True
-            self._say(f"restarting {self._name} in {pause_s:g} s")
-            await self._sleep(pause_s)
             try:
                 await self._start_server()
             except (LaunchError, OSError) as error:
-                self._say(f"restart of {self._name} failed: {error}")
+                self._say(f"restart of tritonserver failed: {error}")
             else:
                 return failures

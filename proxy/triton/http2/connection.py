@@ -266,7 +266,7 @@ class Connection:
             # given back at once, so that no stream stops another
             owed, self._window = limits.connection_window - self._window, limits.connection_window
             self._control.append(frames.window_update(0, owed))
-        call = self._call(stream)
+        call = self._calls.get(stream) or self._call(stream)
         if call is None:
             return
         call.receive_window -= size

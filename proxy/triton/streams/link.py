@@ -212,12 +212,8 @@ class KeepaliveTimes:
     answer_s: float = 10.0
 
 
-class Owner(Protocol):
-    """The owner of the links."""
-
-    def place(self, stream: LeanStream) -> None:
-        """Carries a stream for which there is no room on its link."""
-        ...
+class Owner(Carrier, Protocol):
+    """The owner of the links, which carries the streams that wait for one."""
 
     def link_changed(self, link: Link) -> None:
         """The link has room again, or is leaving."""

@@ -97,8 +97,8 @@ def test_messages_are_limited_on_every_path(serve, path):
 
 def test_tools_are_limited_where_they_are_only_counted(serve):
     tool = {"type": "function", "function": {"name": "f"}}
-    body = {"messages": BODY["messages"], "tools": [tool] * 3}
-    response = serve(ScriptedEngine(), max_tools=2).post("/tokenize", json=body)
+    body = {"messages": BODY["messages"], "tools": [tool] * 129}
+    response = serve(ScriptedEngine()).post("/tokenize", json=body)
     assert (response.status_code, error_of(response)["param"]) == (400, "tools")
 
 

@@ -12,8 +12,8 @@ import redis
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
+from proxy.cli import explain
 from proxy.domain.identity import Limits
-from proxy.processes.errors import explain
 from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.application import application

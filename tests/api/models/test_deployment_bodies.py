@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from build_engines.deployments import CanaryEntry, DeploymentEntry
 from proxy.api.pools.pool_bodies import DeploymentAnswer, deployment_bodies
 from proxy.models.deployments import DeploymentPlan
 from proxy.pools.memory_decisions import MemoryDecisions

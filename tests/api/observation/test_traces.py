@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.domain.errors import EngineFailed
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import EngineFailed, LaunchError
 from tests.api.tools.test_server_tools import call, rounds
 from tests.api.tools.test_tools import CATALOG, CHAT, HI
 from tests.doubles.engine import ScriptedEngine, deltas

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from proxy.domain.events import AnyDelta, ReasoningDelta
 from proxy.generation.choice.answer_text import StopMatcher, TextDecoder
+from proxy.language.syntax.families import REASONING_FAMILIES as REASONING
+from proxy.language.syntax.families import TOOL_FAMILIES as TOOLS
 from proxy.language.syntax.output_parser import OutputParser
-from proxy.language.syntax.reasoning.families import FAMILIES as REASONING
-from proxy.language.syntax.tools.families import FAMILIES as TOOLS
 from tests.long.fuzz.texts import SCHEMAS, THOUGHT, reasoning_marks, samples, texts, tool_marks
 from tests.strategies import cuts
-from tests.unit.language.syntax.tools.folding import Answer, answered, parser_of
+from tests.unit.language.syntax.folding import Answer, answered, parser_of
 
 Target = Callable[[st.DataObject], None]
 
@@ -48,7 +48,7 @@ def reasoning_family(family: str) -> Target:
         is_inside = data.draw(st.booleans(), "is_inside")
 
         def read(pieces: Sequence[str]) -> tuple[str, str]:
-            kind = REASONING[family].parser_type
+            kind = REASONING[family]
             parser = kind(is_inside=is_inside, tool_starts=["<tool_call>"])
             thought, answer = _folded(_pushed(parser.push, parser.flush, pieces))
             return thought, answer.text
@@ -72,9 +72,7 @@ def chain(data: st.DataObject) -> None:
     text = data.draw(texts(marks, samples(tools)), "text")
 
     def read(pieces: Sequence[str]) -> tuple[str, Answer]:
-        thinker = REASONING[reasoning].parser_type(
-            is_inside=is_inside, tool_starts=TOOLS[tools].parser_type.clear_starts()
-        )
+        thinker = REASONING[reasoning](is_inside=is_inside, tool_starts=TOOLS[tools].clear_starts())
         caller = parser_of(tools, SCHEMAS)
         parser = OutputParser(thinker, caller, most_calls=most)
         wanted = (piece for piece in pieces if not parser.has_all)
@@ -127,8 +125,8 @@ def cost(data: st.DataObject) -> None:
         """Seconds of CPU per character."""
         text = (start + unit * (length // len(unit)))[:length]
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        starts = TOOLS[family].parser_type.clear_starts()
-        thinker = REASONING[reasoning].parser_type(tool_starts=starts)
+        starts = TOOLS[family].clear_starts()
+        thinker = REASONING[reasoning](tool_starts=starts)
         parser = OutputParser(thinker, parser_of(family, SCHEMAS))
         began = time.process_time()
         for _ in _pushed(parser.push, parser.flush, pieces):

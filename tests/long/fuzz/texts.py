@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from proxy.language.syntax.reasoning.families import FAMILIES as REASONING
-from proxy.language.syntax.tools.families import FAMILIES as TOOLS
-from tests.unit.language.syntax.tools.syntaxes import SYNTAXES
+from proxy.language.syntax.families import REASONING_FAMILIES as REASONING
+from proxy.language.syntax.families import TOOL_FAMILIES as TOOLS
+from tests.unit.language.syntax.syntaxes import SYNTAXES
 
 SCHEMAS = {
     "f": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}},
@@ -26,11 +26,11 @@ ANY = st.text(st.characters(codec="utf-8"), max_size=4)
 
 
 def tool_marks(family: str) -> list[str]:
-    return [*TOOLS[family].parser_type.marks()]
+    return [*TOOLS[family].marks()]
 
 
 def reasoning_marks(family: str) -> list[str]:
-    kind = REASONING[family].parser_type
+    kind = REASONING[family]
     return [*kind.marks(), kind.closing]
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from build_engines import onnx_folder
 from build_engines.errors import BuildError
-from build_engines.onnx_graph import Graph
+from build_engines.onnx_folder import Graph
 
 LAYERS, HEADS, HEAD_SIZE = 2, 2, 8
 DATA_BYTES = 64

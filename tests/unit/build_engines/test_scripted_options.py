@@ -34,13 +34,6 @@ def test_a_half_or_wrong_script_is_refused(fields):
         ModelsFile.model_validate({"models": {"m": {"weights": "w", **fields}}})
 
 
-def test_its_engine_is_told_nothing_of_an_onnx_model():
-    entry = ScriptedEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, hold_ms=0)
-    engine = role_parameters.scripted("m", entry, FACTS)["engine"]
-    assert (engine["runtime"], engine["hold_ms"]) == ("scripted", "0.0")
-    assert not {"kv_cache_bytes", "threads", "max_rows"} & {*engine}
-
-
 def test_the_queue_is_bounded_and_the_bound_may_be_given():
     def most(**fields) -> str:
         entry = ScriptedEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, **fields)

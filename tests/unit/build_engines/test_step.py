@@ -1,16 +1,18 @@
-"""step: done once, resumed where it was, whole or not at all."""
+"""Steps of a build, its tools and folders: done once, resumed where it was, whole or not at all."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from build_engines import step
+from build_engines import step, tool
 from build_engines.errors import BuildError
 from build_engines.step import Step
 from build_engines.tool import Say
+from build_engines.whole_folder import Provenance, is_made, made
 
 
 class Written(Step):
@@ -92,3 +94,52 @@ def test_what_would_be_done_is_shown(tmp_path):
     step.show((one, two), said.append)
     assert said == ["# one: is done", f"# two: {two.folder}", f"write {two.folder / 'text'}"]
     assert not two.is_done
+
+
+def run(folder, program: str, **options) -> list[str]:
+    said: list[str] = []
+    command = [sys.executable, "-c", program]
+    tool.run(command, log=folder / "log", say=said.append, **options)
+    return said
+
+
+def test_a_bad_end_has_its_last_words_and_where_the_others_are(tmp_path):
+    program = "print('one'); print('out of memory'); raise SystemExit(3)"
+    with pytest.raises(BuildError, match=r"exit status 3: one \| out of memory .*log\)"):
+        run(tmp_path, program)
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(BuildError, match="no-such-tool cannot be run: No such file"):
+        tool.run(["no-such-tool"], log=tmp_path / "log", say=str)
+
+
+HERE = Provenance(key="k", tools={"builder": "1.0", "library": "2.0"})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with made(tmp_path / "m", HERE) as target:
+        (target / "one").touch()
+    return tmp_path / "m"
+
+
+def test_it_is_current_for_the_same_provenance_alone(folder):
+    assert is_made(folder, HERE)
+    assert not is_made(folder, Provenance(key="other", tools=HERE.tools))
+    assert not is_made(folder, Provenance(key="k", tools={"builder": "1.1", "library": "2.0"}))
+
+
+def test_a_tool_that_is_not_installed_here_makes_nothing_stale(folder):
+    assert is_made(folder, Provenance(key="k", tools={"builder": None, "library": "2.0"}))
+
+
+def test_a_failure_leaves_the_old_folder(folder):
+    def fail() -> None:
+        with made(folder, Provenance(key="new")):
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert is_made(folder, HERE)
+    assert (folder / "one").exists()

@@ -16,6 +16,7 @@ from proxy.domain.output import FinishReason
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
+from proxy.language.syntax.parsers import syntax_of
 from tests.doubles.engine import CARD
 from tests.doubles.sandbox import InProcess
 
@@ -43,7 +44,7 @@ def asked(**fields) -> GenerationRequest:
 
 
 def format_of(request: GenerationRequest, card: ModelCard) -> AnswerFormat:
-    return asyncio.run(AnswerFormats(InProcess()).answer_format(request, card))
+    return asyncio.run(AnswerFormats(InProcess()).answer_format(request, card, syntax_of(card)))
 
 
 def answer(*calls: tuple[str, str], text: str = "", reason=FinishReason.TOOL_CALLS) -> Answer:

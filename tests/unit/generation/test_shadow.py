@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from build_engines.deployment_entries import ShadowEntry as Shadow
+from build_engines.deployments import ShadowEntry as Shadow
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ModelUnavailable, RateLimited
 from proxy.domain.model import ModelCard

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from build_engines.deployment_entries import DeploymentEntry
+from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request import GenerationRequest, TextPrompt

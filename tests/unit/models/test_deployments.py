@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from build_engines.deployment_entries import CanaryEntry, DeploymentEntry
+from build_engines.deployments import CanaryEntry, DeploymentEntry
 from proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
 
 BLUE, GREEN = DeploymentEntry(name="blue", weight=3), DeploymentEntry(name="green", weight=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from build_engines.deployment_entries import DeploymentEntry
+from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry, SamplingDefaults
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel

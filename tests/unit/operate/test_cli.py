@@ -15,9 +15,8 @@ import pytest
 import typer
 
 from proxy import __version__
-from proxy.cli import app, main, misspelt
+from proxy.cli import app, explain, misspelt
 from proxy.operate import run as running
-from proxy.processes.errors import explain
 from proxy.settings import Settings
 from tests.fixtures.application import application
 from tests.fixtures.demo_folder import FOLDER, TRAINED
@@ -40,21 +39,6 @@ def taken() -> Iterator[str]:
         yield str(sock.getsockname()[1])
 
 
-def run(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    out, err = capfd.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
-def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    status, _, err = run(capfd, *arguments)
-    assert status == 1
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 def loading_failure(err: str) -> str:
     """The message of the one line that says it."""
     assert err.count("\n") == 1
@@ -63,14 +47,8 @@ def loading_failure(err: str) -> str:
     return error["message"]
 
 
-def test_help_names_every_command(capfd):
-    status, out, _ = run(capfd, "--help")
-    assert status == 0
-    assert all(name in out for name in ("serve", "build", "triton", "proxy", "models", "doctor"))
-
-
-def test_the_version_is_that_of_the_package(capfd):
-    status, out, _ = run(capfd, "--version")
+def test_the_version_is_that_of_the_package(run):
+    status, out, _ = run("--version")
     project = (ROOT / "pyproject.toml").read_text()
     assert (status, out) == (0, f"triton-openai {__version__}\n")
     assert f'name = "triton-openai"\nversion = "{__version__}"\n' in project
@@ -96,15 +74,15 @@ def test_help_names_each_options_variable_and_default(command):
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
-def test_a_taken_port_is_said_before_anything_else(capfd, folder, taken, command):
+def test_a_taken_port_is_said_before_anything_else(fails, folder, taken, command):
     (folder / "models.yaml").write_text("models: {m: {weights: none}}")
-    err = refused(capfd, command, "--port", taken, "--models-file", folder / "models.yaml")
+    err = fails(command, "--port", taken, "--models-file", folder / "models.yaml")
     assert f"PORT={taken}" in err
     assert "set PORT to a free port" in err
 
 
-def test_a_taken_triton_port_is_named(capfd, folder, taken):
-    err = refused(capfd, "triton", "--triton-grpc-port", taken, "--artifacts-dir", folder)
+def test_a_taken_triton_port_is_named(fails, folder, taken):
+    err = fails("triton", "--triton-grpc-port", taken, "--artifacts-dir", folder)
     assert f"TRITON_GRPC_PORT={taken}" in err
 
 
@@ -116,14 +94,14 @@ def test_a_taken_triton_port_is_named(capfd, folder, taken):
         (("build", "--tensorrt-llm", "1.2"), "--tensorrt-llm needs --dry-run"),
     ],
 )
-def test_a_wrong_option_is_named(capfd, arguments, said):
-    assert said in refused(capfd, *arguments)
+def test_a_wrong_option_is_named(fails, arguments, said):
+    assert said in fails(*arguments)
 
 
-def test_a_misspelt_variable_is_named_at_the_start(capfd, monkeypatch):
+def test_a_misspelt_variable_is_named_at_the_start(run, monkeypatch):
     monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
     monkeypatch.setenv("PORT", "0")  # ends the start
-    status, _, err = run(capfd, "serve")
+    status, _, err = run("serve")
     warning, error = err.splitlines()
     assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
     assert warning.endswith("did you mean TRITON_GRPC_PORT?")
@@ -132,32 +110,32 @@ def test_a_misspelt_variable_is_named_at_the_start(capfd, monkeypatch):
     assert status == 1
 
 
-def test_a_wrong_models_file_is_named(capfd, folder):
+def test_a_wrong_models_file_is_named(fails, folder):
     (folder / "models.yaml").write_text("models: {a: {wights: x}}")
-    err = refused(capfd, "models", "--models-file", folder / "models.yaml")
+    err = fails("models", "--models-file", folder / "models.yaml")
     assert "models.a" in err
     assert "models.yaml" in err
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
-def test_a_missing_secret_is_said_before_anything_is_built(capfd, folder, monkeypatch, command):
+def test_a_missing_secret_is_said_before_anything_is_built(fails, folder, monkeypatch, command):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     tool = "server_tools: {t: {url: 'https://x.example', headers: {X: '${NO_SUCH_KEY}'}}}"
     (folder / "models.yaml").write_text(f"models:\n  small: {{weights: w, {tool}}}\n")
-    told = refused(capfd, command, "--models-file", folder / "models.yaml")
+    told = fails(command, "--models-file", folder / "models.yaml")
     assert "models.small.server_tools.t.headers" in told
     assert "NO_SUCH_KEY is not set" in told
 
 
-def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
+def test_a_build_without_weights_says_where_they_are_missed(run, folder):
     status, _, err = run(
-        capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
+        "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
     )
     assert status == 1
     assert str(folder / "weights") in loading_failure(err)
 
 
-def test_a_build_without_its_tools_says_what_to_run(capfd, tmp_path, monkeypatch):
+def test_a_build_without_its_tools_says_what_to_run(fails, tmp_path, monkeypatch):
     version = metadata.version
 
     def without_torch(package: str) -> str:
@@ -169,32 +147,32 @@ def test_a_build_without_its_tools_says_what_to_run(capfd, tmp_path, monkeypatch
     for name in TRAINED:
         (tmp_path / name).symlink_to(FOLDER / name)
     monkeypatch.setenv("MODEL_PATH", str(tmp_path))
-    err = refused(capfd, "build", "--artifacts-dir", tmp_path / "a")
+    err = fails("build", "--artifacts-dir", tmp_path / "a")
     assert "needs torch: run pip install 'triton-openai[build]', or in a clone make" in err
 
 
-def test_a_folder_that_holds_no_model_is_told_as_json(capfd, folder, monkeypatch):
+def test_a_folder_that_holds_no_model_is_told_as_json(run, folder, monkeypatch):
     monkeypatch.setenv("MODEL_PATH", str(folder / "nowhere"))
-    status, _, err = run(capfd, "build", "--artifacts-dir", folder / "a")
+    status, _, err = run("build", "--artifacts-dir", folder / "a")
     assert status == 1
     assert loading_failure(err) == (
         f"Failed to load model from {folder / 'nowhere'}: the folder does not exist"
     )
 
 
-def test_a_port_option_wins_over_both_names_of_the_variable(capfd, taken, monkeypatch):
+def test_a_port_option_wins_over_both_names_of_the_variable(fails, taken, monkeypatch):
     monkeypatch.setenv("SERVER_PORT", "1234")
-    assert f"PORT={taken}" in refused(capfd, "proxy", "--port", taken)
+    assert f"PORT={taken}" in fails("proxy", "--port", taken)
 
 
-def test_a_default_that_a_remote_triton_cannot_take_is_refused(capfd, monkeypatch):
+def test_a_default_that_a_remote_triton_cannot_take_is_refused(fails, monkeypatch):
     monkeypatch.setenv("DEFAULT_MAX_TOKENS", "5")
-    assert "DEFAULT_MAX_TOKENS" in refused(capfd, "proxy", "--triton", "grpc://far:8001")
+    assert "DEFAULT_MAX_TOKENS" in fails("proxy", "--triton", "grpc://far:8001")
 
 
-def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
+def test_doctor_shows_every_check_and_fails_with_one(run, folder, taken):
     status, out, _ = run(
-        capfd, "doctor", "--port", taken, "--models-file", folder / "models.yaml"
+        "doctor", "--port", taken, "--models-file", folder / "models.yaml"
     )  # fmt: skip
     assert status == 1
     assert f"PORT={taken}" in out
@@ -202,8 +180,8 @@ def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
     assert "weights of small" in out
 
 
-def test_doctor_looks_at_tensorrt_llm_alone_when_asked(capfd):
-    status, out, _ = run(capfd, "doctor", "--gpu")
+def test_doctor_looks_at_tensorrt_llm_alone_when_asked(run):
+    status, out, _ = run("doctor", "--gpu")
     assert status == 1
     assert "FAIL  TensorRT-LLM: tensorrt_llm is not installed" in out
 
@@ -241,20 +219,20 @@ models:
 """
 
 
-def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
+def test_a_dry_run_says_the_commands_of_another_version(fails, run, folder):
     (folder / "models.yaml").write_text(GPU_MODEL)
     (folder / "weights").mkdir()
     (folder / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
     given = ["build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"]
-    status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
+    status, out, _ = run(*given, "--dry-run", "--tensorrt-llm", "1.2.1")
     assert status == 0
     assert "--format fp8" in out
     assert "# memory of a GPU: " in out
     assert "for the KV cache: about " in out
     assert not (folder / "a").exists()
-    _, _, err = run(capfd, *given, "--dry-run", "--tensorrt-llm", "0.16.0")
+    _, _, err = run(*given, "--dry-run", "--tensorrt-llm", "0.16.0")
     assert "0.16.0 is too old" in loading_failure(err)
-    assert "'x.y' is not a version" in refused(capfd, *given, "--dry-run", "--tensorrt-llm", "x.y")
+    assert "'x.y' is not a version" in fails(*given, "--dry-run", "--tensorrt-llm", "x.y")
 
 
 SETTINGS = [name.upper() for name in Settings.model_fields]

@@ -8,9 +8,9 @@ import pytest
 
 from build_engines import models_file
 from build_engines.models_file import ModelsFile, ModelsFileError
+from proxy.domain.errors import LaunchError
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import MemoryDecisions
-from proxy.processes.errors import LaunchError
 from proxy.settings import Settings
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.metrics import Metrics

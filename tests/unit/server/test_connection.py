@@ -47,7 +47,7 @@ def calls(act, *, patience_s: float = 60) -> list[bytes | str]:
 
     async def run() -> list[bytes | str]:
         wire = Wire()
-        connection = Quiet(bounds(reader_timeout_s=patience_s), None, ServerState(), {})
+        connection = Quiet(bounds(reader_timeout_s=patience_s), None, ServerState())
         connection.connection_made(wire)
         await act(connection, wire)
         await asyncio.sleep(0)

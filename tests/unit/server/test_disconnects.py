@@ -9,9 +9,9 @@ import uvloop
 
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
+from tests.unit.server.talks import GET
 
 ANSWER_S = 0.3
-GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class App:

@@ -10,14 +10,14 @@ import uvicorn
 import uvloop
 
 from proxy.operate.triton_server.ports import bind
-from proxy.processes.signals import Stop
 from proxy.server import http_connection
+from proxy.server.stop import Stop
 from proxy.server.uvicorn_server import DrainingServer, relay, serve
 from tests.fixtures.own_server import bounds
 from tests.fixtures.stack import HANG_S
+from tests.unit.server.talks import GET
 
 CALLERS = 100
-GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 async def answer(scope, receive, send) -> None:

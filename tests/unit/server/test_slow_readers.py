@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import socket
 
 import pytest
 
 from tests.fixtures.own_server import served
+from tests.unit.server.talks import UPGRADE
 
 PATIENCE_S = 0.3
 PART = b"x" * 65_536
 PARTS = 200  # more than the kernel's buffers take
-UPGRADE = (
-    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
-)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from proxy.server.tls import ReloadingTls
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
+from tests.unit.server.talks import GET
 
 pytestmark = needs_openssl
-GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 ENDLESS = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n"
 
 

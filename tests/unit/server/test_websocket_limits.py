@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 import uvloop
@@ -16,13 +15,9 @@ from proxy.api.http.body_reader import BytesInFlight
 from proxy.server.websocket_connection import FREE_FRAMES
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
+from tests.unit.server.talks import UPGRADE, Talk, drips
 
-UPGRADE = (
-    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
-)
 POLICY_VIOLATION, PROTOCOL_ERROR, TRY_AGAIN_LATER = 1008, 1002, 1013
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
 
 
 async def app(scope, receive, send) -> None:
@@ -47,20 +42,6 @@ async def talked(talk: Talk, **limits: object) -> bytes:
             return await asyncio.wait_for(talk(reader, writer), HANG_S)
         finally:
             writer.close()
-
-
-def drips(start: bytes, drop: bytes, pause_s: float = 0.05) -> Talk:
-    """One drop after the other until the server closes."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        writer.write(start)
-        answer = asyncio.ensure_future(reader.read())
-        while not answer.done():
-            writer.write(drop)
-            await asyncio.wait((answer,), timeout=pause_s)
-        return answer.result()
-
-    return talk
 
 
 def close_code(raw: bytes) -> int:

@@ -45,10 +45,10 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
+def server(tmp_path: Path) -> Iterator[RedisServer]:
     """One that a test may kill."""
-    with running(tmp_path) as server:
-        yield server
+    with running(tmp_path) as own:
+        yield own
 
 
 @pytest.fixture(params=["memory", "redis"])

@@ -25,19 +25,19 @@ pytestmark = pytest.mark.anyio
 
 
 @needs_redis
-async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(redis: RedisServer):
-    connection = RedisConnection(redis.url, timeout_s=1, beat_s=0.05)
+async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=1, beat_s=0.05)
     records = RedisRecords(connection, LIMITS, lease_ms=400)
     async with connection, relay_of(records) as one:
         generation = Generation()
         answer = await one.open(asked(), generation)
-        redis.kill()
+        server.kill()
         with pytest.raises(RecordsUnavailable):
             await one.open(asked("other"), generation)
         generation.step(5)
         assert await read(answer) == whole()
         await settled(one)
-        redis.start()
+        server.start()
         await until(lambda: not connection.is_away)
         generation.step(5)
         assert await ask(one, generation, asked("other")) == whole()
@@ -45,8 +45,8 @@ async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(r
 
 
 @needs_redis
-async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: RedisServer):
-    connection = RedisConnection(redis.url, timeout_s=5)
+async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
     records = RedisRecords(connection, LIMITS, lease_ms=300)
     async with connection, relay_of(records) as one:
         assert await records.claim(asked(), "of another proxy") is None
@@ -60,8 +60,8 @@ async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(redis: Redis
 
 
 @needs_redis
-async def test_a_broken_record_concerns_its_key_only(redis: RedisServer):
-    connection = RedisConnection(redis.url, timeout_s=5)
+async def test_a_broken_record_concerns_its_key_only(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
     records = RedisRecords(connection, LIMITS)
     async with connection, relay_of(records) as one:
         generation = Generation()

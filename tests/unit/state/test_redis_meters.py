@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,18 +15,12 @@ from proxy.state.memory_meters import steady_us
 from proxy.state.meters import BUCKETS, Grant, LedgerUnavailable, OutageMode, Refusal
 from proxy.state.redis_connection import RedisConnection, tenant_tag
 from proxy.state.redis_meters import RedisLedger
-from tests.fixtures.redis_server import RedisServer, needs_redis, running
+from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.test_ledgers import gauge, month, unique, window
 
 pytestmark = [needs_redis, pytest.mark.anyio]
 BEAT_S = 0.1
 LEASE_S = 0.5
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    with running(tmp_path) as own:
-        yield own
 
 
 def ledger(server: RedisServer, mode: OutageMode = OutageMode.CLOSED, **options) -> RedisLedger:
@@ -242,9 +235,7 @@ async def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(
             await asyncio.sleep(BEAT_S / 20)
 
 
-async def test_each_proxy_counts_the_other_until_it_has_died(
-    server: RedisServer,
-):
+async def test_each_proxy_sees_the_others_until_they_have_died(server: RedisServer):
     async with ledger(server) as one:
         other = await ledger(server).__aenter__()
         await until(lambda: one.proxies == other.proxies == 2)

@@ -187,20 +187,20 @@ async def test_an_answer_that_was_finished_while_it_was_abandoned_is_joined(pair
 
 
 @needs_redis
-async def test_nothing_of_a_private_answer_is_published(redis: RedisServer):
+async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
     """Not even while it runs, into the append-only file of another machine."""
 
     from redis import asyncio as client
 
     generation, request = Generation(), asked(is_private=True)
-    connections = [RedisConnection(redis.url, timeout_s=5) for _ in range(2)]
+    connections = [RedisConnection(server.url, timeout_s=5) for _ in range(2)]
     relays = [relay_of(RedisRecords(each, LIMITS)) for each in connections]
     async with (
         connections[0],
         connections[1],
         relays[0] as one,
         relays[1] as other,
-        client.Redis.from_url(redis.url) as seen,
+        client.Redis.from_url(server.url) as seen,
     ):
         first = await one.open(request, generation)
         generation.step(3)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from guides.compiler import CompiledGuide
-from port import RESUME_PARAM, BadParameter
+from port import RESUME_PARAM, BadParameter, Guide
 
 BITS = 32
 # The CPU time that a guide may take: once, and for each token. Sound guides take a tenth of a
@@ -144,3 +144,13 @@ class GuideState:
         token, self._next_token = self._next_token, None
         if token is not None and not self._matcher.accept_token(token):
             raise GuideBroken(f"token {token} does not follow the guide")
+
+
+def slow_refusal(guide: Guide) -> str:
+    """The error message for the client whose guide takes too long to follow."""
+    return (
+        f"the {guide.kind} guide takes too long to follow token by token, so the engine stopped "
+        "the answer. The guide is ambiguous: the same text matches it in many different ways. "
+        "Write it without rules that refer to themselves on both sides, and without nested "
+        "repetitions."
+    )

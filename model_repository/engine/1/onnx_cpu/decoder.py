@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from onnx_cpu.decoder_port import Ids, Logits
-from onnx_cpu.kv_rows import KvRows, KvShape
+from onnx_cpu.kv_rows import Ids, KvRows, KvShape, Logits
 
 NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(float)": np.float32,

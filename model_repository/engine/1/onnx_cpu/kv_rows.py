@@ -1,14 +1,15 @@
-"""The KV cache of the running sequences: one memory map, which takes memory as it is written.
+"""The KV cache of the running sequences, and what the scheduler needs of the model that fills it.
 
-Layout [layers * 2, rows, kv_heads, capacity, head_size]. So one side (keys or values) of a layer is
-one contiguous tensor for any run of rows, which ONNX Runtime reads as `past`, writes as `present`.
+The cache is one memory map, which takes memory as it is written. Its layout is [layers * 2, rows,
+kv_heads, capacity, head_size]. So one side (keys or values) of a layer is one contiguous tensor for
+any run of rows, which ONNX Runtime reads as `past`, writes as `present`.
 """
 
 from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -71,3 +72,30 @@ class KvRows:
         for side in range(self.shape.sides):
             offset = (side * rows + row) * self._row_bytes
             self._map.madvise(mmap.MADV_DONTNEED, offset, self._row_bytes)
+
+
+Ids = npt.NDArray[np.int64]
+Logits = npt.NDArray[np.float32]
+
+
+class Decoder(Protocol):
+    """One model and the KV cache of its rows. OnnxDecoder implements it."""
+
+    @property
+    def kv(self) -> KvRows: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def most_tokens(self) -> int:
+        """The tokens that one call of `prefill` can take."""
+
+    def prefill(self, row: int, ids: list[int], past_tokens: int) -> Logits:
+        """Feeds tokens to a row after its first `past_tokens`; returns logits [tokens, vocab]."""
+
+    def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
+        """Feeds one token to each of the first n rows.
+
+        ids, past_tokens: [n]. Returns logits [n, vocab], valid until the next call.
+        """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from onnx_cpu.decoder_port import Decoder, Logits
+from onnx_cpu.kv_rows import Decoder, Logits
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import SequenceOutput

@@ -9,9 +9,8 @@ import bisect
 from collections.abc import Callable, Iterator
 
 from onnx_cpu.batch import Batch
-from onnx_cpu.free_memory import FreeMemory
 from onnx_cpu.kv_rows import KvRows
-from onnx_cpu.prefix_cache import BLOCK, BlockKey, PrefixCache
+from onnx_cpu.prefix_cache import BLOCK, BlockKey, FreeMemory, PrefixCache
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.waiting_queue import WaitingQueue
 from port import Job

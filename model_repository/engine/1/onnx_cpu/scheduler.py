@@ -6,26 +6,94 @@ budget, and decodes one token for every decoding row. Only the runtime's thread 
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from guides.slow_guides import refusal
-from guides.state import GuideTooSlow
-from onnx_cpu.decoder_port import Decoder, Logits
-from onnx_cpu.free_memory import FreeMemory
-from onnx_cpu.pending_guides import Compiler, PendingGuides
+from guides.compiler import CompiledGuide
+from guides.state import GuideState, GuideTooSlow, slow_refusal
+from onnx_cpu.kv_rows import Decoder, Logits
 from onnx_cpu.prefill import Prefill, PrefillBudget
-from onnx_cpu.prefix_cache import BLOCK
+from onnx_cpu.prefix_cache import BLOCK, FreeMemory
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import GUIDE_PARAM, SequenceOutput
-from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, BadParameter, Job
+from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, BadParameter, Guide, Job
 from recent_ids import RecentIds
 from sampling.state import SamplerState
 from stats import Stats
+
+# Not the threads that compile: a guide that is slow to follow must not delay those.
+REPLAY_THREADS = 2
+
+
+class Compiler(Protocol):
+    """Compiles guides next to the decode loop; see GuideCompiler."""
+
+    def compile(self, guide: Guide) -> Future[CompiledGuide]: ...
+
+
+class PendingGuides:
+    """Other threads queue their results, so that a step need not look at every sequence."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="guide-replay")
+        self._done: queue.SimpleQueue[tuple[Sequence, GuideState | Exception]] = queue.SimpleQueue()
+
+    def add(self, sequence: Sequence) -> None:
+        """Starts to compile the sequence's guide, if it has one."""
+        if (guide := sequence.job.input.guide) is not None:
+            self._compiler.compile(guide).add_done_callback(partial(self._compiled, sequence))
+
+    def take(self) -> list[tuple[Sequence, Exception | None]]:
+        """The sequences whose guides became ready or failed since the last call, with the error.
+
+        Sets the guide of a sequence without an error. Skips sequences that have ended meanwhile.
+        """
+        found: list[tuple[Sequence, Exception | None]] = []
+        while not self._done.empty():
+            sequence, outcome = self._done.get()
+            if sequence.is_gone:
+                continue
+            if isinstance(outcome, Exception):
+                found.append((sequence, outcome))
+            else:
+                sequence.guide = outcome
+                found.append((sequence, None))
+        return found
+
+    def close(self) -> None:
+        self._replays.shutdown(wait=False, cancel_futures=True)
+
+    def _compiled(self, sequence: Sequence, compiled: Future[CompiledGuide]) -> None:
+        """In the compiling thread, or in the scheduler's if the guide was compiled before."""
+        try:
+            state = GuideState(compiled.result())
+        except Exception as error:
+            self._done.put((sequence, error))
+            return
+        if not sequence.job.input.generated_ids:
+            self._done.put((sequence, state))
+            return
+        with contextlib.suppress(RuntimeError):  # closed: every sequence has ended
+            self._replays.submit(self._replay, sequence, state)
+
+    def _replay(self, sequence: Sequence, state: GuideState) -> None:
+        try:
+            state.replay(sequence.job.input.generated_ids, lambda: sequence.is_gone)
+        except Exception as error:
+            self._done.put((sequence, error))
+        else:
+            self._done.put((sequence, state))
+
 
 CHECK_WAITING_EVERY_S = 0.05
 CHECKS_AT_ONCE = 500  # take a tenth of a millisecond
@@ -102,7 +170,7 @@ class Scheduler:
         self._arrivals += 1
         wanted = job.input
         if wanted.guide is not None and self._slow_guides.has(hash(wanted.guide)):
-            self._refuse(job, GUIDE_PARAM, refusal(wanted.guide), code=GUIDE_TOO_SLOW)
+            self._refuse(job, GUIDE_PARAM, slow_refusal(wanted.guide), code=GUIDE_TOO_SLOW)
             return
         try:
             sampler = SamplerState(

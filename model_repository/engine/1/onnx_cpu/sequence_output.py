@@ -7,8 +7,8 @@ import logging
 import os
 
 from guides.mask import GuideMask
-from guides.slow_guides import refusal
-from onnx_cpu.decoder_port import Logits
+from guides.state import slow_refusal
+from onnx_cpu.kv_rows import Logits
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, Token
@@ -88,7 +88,7 @@ class SequenceOutput:
         if guide is None:
             raise ValueError("the sequence has no guide")
         self._slow_guides.add(hash(guide))
-        self.refuse(sequence, GUIDE_PARAM, refusal(guide), code=GUIDE_TOO_SLOW)
+        self.refuse(sequence, GUIDE_PARAM, slow_refusal(guide), code=GUIDE_TOO_SLOW)
 
     def fail(self, sequence: Sequence, error: Exception) -> None:
         logger.error("generation failed", exc_info=error)

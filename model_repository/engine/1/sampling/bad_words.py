@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sampling.ranking import Logits
-from sampling.restrictions import ban
-from sampling.token_ids import TokenIds, as_array
+from sampling.restrictions import TokenIds, as_array, ban
 
 # The last tokens of words, by the word's second last token, then by the number of tokens before
 # the last one, then by those tokens. So a step hashes one tuple for each length, however many

@@ -13,11 +13,9 @@ import numpy as np
 
 from port import SamplingParams
 from sampling.bad_words import BadWords
-from sampling.guide_bitmask import Bitmask, apply_guides
 from sampling.penalties import Penalties
 from sampling.ranking import Logits
-from sampling.restrictions import allow_only, ban
-from sampling.token_ids import TokenIds, known
+from sampling.restrictions import Bitmask, TokenIds, allow_only, apply_guides, ban, known
 
 
 class LogitEdit(Protocol):

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from port import TokenLogProbs
+from sampling.draws import block_sums, weights_of
 from sampling.ranking import Logits, floors_of_top, rank
-from sampling.weights import block_sums, weights_of
 
 
 def log_probs(

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from port import Token, TokenLogProbs
-from sampling.draws import draw_wide
+from sampling.draws import draw_wide, weights_of
 from sampling.edits import edit
-from sampling.guide_bitmask import Bitmask, apply_guides
 from sampling.log_probs import log_probs
 from sampling.ranking import Logits, take_rows
+from sampling.restrictions import Bitmask, apply_guides
 from sampling.state import SamplerState
 from sampling.truncation import Truncation, draw_truncated
-from sampling.weights import weights_of
 
 Ints = npt.NDArray[np.int64]
 

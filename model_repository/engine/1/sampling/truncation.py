@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sampling.draws import draw
+from sampling.draws import LEAST_TEMPERATURE, Weights, block_sums, draw, weights_of
 from sampling.ranking import Logits, Ranked, floors_of_top, rank, take_rows
 from sampling.state import SamplerState
-from sampling.weights import LEAST_TEMPERATURE, Weights, block_sums, weights_of
 
 Ints = npt.NDArray[np.int64]
 # At most 1,000 tokens have a share of one thousandth or more, and they usually hold the nucleus.

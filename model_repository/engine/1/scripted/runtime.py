@@ -8,8 +8,7 @@ from pathlib import Path
 
 from inbox import Inbox
 from port import Job
-from scripted.playback import Playback
-from scripted.script import Script
+from scripted.playback import Playback, Script
 from stats import Stats
 
 # Without a pace, streams wait for their last tokens to be sent; this is how often they check.

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from port import BadParameter
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
 LATER_TYPES = {"DraftTarget": "Draft_Target"}  # decoding_type: from_dict's name -> LLM's own
@@ -127,3 +130,58 @@ def _llm_class(backend: str) -> Any:
 
 def _parameters(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
+
+
+def process_environment(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that CUDA and TensorRT-LLM read when they are imported, as the
+    engine's Triton config parameters demand.
+
+    devices: indices as nvidia-smi counts them, or UUIDs; empty for all GPUs. CUDA's own order of
+    GPUs differs from nvidia-smi's unless CUDA_DEVICE_ORDER is set. MPI workers that this process
+    spawns inherit these variables (seen with Open MPI 4.1.8).
+    """
+    found: dict[str, str] = {}
+    if parameters["devices"]:
+        found["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
+        found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if parameters["single_process"] == "true":
+        found["TLLM_WORKER_USE_SINGLE_PROCESS"] = "1"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoraAdapters:
+    """TensorRT-LLM's LoRARequest by the adapter's name.
+
+    TensorRT-LLM loads an adapter's weights with the first request for it. Its cache of prefixes is
+    separate for each adapter id, so no salt is needed here.
+    """
+
+    requests: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, library: Library, folders: str) -> LoraAdapters:
+        """`folders`: JSON, an adapter's folder by its name. Ids count from 1, in order of names.
+
+        Raises:
+            StartFailed: a folder is missing.
+        """
+        found = sorted(json.loads(folders).items())
+        try:
+            return cls(
+                {
+                    name: library.lora_request(lora_name=name, lora_int_id=number, lora_path=folder)
+                    for number, (name, folder) in enumerate(found, 1)
+                }
+            )
+        except ValueError as error:
+            raise StartFailed(f"cannot load a LoRA adapter: {error}") from error
+
+    def named(self, name: str) -> Any:
+        """Raises BadParameter for an unknown name."""
+        if name not in self.requests:
+            known = ", ".join(self.requests) or "none"
+            raise BadParameter(
+                "lora_name", f"this model has no adapter {name!r}; its adapters: {known}"
+            )
+        return self.requests[name]

@@ -18,11 +18,17 @@ from typing import Any
 
 from port import BadParameter, Job
 from stats import Stats
-from trtllm import iteration_stats, process_environment
+from trtllm import progress
 from trtllm.generator import Generator
-from trtllm.hang_watch import HangWatch
-from trtllm.library import PYTORCH, Library, background_error, is_alive
-from trtllm.lora_adapters import LoraAdapters
+from trtllm.library import (
+    PYTORCH,
+    Library,
+    LoraAdapters,
+    background_error,
+    is_alive,
+    process_environment,
+)
+from trtllm.progress import HangWatch
 from trtllm.sampling_params import SamplingTranslator
 
 logger = logging.getLogger(__name__)
@@ -94,7 +100,7 @@ class TrtllmRuntime:
     def _begin(self, job: Job) -> None:
         if not self._is_collecting:  # before the first request, TensorRT-LLM logs a complaint
             self._is_collecting = True
-            collecting = iteration_stats.collect(
+            collecting = progress.collect(
                 self._llm, self.stats, self._hang_watch.progressed, lambda: not self._tasks
             )
             self._other_tasks.append(self._loop.create_task(collecting))
@@ -176,7 +182,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         StartFailed: TensorRT-LLM is not installed, or cannot load the model.
     """
     backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-    os.environ.update(process_environment.variables(parameters))
+    os.environ.update(process_environment(parameters))
     library = Library.load(backend)
     given = json.loads(arguments)
     translator = SamplingTranslator(

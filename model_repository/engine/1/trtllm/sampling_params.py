@@ -12,8 +12,7 @@ from typing import Any
 
 from grammars.compilation import rewrite
 from port import RESUME_PARAM, BadParameter, GenerationInput, Guide, SamplingParams
-from trtllm.library import PYTORCH, Library
-from trtllm.lora_adapters import LoraAdapters
+from trtllm.library import PYTORCH, Library, LoraAdapters
 
 SEED_BITS = 63
 TOP_K_AT_MOST = 1024  # its kernels silently reduce a higher one to this

@@ -1,5 +1,5 @@
 """Checks guides before the engine sees them.
 
-Start with check.py: form.py checks what needs no compiler; sandbox.py sends the guide to a
+Start with check.py; sandbox.py sends the guide to a
 child process, where trial.py compiles it and follows it for some tokens.
 """

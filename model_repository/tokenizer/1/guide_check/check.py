@@ -2,17 +2,115 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
+import re
 import time
+from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from grammars.compilation import KINDS
-from guide_check.form import form_error
 from guide_check.sandbox import Sandbox, SandboxDied
-from guide_check.verdicts import Key, Verdict, Verdicts, key_of
 from refusal import INVALID_PARAMETER, Refusal
+
+ESCAPED_LETTER = re.compile(r"\\(?:x[0-9a-fA-F]{2}|([A-Za-z])|.)", re.DOTALL)
+# Letters that xgrammar knows after a backslash, or refuses itself. It reads any other letter as
+# the letter itself.
+KNOWN_ESCAPES = frozenset("dDwWsSnrtfvaecubBpP")
+
+
+def form_error(kind: str, text: str, *, most_bytes: int) -> str | None:
+    """The reason why the guide cannot be used; None if it may be compiled."""
+    if kind == "json":
+        return None
+    if not text:
+        return "it is empty"
+    if len(text.encode()) > most_bytes:
+        return f"it has more than {most_bytes} bytes"
+    if kind == "regex":
+        return _unknown_escape(text)
+    if kind == "structural_tag":
+        return _not_a_schema(text) or _unknown_escape_in_tag(text)
+    return _not_a_schema(text) if kind == "json_schema" else None
+
+
+def _unknown_escape(pattern: str) -> str | None:
+    r"""Such as `\A`, `\Z`, `\h`, `\x{41}`: the answer would contain the letter."""
+    for letter in filter(None, ESCAPED_LETTER.findall(pattern)):
+        if letter not in KNOWN_ESCAPES:
+            return f"the escape \\{letter} is not supported; the whole answer has to match"
+    return None
+
+
+def _unknown_escape_in_tag(tag: str) -> str | None:
+    """Checks the regular expressions in a structural tag."""
+    level = [json.loads(tag)] if '"regex"' in tag else []
+    while level:
+        one = level.pop()
+        if isinstance(one, list):
+            level += one
+        elif isinstance(one, dict):
+            level += one.values()
+            if one.get("type") == "regex" and (reason := _unknown_escape(str(one.get("pattern")))):
+                return reason
+    return None
+
+
+def _not_a_schema(text: str) -> str | None:
+    try:
+        schema = json.loads(text)
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError as error:
+        return f"it is not JSON: {error}"
+    return None if isinstance(schema, (dict, bool)) else "it is neither an object nor a boolean"
+
+
+VERDICTS_AT_MOST = 4096
+TIMED_OUT = "it took longer"  # how the reason of a trial begins that ran out of time
+TIMEOUT_STANDS_S = 60.0  # perhaps the machine was busy
+
+Key = bytes
+
+
+def key_of(kind: str, text: str) -> Key:
+    return hashlib.sha256(f"{kind}\0{text}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reason`: why the guide cannot be used; None if it can. `until`: by time.monotonic()."""
+
+    reason: str | None
+    until: float = math.inf
+
+
+class Verdicts:
+    """Evicts the least recently used verdict when there are too many."""
+
+    def __init__(self) -> None:
+        self._verdicts: OrderedDict[Key, Verdict] = OrderedDict()
+
+    def get(self, key: Key) -> Verdict | None:
+        verdict = self._verdicts.get(key)
+        if verdict is None or verdict.until < time.monotonic():
+            return None
+        self._verdicts.move_to_end(key)
+        return verdict
+
+    def put(self, key: Key, reason: str | None) -> None:
+        """A time-out stands for a minute only."""
+        is_lasting = not (reason or "").startswith(TIMED_OUT)
+        until = math.inf if is_lasting else time.monotonic() + TIMEOUT_STANDS_S
+        self._verdicts[key] = Verdict(reason, until)
+        self._verdicts.move_to_end(key)
+        if len(self._verdicts) > VERDICTS_AT_MOST:
+            self._verdicts.popitem(last=False)
+
 
 logger = logging.getLogger(__name__)
 

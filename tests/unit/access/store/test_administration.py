@@ -12,9 +12,8 @@ import pytest
 
 from proxy.access.store.store import Store
 from proxy.access.store.usage import UsagePeriod
-from proxy.domain.errors import Conflict, ErrorCode, NotStored, StoreUnavailable
+from proxy.domain.errors import Conflict, ErrorCode, LaunchError, NotStored, StoreUnavailable
 from proxy.domain.identity import Limits, Scope
-from proxy.processes.errors import LaunchError
 from tests.unit.access.store.samples import ACTOR, KEY, PEPPER, opened, used
 
 pytestmark = pytest.mark.anyio
@@ -161,6 +160,6 @@ async def test_an_outage_loses_nothing(postgres_server):
         (whole,) = await store.usage.report(march, by=())
         assert whole["requests"] == 3
         await store.denied_calls.flush()
-        assert (await store.audit.list())[-1].actor == "nobody"
+        assert (await store.audit.list())[-1]["actor"] == "nobody"
         await store.decisions.undrain("10.0.0.1:8001", actor=ACTOR)
         assert store.decisions.drained == frozenset()

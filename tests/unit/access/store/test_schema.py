@@ -15,7 +15,7 @@ from proxy.access.store import schema
 from proxy.access.store.database import Database
 from proxy.access.store.tables import METADATA, VERSION
 from proxy.access.store.usage import UsagePeriod
-from proxy.processes.errors import LaunchError
+from proxy.domain.errors import LaunchError
 from tests.fixtures.stack import ROOT
 from tests.unit.access.store.samples import ACTOR, KEY, LIMITS, opened
 

@@ -11,7 +11,7 @@ from packaging.version import Version
 from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
 from build_engines.gpu.recipe import Recipe
-from build_engines.gpu.step_factory import BuildContext
+from build_engines.gpu.steps import BuildContext
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import ModelsFile
 from tests.fixtures.published import config

@@ -15,22 +15,6 @@ def test_parameters_are_those_of_the_model_card(name):
     assert shape(name).parameters == pytest.approx(PARAMETERS[name], rel=0.002)
 
 
-@pytest.mark.parametrize(
-    ("name", "experts", "kv_heads", "head"),
-    [
-        ("llama-3.1-70b", 0, 8, 128),
-        ("qwen2.5-7b", 0, 4, 128),
-        ("qwen3-30b-a3b", 128, 4, 128),
-        ("mixtral-8x7b", 8, 8, 128),
-        ("phi-3.5-mini", 0, 32, 96),
-        ("gpt-oss-20b", 32, 8, 64),
-    ],
-)
-def test_the_shape_is_read(name, experts, kv_heads, head):
-    found = shape(name)
-    assert (found.experts, found.kv_heads, found.head) == (experts, kv_heads, head)
-
-
 def test_windows_and_the_published_quantization_are_read():
     found = shape("gpt-oss-20b")
     assert (found.window, found.windowed_layers) == (128, 12)

@@ -1,4 +1,4 @@
-"""llm_args and backend_parameters: upstream's names for what models.yaml says."""
+"""llm_args: upstream's names for what models.yaml says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from packaging.version import Version
 
 from build_engines import triton_models
-from build_engines.gpu import backend_parameters, llm_args
+from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions
 
 FOLDERS = {
@@ -93,11 +93,6 @@ def test_a_plan_keeps_its_own_limits():
     assert (found["max_batch_size"], found["max_num_tokens"]) == (16, 2048)
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-def test_iteration_statistics_have_a_switch(is_on):
-    assert arguments(iteration_stats=is_on)["enable_iter_perf_stats"] is is_on
-
-
 @pytest.mark.parametrize(
     ("speculative", "config"),
     [
@@ -176,13 +171,9 @@ def test_a_plan_has_its_adapters_shape_inside_it():
     assert not [name for name in arguments(engine="plan", lora=LORA) if "lora" in name]
 
 
-def test_a_model_without_adapters_is_told_of_none():
-    assert "lora_config" not in arguments()
-
-
 def backend(**given: object) -> dict[str, str]:
     options = GpuOptions.model_validate({"engine": "plan", **given})
-    return backend_parameters.of(options, Path("/e"), FOLDERS)
+    return llm_args.backend_parameters(options, Path("/e"), FOLDERS)
 
 
 def test_the_cpp_backend_is_told_by_its_own_keys():
@@ -203,11 +194,6 @@ def test_the_cpp_backend_is_told_by_its_own_keys():
         "guided_decoding_backend": "xgrammar",
         "xgrammar_tokenizer_info_path": "/g/xgrammar_tokenizer_info.json",
     }
-
-
-def test_the_cpp_backend_is_told_its_gpus():
-    found = backend(tensor_parallel=2, devices=[2, 3])
-    assert found["gpu_device_ids"] == "2,3"
 
 
 def test_every_key_stands_in_the_backends_template():

@@ -8,7 +8,7 @@ import pytest
 
 from build_engines.gpu import memory
 from build_engines.gpu.options import GpuOptions
-from tests.fixtures.published import config, shape
+from tests.fixtures.published import shape
 
 
 def options(**given: object) -> GpuOptions:
@@ -101,14 +101,6 @@ def test_the_length_that_is_proposed_fits():
     assert list(memory.problems(shape("llama-3.1-8b"), longer, memory_gb=24))
 
 
-def test_nothing_is_said_of_weights_in_an_unknown_quantization():
-    from build_engines.gpu.architecture import Architecture
-
-    published = {**config("llama-3.1-70b"), "quantization_config": {"quant_method": "gptq"}}
-    found = Architecture.read(published)
-    assert not list(memory.problems(found, options(), memory_gb=24))
-
-
 def test_the_arithmetic_of_a_model_that_fits_adds_up():
     """As docs/deployment.md reckons by hand: fp8 weights, a cache of 16 bits, 80 GB."""
     given = options(quantization="fp8", max_seq_len=8_192)
@@ -152,20 +144,3 @@ def test_requests_take_whole_blocks():
     found = memory.estimate(shape("llama-3.1-8b"), given)
     fitting = [memory.admitted(found, given, memory_gb=80, tokens=n) for n in (33, 64, 65)]
     assert fitting[0] == fitting[1] > fitting[2]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"scheduler": "max_utilization", "guided_decoding": "off"}, {"memory_gb": None}],
-)
-def test_without_reservation_or_a_known_gpu_no_requests_are_counted(given):
-    memory_gb = given.pop("memory_gb", 80)
-    found = memory.concurrency(
-        shape("llama-3.1-8b"), options(**given), memory_gb=memory_gb, max_tokens=9
-    )
-    assert not list(found)
-
-
-def test_without_a_known_gpu_the_arithmetic_stops_before_what_is_left():
-    (needed,) = memory.arithmetic(shape("llama-3.1-8b"), options(), memory_gb=None)
-    assert "16.1 GB of weights" in needed

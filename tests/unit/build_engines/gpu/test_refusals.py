@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.refusals import refusals
+from build_engines.gpu.refusals import refusals, sharing_conflicts
 
 PLAN = {"engine": "plan"}
 
@@ -171,3 +171,40 @@ def test_lookaheads_draft_length_is_upstreams():
     given = {"speculative": {"method": "lookahead", "window": 7, "ngram": 7, "verification": 7}}
     found = GpuOptions.model_validate({**PLAN, **given})
     assert found.speculative.max_draft_len == 83
+
+
+# models of one file that share a GPU: test_models_file.py has the message
+
+
+def options(fraction: float = 0.9, **given: object) -> GpuOptions:
+    return GpuOptions.model_validate({"kv_cache": {"fraction": fraction}, **given})
+
+
+def conflicts(**models: GpuOptions) -> list[tuple[str, str]]:
+    return list(sharing_conflicts(models))
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        {"a": options()},
+        {"a": options(devices=[0]), "b": options(devices=[1])},
+        {"a": options(), "b": options(devices=[1])},
+        {"a": options(tensor_parallel=2), "b": options(devices=[2, 3], tensor_parallel=2)},
+        {"a": options(0.5), "b": options(0.5)},
+        {"a": options(0.1), "b": options(0.2), "c": options(0.7)},  # 1.0 but for rounding
+        {"a": options(devices=["GPU-aaaa"]), "b": options(devices=["GPU-bbbb"])},
+        {"a": options(devices=["GPU-aaaa"]), "b": options()},  # only nvidia-smi can tell
+    ],
+)
+def test_models_with_room_for_each_other(models):
+    assert not conflicts(**models)
+
+
+def test_one_line_for_the_same_models_on_several_gpus_and_one_for_each_other_group():
+    found = conflicts(
+        a=options(tensor_parallel=4), b=options(tensor_parallel=2), c=options(devices=[3])
+    )
+    assert [name for name, _ in found] == ["a", "a"]
+    assert "on GPU 0" in found[0][1]
+    assert "on GPU 3" in found[1][1]

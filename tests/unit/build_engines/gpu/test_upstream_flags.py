@@ -12,11 +12,10 @@ from pydantic import ValidationError
 from build_engines.errors import BuildError
 from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
-from build_engines.gpu.options import GpuOptions, Lora
+from build_engines.gpu.options import GpuOptions, Lora, Mtp
 from build_engines.gpu.recipe import Recipe
-from build_engines.gpu.speculation import Mtp
 from build_engines.gpu.verify import CACHE_BLOCK
-from build_engines.upstream.recorded import RecordedClasses
+from build_engines.upstream.signatures import RecordedClasses
 from tests.doubles.upstream_tools import SCRIPTS
 from tests.fixtures.gpu_examples import VARIANTS, examples, published_for
 from tests.fixtures.published import PARAMETERS, config
@@ -49,12 +48,6 @@ def check(found: Recipe) -> list[str]:
     return called
 
 
-def test_there_are_examples_in_documents_and_manifests():
-    places = {label.partition(":")[0] for label, _ in EXAMPLES}
-    assert {"README.md", "docs/gpu_models.md"} <= places
-    assert any(place.startswith("docker/kubernetes/") for place in places)
-
-
 @pytest.mark.parametrize(("label", "entry"), EXAMPLES, ids=[label for label, _ in EXAMPLES])
 def test_upstreams_tools_take_the_commands_of_each_example(tmp_path, label, entry):
     (tmp_path / "weights").mkdir()
@@ -83,25 +76,6 @@ def test_the_cpp_backend_and_adapters_have_recorded_flags(tmp_path):
     lora = {"adapters": {"sql": str(tmp_path / "sql")}}
     found = recipes.make(tmp_path, "llama-3.1-8b", {"engine": "plan", "lora": lora})
     assert sorted(check(found)) == ["build", "convert_llama"]
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("quantize", ["--export_format", "hf"]),
-        ("quantize", ["--qformat", "int3"]),
-        ("build", ["--auto_parallel", "2"]),
-        ("build", ["--kv_cache_type", "huge"]),
-        ("build", ["--gemm_plugin", "int4"]),
-        ("build", ["--max_batch", "8"]),
-        ("convert_phi", ["--cp_size", "2"]),
-        ("guide_info", ["--model_dir", "/w"]),
-    ],
-)
-def test_what_upstream_does_not_have_is_refused(tool, arguments, capsys):
-    with pytest.raises(SystemExit):
-        parser(tool).parse_args(arguments)
-    assert "error: " in capsys.readouterr().err
 
 
 def default_of(tool: str, flag: str) -> object:

@@ -81,13 +81,6 @@ def test_a_rank_that_is_missing_or_empty_is_named(tmp_path):
         check_plan(tmp_path)
 
 
-def test_shards_are_of_the_mapping_and_one_a_rank(tmp_path):
-    names = ("rank0.safetensors", "rank1.safetensors")
-    verify.shards(folder(tmp_path, {"mapping": MAPPING}, *names), TWO)
-    with pytest.raises(BuildError, match="made for pp_size 2, not 1"):
-        verify.shards(folder(tmp_path, {"mapping": {**MAPPING, "pp_size": 2}}, *names), TWO)
-
-
 def test_weights_that_the_index_names_must_all_be_there(tmp_path):
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     folder(tmp_path, {}, "model-1.safetensors")

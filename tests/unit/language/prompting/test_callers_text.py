@@ -189,26 +189,12 @@ def test_a_template_that_branches_on_a_token_branches_on_a_callers_token_as_well
     assert plain(prompt) == ["<tool_response>"]
 
 
-def test_a_template_that_cannot_find_a_marked_token_treats_it_as_other_text():
-    template = "{{ messages[0].content | length }}{{ messages[0].content }}<|im_end|>"
-    prompt = prompt_of(user(END), template=template)
-    assert plain(prompt) == [END]
-    assert real(prompt).endswith(END)
-
-
 def test_a_continued_message_is_searched_and_still_ends_the_prompt():
     facts = replace(FACTS, chat_template=CHATML)
     messages = (user("a"), Message(role="assistant", content=f"b{END}c"))
     prompt = rendered(ChatPrompt(messages=messages, continues_last=True), facts, control=CONTROL)
     assert prompt.text.endswith(f"b{END}c")
     assert len(plain(prompt)) == 1
-
-
-def test_texts_may_have_characters_for_private_use():
-    text = f"\ue100\ue101\ue102{END}\ue000"
-    prompt = prompt_of(user(text), template=CHATML)
-    assert text in prompt.text
-    assert plain(prompt) == [END]
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

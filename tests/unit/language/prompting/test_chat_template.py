@@ -93,12 +93,6 @@ def test_a_refusal_by_the_template_is_the_callers_mistake(template):
     assert (caught.value.code, caught.value.param) == ("invalid_messages", "messages")
 
 
-def test_a_model_without_template_says_so():
-    with pytest.raises(InvalidRequest, match="no chat template") as caught:
-        render(PROMPT, replace(FACTS, chat_template=None))
-    assert caught.value.code == "unsupported_parameter"
-
-
 GENERAL = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"
 KNOWING = GENERAL + "{{ reasoning_effort }}{{ mood }}{% set own = 1 %}{{ own }}"
 CALLING_HELPERS = "{% if raise %}{{ range(2) | list }}{{ strftime_now('%Y') }}{% endif %}"
@@ -189,12 +183,3 @@ def test_switches_set_by_the_caller_stay():
     prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
     text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
     assert text == "none True False"
-
-
-def test_for_a_model_without_reasoning_nothing_is_switched_off():
-    assert render(prompt_of(**SILENT), facts_of(GENERAL)) == "<user>hi</>"
-
-
-def test_other_efforts_switch_nothing():
-    prompt = prompt_of(template_values={"reasoning_effort": "low"})
-    assert render(prompt, facts_of(SHOWN), thinks=True) == "low  "

@@ -108,12 +108,3 @@ def test_the_schemas_of_tools_are_as_cheap():
         return spent(lambda: unenforced_by_tool([("tools[0]", schema)], LIMITS.schemas))
 
     check_growth(cost)
-
-
-def test_a_structural_tag_that_is_too_large_is_refused_with_its_size():
-    value = {"format": {"type": "const_string", "value": "a" * 256_000}}
-    with pytest.raises(InvalidRequest, match="256") as caught:
-        constraint_of(
-            ConstraintRequest(field="f", form=Form.STRUCTURAL_TAG, value=value), GuideLimits()
-        )
-    assert (caught.value.param, caught.value.code) == ("f", "invalid_parameter")

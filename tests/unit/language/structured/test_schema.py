@@ -10,8 +10,7 @@ from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel
 
 from proxy.domain.errors import InvalidSchema
-from proxy.language.structured.references import unfolding
-from proxy.language.structured.schema import SchemaLimits, checked
+from proxy.language.structured.schema import SchemaLimits, checked, unfolding
 
 LIMITS = SchemaLimits()
 

@@ -14,8 +14,7 @@ from proxy.language.structured.constraint_request import (
     constraint_of,
 )
 from proxy.language.structured.schema import SchemaLimits
-from proxy.language.structured.structural_tags import checked
-from proxy.language.structured.tag_formats import WHITESPACE_AT_MOST
+from proxy.language.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 

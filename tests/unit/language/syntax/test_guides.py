@@ -12,10 +12,10 @@ import pytest
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.sandbox import TooCostly
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.domain.tools import Tool
+from proxy.language.syntax.call_syntax import OPTIONAL_AT_MOST
 from proxy.language.syntax.guides import GuideBuilder, GuideOrder, guides_of
-from proxy.language.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from proxy.language.syntax.tools.argument_list import OPTIONAL_AT_MOST
+from proxy.language.syntax.reasoning import ReasoningSyntax
 from tests.doubles.sandbox import InProcess
 
 STRING = {"type": "string"}
@@ -34,7 +34,7 @@ def order(*tools: Tool, family: str = "qwen3_coder", **fields) -> GuideOrder:
     given = GuideOrder(
         constraint=None,
         tools=tools,
-        choice=ToolChoice(mode=ToolMode.REQUIRED),
+        must_call=True,
         in_parallel=True,
         family=family,
         reasoning=None,
@@ -81,7 +81,7 @@ def test_a_trigger_with_text_next_to_a_special_token_is_refused_by_its_field():
     text = json.dumps({"type": "structural_tag", "format": TAG})
     given = order(
         constraint=Constraint(GuideKind.STRUCTURAL_TAG, text, "structural_tag"),
-        choice=ToolChoice(),
+        must_call=False,
         reasoning=ReasoningSyntax(begin="<think>", end="</think>", before_answer=""),
         special_tokens={1: b"<a>"},
     )

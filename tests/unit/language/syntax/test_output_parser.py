@@ -13,11 +13,11 @@ from proxy.domain.completion import Answer, fold
 from proxy.domain.events import TextDelta
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.choice.choice import Choice
-from proxy.language.syntax.parsers import families_of, parser_of, visible_special_tokens
+from proxy.language.syntax.parsers import syntax_of
 from tests.doubles.engine import CARD, FACTS, deltas
 from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
@@ -44,12 +44,13 @@ def chat(**fields) -> GenerationRequest:
 def answered(
     request: GenerationRequest, pieces: list[TokenDelta], of: ModelCard, prompt=""
 ) -> Answer:
-    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of))
+    syntax = syntax_of(of)
+    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of, syntax))
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt, answer_format.tool_family),
-        specials=visible_special_tokens(request, of),
+        parser=syntax.parser(request, prompt, answer_format.tool_family),
+        specials=syntax.visible_special_tokens(request),
     )
     events = []
     for piece in pieces:
@@ -91,7 +92,7 @@ def test_after_enough_calls_nothing_more_comes_out():
     request = chat(calls_in_parallel=False)
     text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|><|start'
     for pieces in ([text], [text[:-7], text[-7:]]):
-        parser = parser_of(request, card("harmony", "harmony"), "", "harmony")
+        parser = syntax_of(card("harmony", "harmony")).parser(request, "", "harmony")
         events = [event for piece in pieces for event in parser.push(piece)] + parser.flush()
         assert not [event for event in events if isinstance(event, TextDelta)]
 
@@ -144,15 +145,6 @@ def test_a_tool_that_is_not_allowed_is_not_called():
     assert (answer.calls, answer.text, answer.reason) == ((), call("f", 1), FinishReason.STOP)
 
 
-def test_without_tools_a_call_is_text():
-    for request in (
-        chat(tools=()),
-        chat(tool_choice=ToolChoice(mode=ToolMode.NONE)),
-    ):
-        answer = answered(request, deltas(call("f", 1)), card())
-        assert (answer.calls, answer.text) == ((), call("f", 1))
-
-
 def test_a_call_that_a_stop_string_cuts_off_does_not_count_as_complete():
     answer = answered(chat(stop=('"x"',)), deltas(call("f", 1)), card())
     assert answer.reason is FinishReason.STOP
@@ -194,7 +186,7 @@ def test_reasoning_that_a_message_which_is_continued_has_begun():
 
 def test_reasoning_tokens_are_counted():
     request, of = chat(tools=()), card()
-    choice = Choice(request, of, parser=parser_of(request, of, "", None))
+    choice = Choice(request, of, parser=syntax_of(of).parser(request, "", None))
     events = []
     for text in (b"<think>", b"a", b"b", b"</think>", b"yes"):
         events += choice.push(TokenDelta((text,)))
@@ -203,23 +195,13 @@ def test_reasoning_tokens_are_counted():
     assert (usage.reasoning_tokens, usage.completion_tokens) == (4, 6)
 
 
-def test_log_probs_and_ids_of_held_text_come_with_the_next_event():
-    request = chat(returns_token_ids=True, sampling=Sampling(), tools=TOOLS)
-    pieces = [
-        TokenDelta((b"<tool_call>",), token_ids=(5,)),
-        TokenDelta((b'{"name": "f", "arguments": {}}</tool_call>',), token_ids=(6,)),
-        TokenDelta((b"",), token_ids=(7,), finish=FinishReason.STOP),
-    ]
-    assert answered(request, pieces, card()).token_ids == (5, 6, 7)
-
-
 def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
-    found = families_of(replace(CARD, facts=facts))
+    found = syntax_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert families_of(CARD).tools is None
+    assert syntax_of(CARD).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
-    found = families_of(replace(CARD, facts=with_two))
+    found = syntax_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    named = families_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
+    named = syntax_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")

@@ -19,12 +19,13 @@ from proxy.domain.identity import Limits
 from proxy.operate import store as key_store
 from proxy.settings import Settings
 from tests.unit.access.store.samples import used
+from tests.unit.operate.conftest import Words
 
 PEPPER = "a-pepper-for-tests-that-is-long-enough"
-Run = Callable[..., Any]
+Answer = Callable[..., Any]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store's file; the environment has a pepper, and a data folder of the test's own."""
     monkeypatch.setenv("KEY_PEPPER", PEPPER)
@@ -33,95 +34,71 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(place: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """run(*arguments) -> the JSON that a successful command prints."""
-
-    def printed(*arguments: str) -> Any:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments])
-        out, err = capfd.readouterr()
-        assert (ended.value.code, err) == (0, "")
-        return json.loads(out)
-
-    return printed
+def answer(succeeds: Words) -> Answer:
+    """answer(*arguments) -> the JSON that a successful command prints."""
+    return lambda *arguments: json.loads(succeeds(*arguments))
 
 
-@pytest.fixture
-def fails(place: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """fails(*arguments) -> the one line of an error."""
-
-    def said(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments])
-        out, err = capfd.readouterr()
-        assert (ended.value.code, out) == (1, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        return err
-
-    return said
-
-
-def test_a_tenant_and_its_keys_from_creation_to_the_end(run, place):
+def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
     limits = ("--limit", "requests_per_minute=60", "--limit", "monthly_budget=9.5")
-    tenant = run("tenants", "create", "acme", *limits, "--model-limit", "a:b:burst=2")
+    tenant = answer("tenants", "create", "acme", *limits, "--model-limit", "a:b:burst=2")
     assert tenant["limits"] == {"requests_per_minute": 60, "monthly_budget": 9.5}
     assert tenant["of_models"] == {"a:b": {"burst": 2}}
     changes = ("--limit", "monthly_budget=none", "--model-limit", "a:b:none", "--inactive")
-    tenant = run("tenants", "update", "acme", *changes)
+    tenant = answer("tenants", "update", "acme", *changes)
     assert tenant["limits"] == {"requests_per_minute": 60}
     assert (tenant["of_models"], tenant["is_active"]) == ({}, False)
-    assert run("tenants", "show", "acme") == tenant
-    assert run("tenants", "list") == [tenant]
-    assert run("tenants", "update", "acme", "--records")["records"] is True
-    assert run("tenants", "update", "acme", "--active")["records"] is True
-    assert run("tenants", "update", "acme", "--no-records", "--inactive") == tenant
-    assert run("tenants", "create", "b", "--records")["records"] is True
-    run("tenants", "delete", "b")
-    key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--model", "llama-*")
+    assert answer("tenants", "show", "acme") == tenant
+    assert answer("tenants", "list") == [tenant]
+    assert answer("tenants", "update", "acme", "--records")["records"] is True
+    assert answer("tenants", "update", "acme", "--active")["records"] is True
+    assert answer("tenants", "update", "acme", "--no-records", "--inactive") == tenant
+    assert answer("tenants", "create", "b", "--records")["records"] is True
+    answer("tenants", "delete", "b")
+    key = answer("keys", "create", "--tenant", "acme", "--name", "ci", "--model", "llama-*")
     assert key["key"].startswith(f"sk-{key['id']}-")
     assert key["scopes"] == ["chat", "completions", "embeddings", "models", "tokens"]
     options = ("--scope", "admin", "--all-models", "--expires", "30d", "--limit", "burst=3")
-    changed = run("keys", "update", key["id"], *options)
+    changed = answer("keys", "update", key["id"], *options)
     assert (changed["scopes"], changed["models"]) == (["admin"], [])
     assert (changed["limits"], changed["expires_at"] is None) == ({"burst": 3}, False)
-    assert run("keys", "update", key["id"], "--expires", "never")["expires_at"] is None
-    rotated = run("keys", "rotate", key["id"], "--overlap-s", "60")
+    assert answer("keys", "update", key["id"], "--expires", "never")["expires_at"] is None
+    rotated = answer("keys", "rotate", key["id"], "--overlap-s", "60")
     assert rotated["key"] != key["key"]
     assert rotated["overlap_until"] is not None
-    assert run("keys", "revoke", key["id"])["revoked_at"] is not None
-    assert [each["id"] for each in run("keys", "list", "--tenant", "acme")] == [key["id"]]
-    assert run("keys", "show", key["id"])["revoked_at"] is not None
-    assert run("tenants", "delete", "acme")["name"] == "acme"
-    assert run("tenants", "list") == []
+    assert answer("keys", "revoke", key["id"])["revoked_at"] is not None
+    assert [each["id"] for each in answer("keys", "list", "--tenant", "acme")] == [key["id"]]
+    assert answer("keys", "show", key["id"])["revoked_at"] is not None
+    assert answer("tenants", "delete", "acme")["name"] == "acme"
+    assert answer("tenants", "list") == []
     assert place.stat().st_mode & 0o777 == 0o600
 
 
-def test_weight_and_ceilings_as_options(run):
-    tenant = run("tenants", "create", "acme", "--weight", "2.5", "--max-priority", "3")
+def test_weight_and_ceilings_as_options(answer):
+    tenant = answer("tenants", "create", "acme", "--weight", "2.5", "--max-priority", "3")
     assert (tenant["weight"], tenant["max_priority"]) == (2.5, 3)
-    tenant = run("tenants", "update", "acme", "--max-priority", "-3")
+    tenant = answer("tenants", "update", "acme", "--max-priority", "-3")
     assert (tenant["weight"], tenant["max_priority"]) == (2.5, -3)
-    tenant = run("tenants", "update", "acme", "--weight", "none", "--max-priority", "none")
+    tenant = answer("tenants", "update", "acme", "--weight", "none", "--max-priority", "none")
     assert (tenant["weight"], tenant["max_priority"]) == (1.0, None)
-    key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--max-priority", "1")
+    key = answer("keys", "create", "--tenant", "acme", "--name", "ci", "--max-priority", "1")
     assert key["max_priority"] == 1
-    assert run("keys", "update", key["id"], "--name", "cd")["max_priority"] == 1
-    assert run("keys", "update", key["id"], "--max-priority", "none")["max_priority"] is None
+    assert answer("keys", "update", key["id"], "--name", "cd")["max_priority"] == 1
+    assert answer("keys", "update", key["id"], "--max-priority", "none")["max_priority"] is None
 
 
-def test_each_change_is_in_the_audit_log_under_the_users_name(run, place):
-    run("tenants", "create", "acme")
-    run("tenants", "delete", "acme")
-    entries = run("audit", "list")
+def test_each_change_is_in_the_audit_log_under_the_users_name(answer, place):
+    answer("tenants", "create", "acme")
+    answer("tenants", "delete", "acme")
+    entries = answer("audit", "list")
     assert [entry["action"] for entry in entries] == ["tenants.create", "tenants.delete"]
     assert {entry["actor"].partition(":")[0] for entry in entries} == {"cli"}
-    assert run("audit", "list", "--after", "1", "--limit", "5") == entries[1:]
-    assert run("audit", "verify")["ok"] is True
+    assert answer("audit", "list", "--after", "1", "--limit", "5") == entries[1:]
+    assert answer("audit", "verify")["ok"] is True
 
 
-def test_a_log_that_was_changed_is_reported_and_the_command_fails(run, place, capfd):
-    run("tenants", "create", "acme")
+def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place, capfd):
+    answer("tenants", "create", "acme")
     with sqlite3.connect(place) as database:
         database.execute("UPDATE audit SET actor = 'nobody'")
     database.close()
@@ -132,7 +109,7 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(run, place, ca
     assert found["problems"][0].startswith("entry 1 is not what was written")
 
 
-def test_usage_as_json_and_csv(run, place, capfd):
+def test_usage_as_json_and_csv(answer, place, capfd):
     async def use() -> None:
         store = open_store(key_store.settled(Settings()))
         await store.prepare()
@@ -142,7 +119,7 @@ def test_usage_as_json_and_csv(run, place, capfd):
 
     asyncio.run(use())
     period = ("usage", "--from", "2026-03-01", "--to", "2026-03-31")
-    assert run(*period, "--by", "model") == [
+    assert answer(*period, "--by", "model") == [
         {
             "model": "demo",
             "requests": 1,
@@ -159,7 +136,7 @@ def test_usage_as_json_and_csv(run, place, capfd):
         main([*period, "--format", "csv"])
     (row,) = csv.DictReader(io.StringIO(capfd.readouterr().out))
     assert (row["tenant"], row["key"], row["output_tokens"]) == ("acme", "k1", "7")
-    assert run("usage", "--from", "2025-01-01", "--to", "2025-01-02") == []
+    assert answer("usage", "--from", "2025-01-01", "--to", "2025-01-02") == []
 
 
 @pytest.mark.parametrize(
@@ -191,8 +168,8 @@ def test_without_a_pepper_the_command_says_how_to_make_one(fails, monkeypatch):
     assert "export KEY_PEPPER=$(python3 -c" in err
 
 
-def test_another_pepper_is_named(run, fails, monkeypatch):
-    run("tenants", "create", "acme")
+def test_another_pepper_is_named(answer, fails, monkeypatch):
+    answer("tenants", "create", "acme")
     monkeypatch.setenv("KEY_PEPPER", f"another-{PEPPER}")
     assert "KEY_PEPPER is not the one" in fails("keys", "list")
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.cli import main
+from proxy.domain.errors import LaunchError
 from proxy.domain.log_level import LogLevel
 from proxy.operate.administration.remote import AdminClient
-from proxy.operate.triton_server.probe import own_url
-from proxy.processes.errors import LaunchError
-from proxy.settings import Settings
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.running_app import RunningApp
@@ -25,7 +22,7 @@ class RunningPools(OperatedPools, RunningApp):
     """Over doubles of the pools."""
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningPools]:
     with capture_logs(), RunningPools() as running:  # the proxy's log is no output of a command
         monkeypatch.setenv("ADMIN_KEY", running.admin)
@@ -33,41 +30,20 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningPools]:
         yield running
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture
-def run(proxy: RunningPools, capfd: pytest.CaptureFixture[str]) -> Run:
-    """run(*arguments, status=0) -> what it prints: (stdout, stderr)."""
-
-    def printed(*arguments: str, status: int = 0) -> tuple[str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments])
-        out, err = capfd.readouterr()
-        assert ended.value.code == status, err
-        return out, err
-
-    return printed
-
-
-def as_json(printed: tuple[str, str]) -> Any:
-    return json.loads(printed[0])
-
-
-def test_endpoints_are_a_table_or_json(run):
+def test_endpoints_are_a_table_or_json(succeeds):
     for arguments in (("endpoints",), ("endpoints", "list")):
-        table, _ = run(*arguments)
+        table = succeeds(*arguments)
         assert "address" in table.splitlines()[0]
         assert all(each in table for each in (ONE, TWO, OTHER, "spare", "25.0%"))
-    listed = as_json(run("endpoints", "list", "--json"))
+    listed = json.loads(succeeds("endpoints", "list", "--json"))
     assert [each["address"] for each in listed["data"]] == [ONE, TWO, OTHER]
 
 
-def test_an_endpoint_is_drained_and_undrained(run, proxy):
-    table, _ = run("endpoints", "drain", ONE)
+def test_an_endpoint_is_drained_and_undrained(succeeds, proxy):
+    table = succeeds("endpoints", "drain", ONE)
     assert "draining" in table
     assert TWO not in table
-    table, _ = run("endpoints", "undrain", ONE)
+    table = succeeds("endpoints", "undrain", ONE)
     assert "ready" in table
     assert proxy.decisions.calls == [("drain", ONE, "admin"), ("undrain", ONE, "admin")]
 
@@ -81,7 +57,8 @@ def test_drain_waits_until_the_streams_have_ended_and_shows_its_progress(run, pr
 
     seen, proxy.pools._seen = proxy.pools._seen, end_one
     proxy.pools.statuses[0] = endpoint(ONE, streams=4)
-    drained, err = run("endpoints", "drain", ONE, "--wait", "--json")
+    status, drained, err = run("endpoints", "drain", ONE, "--wait", "--json")
+    assert status == 0
     assert json.loads(drained)["data"][0]["state"] == "drained"
     lines = err.splitlines()
     assert lines[-1] == f"waiting for {ONE}: 0 streams"
@@ -89,14 +66,15 @@ def test_drain_waits_until_the_streams_have_ended_and_shows_its_progress(run, pr
 
 
 def test_a_wait_that_takes_too_long_fails_and_says_what_holds(run, proxy):
-    _, err = run("endpoints", "drain", ONE, "--wait", "--timeout-s", "0", status=1)
+    status, _, err = run("endpoints", "drain", ONE, "--wait", "--timeout-s", "0")
+    assert status == 1
     assert f"{ONE} still has 2 streams after 0 s" in err
     assert "stays drained" in err
     assert proxy.decisions.drained == {ONE}
 
 
-def test_queues_are_a_table_or_json(run):
-    table, _ = run("queue")
+def test_queues_are_a_table_or_json(succeeds):
+    table = succeeds("queue")
     assert [line.split() for line in table.splitlines()] == [
         ["queue", "tenant", "weight", "running", "waiting", "share"],
         ["default/demo", "8", "of", "9", "31"],
@@ -104,51 +82,52 @@ def test_queues_are_a_table_or_json(run):
         ["small[1]", "0.5", "2", "0", "25.0%"],
         ["and", "1", "more"],
     ]
-    assert as_json(run("queue", "--json"))["data"][0]["capacity"] == 9
+    assert json.loads(succeeds("queue", "--json"))["data"][0]["capacity"] == 9
 
 
-def test_weights_are_set_switched_and_rolled_back(run):
-    assert "75.0%" in run("deployments")[0]
-    switched = as_json(run("deployments", "switch", "demo", "green", "--json"))
+def test_weights_are_set_switched_and_rolled_back(succeeds):
+    assert "75.0%" in succeeds("deployments")
+    switched = json.loads(succeeds("deployments", "switch", "demo", "green", "--json"))
     assert [each["share"] for each in switched["data"]] == [0.0, 1.0]
-    table, _ = run("deployments", "weights", "demo", "blue=9.5", "green=0.5")
+    table = succeeds("deployments", "weights", "demo", "blue=9.5", "green=0.5")
     assert "95.0%" in table
-    table, _ = run("deployments", "rollback", "demo")
+    table = succeeds("deployments", "rollback", "demo")
     assert "100%" in table
-    run("deployments", "switch", "chat", "only")
+    succeeds("deployments", "switch", "chat", "only")
 
 
-def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, proxy):
-    table, _ = run("models", "load", "demo", "--pool", "default")
+def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, succeeds, proxy):
+    table = succeeds("models", "load", "demo", "--pool", "default")
     assert "ok" in table
     proxy.pools.failing = {TWO}
-    table, _ = run("models", "unload", "demo", status=1)
+    status, table, _ = run("models", "unload", "demo")
+    assert status == 1
     assert "out of memory" in table
     assert proxy.pools.calls == [("load", "demo", ("default",)), ("unload", "demo", ())]
 
 
-def test_models_without_a_command_still_shows_those_of_models_yaml(run, tmp_path):
+def test_models_without_a_command_still_shows_those_of_models_yaml(succeeds, tmp_path):
     file = tmp_path / "models.yaml"
     file.write_text("models: {small: {weights: w, aliases: [tiny]}}")
-    shown = run("models", "--models-file", str(file), "--artifacts-dir", str(tmp_path))[0]
+    shown = succeeds("models", "--models-file", str(file), "--artifacts-dir", str(tmp_path))
     cells = shown.splitlines()[1].split()  # the path of the weights goes on below
     assert (cells[:2], cells[-1]) == (["small", "tiny"], "no")
 
 
-def test_the_key_may_be_in_a_file_and_is_never_shown(run, proxy, monkeypatch, tmp_path):
+def test_the_key_may_be_in_a_file_and_is_never_shown(succeeds, fails, proxy, monkeypatch, tmp_path):
     monkeypatch.delenv("ADMIN_KEY")
-    _, err = run("endpoints", status=1)
+    err = fails("endpoints")
     assert "Set ADMIN_KEY, or give --key-file" in err
     file = tmp_path / "key"
     file.write_text(f"{proxy.admin}\n")
-    run("endpoints", "list", "--key-file", str(file))
+    succeeds("endpoints", "list", "--key-file", str(file))
     file.write_text(proxy.user)
-    _, err = run("endpoints", "list", "--key-file", str(file), status=1)
+    err = fails("endpoints", "list", "--key-file", str(file))
     assert "lacks the scope 'admin'" in err
     assert proxy.user not in err
     for wrong, said in (("", "is empty"), ("two words", "has no key")):
         file.write_text(wrong)
-        assert said in run("endpoints", "list", "--key-file", str(file), status=1)[1]
+        assert said in fails("endpoints", "list", "--key-file", str(file))
     assert proxy.admin not in repr(AdminClient("http://a", key=proxy.admin))
 
 
@@ -167,24 +146,9 @@ def test_the_key_may_be_in_a_file_and_is_never_shown(run, proxy, monkeypatch, tm
         (("models", "load", "a/b"), "unknown_url"),
     ],
 )
-def test_what_is_wrong_is_one_line(run, arguments, said):
-    out, err = run(*arguments, status=1)
-    assert (out, err.count("\n")) == ("", 1)
+def test_what_is_wrong_is_one_line(fails, arguments, said):
+    err = fails(*arguments)
     assert said in err or (said == "unknown_url" and "cannot be operated" in err)
-
-
-@pytest.mark.parametrize(
-    ("settings", "url"),
-    [
-        ({}, "http://127.0.0.1:9000"),
-        ({"host": "0.0.0.0", "port": 80}, "http://127.0.0.1:80"),
-        ({"host": "::"}, "http://[::1]:9000"),
-        ({"host": "fd00::1"}, "http://[fd00::1]:9000"),
-        ({"host": "proxy.example"}, "http://proxy.example:9000"),
-    ],
-)
-def test_the_default_address_is_where_the_settings_listen(settings, url):
-    assert own_url(Settings(**settings)) == url
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"error": "no"}', b"{}"])
@@ -199,10 +163,10 @@ def test_another_server_is_named_as_such(content):
         remote.call("GET", "/x")
 
 
-def test_the_level_of_the_log_is_shown_and_changed(run, proxy):
-    assert run("log-level")[0] == "info (LOG_LEVEL: info)\n"
-    assert run("log-level", "debug", "--for-s", "600")[0].startswith("debug for ")
-    assert as_json(run("log-level", "--json"))["level"] == "debug"
+def test_the_level_of_the_log_is_shown_and_changed(run, succeeds, fails, proxy):
+    assert succeeds("log-level") == "info (LOG_LEVEL: info)\n"
+    assert succeeds("log-level", "debug", "--for-s", "600").startswith("debug for ")
+    assert json.loads(succeeds("log-level", "--json"))["level"] == "debug"
     assert proxy.applied == [LogLevel.DEBUG]
-    assert "needs a level" in run("log-level", "--for-s", "600", status=1)[1]
-    assert "'loud' is not one of" in run("log-level", "loud", status=2)[1]
+    assert "needs a level" in fails("log-level", "--for-s", "600")
+    assert "'loud' is not one of" in run("log-level", "loud")[2]

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.doctor import checks, machine
-from proxy.operate.triton_server.binaries import LibPython, Wheel
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.binaries import Wheel
+from proxy.settings import Settings
 from tests.fixtures.stack import ROOT
-
-LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=None)
         checks.platform("Linux", "x86_64"),
         checks.glibc("glibc", "2.35"),
         checks.glibc("glibc", "2.100"),
-        checks.libpython(LIBPYTHON, "3.11"),
+        checks.libpython("", "3.11"),
         checks.numpy("1.26.4"),
         checks.bash("/bin/bash"),
     ],
@@ -104,8 +103,8 @@ def test_a_taken_port_fails_and_a_free_one_passes():
 
 
 def test_two_settings_may_not_name_one_port():
-    check, _ = checks.triton_ports({"TRITON_GRPC_PORT": 23998, "TRITON_HTTP_PORT": 23998})
-    assert check.detail == "TRITON_GRPC_PORT and TRITON_HTTP_PORT are both 23998"
+    found = machine.triton_ports(Settings(triton_grpc_port=23998, triton_http_port=23998))
+    assert found[0].detail == "TRITON_GRPC_PORT and TRITON_HTTP_PORT are both 23998"
 
 
 def test_a_start_refuses_with_the_first_failure():

@@ -96,7 +96,7 @@ def shown(
     window, out = Window(), console(width)
     window.add(parsed(before), 10.0)
     window.add(parsed(after), 12.0)
-    out.print(Frame.of(window, listing, url=URL, **more).rendered(width))
+    out.print(Frame(url=URL, window=window, listing=listing, **more))
     return f"{printed(out)}\n"
 
 

@@ -13,14 +13,13 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.cli import main
 from proxy.domain.identity import Scope
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
@@ -65,39 +64,6 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningProxy]:
         yield running
 
 
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """run(*arguments) -> what a successful command prints."""
-
-    def printed(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments])
-        out, err = capfd.readouterr()
-        assert (ended.value.code, err) == (0, "")
-        return out
-
-    return printed
-
-
-@pytest.fixture
-def fails(capfd: pytest.CaptureFixture[str]) -> Run:
-    """fails(*arguments) -> the one line of an error."""
-
-    def said(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments])
-        out, err = capfd.readouterr()
-        assert (ended.value.code, out) == (1, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        return err
-
-    return said
-
-
 @contextmanager
 def load(proxy: RunningProxy) -> Iterator[None]:
     """One request after the other."""
@@ -121,11 +87,11 @@ def row(text: str, name: str) -> list[str]:
     return next(line.split() for line in text.splitlines() if line.startswith(name))
 
 
-def test_a_request_is_shown_by_either_id_as_bars_or_json(proxy, run):
+def test_a_request_is_shown_by_either_id_as_bars_or_json(proxy, succeeds):
     answer = proxy.kept()
     request_id = answer.headers["x-request-id"]
-    text = run("trace", request_id)
-    assert text == run("trace", answer.json()["id"])
+    text = succeeds("trace", request_id)
+    assert text == succeeds("trace", answer.json()["id"])
     assert text.splitlines()[0].split() == [request_id, answer.json()["id"]]
     assert re.search(r"^model demo  tenant acme  status 200  finish stop$", text, re.MULTILINE)
     tokens = answer.json()["usage"]["completion_tokens"]
@@ -133,22 +99,22 @@ def test_a_request_is_shown_by_either_id_as_bars_or_json(proxy, run):
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 100
     assert re.search(r"^request +█+ ", text, re.MULTILINE)
-    record = json.loads(run("trace", request_id, "--json"))
+    record = json.loads(succeeds("trace", request_id, "--json"))
     assert (record["id"], record["completion_tokens"]) == (request_id, tokens)
 
 
-def test_without_an_id_the_last_requests_are_listed_and_filtered(proxy, run):
+def test_without_an_id_the_last_requests_are_listed_and_filtered(proxy, succeeds):
     found = [proxy.kept().headers["x-request-id"] for _ in range(2)]
     wrong = proxy.kept(model="none").headers["x-request-id"]
 
     def ids(*options: str) -> list[str]:
-        return [line.split()[0] for line in run("trace", *options).splitlines()[1:]]
+        return [line.split()[0] for line in succeeds("trace", *options).splitlines()[1:]]
 
     assert ids() == [wrong, *reversed(found)]
     assert ids("--failed") == [wrong]
     assert ids("--model", "demo", "--limit", "1") == found[1:]
-    assert run("trace", "--min-ms", "1e9").startswith("No request")
-    listed = json.loads(run("trace", "--tenant", "acme", "--json"))
+    assert succeeds("trace", "--min-ms", "1e9").startswith("No request")
+    listed = json.loads(succeeds("trace", "--tenant", "acme", "--json"))
     assert [each["id"] for each in listed["data"]] == [wrong, *reversed(found)]
 
 
@@ -159,11 +125,11 @@ def test_trace_says_what_to_do(proxy, fails, monkeypatch):
     assert "scope admin" in fails("trace", "req_none")
 
 
-def test_top_shows_the_load_of_models_and_endpoints(proxy, run):
+def test_top_shows_the_load_of_models_and_endpoints(proxy, succeeds):
     shown: list[str] = []
 
     def has_tokens() -> bool:
-        shown[:] = [run("top", "--once", "--interval", "0.5")]
+        shown[:] = [succeeds("top", "--once", "--interval", "0.5")]
         requests, tokens = row(shown[0], "demo")[1], row(shown[0], "demo")[-1]
         return float(requests.rstrip("k")) > 0 and float(tokens.rstrip("k")) > 0
 
@@ -177,10 +143,10 @@ def test_top_shows_the_load_of_models_and_endpoints(proxy, run):
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_top_with_a_key_for_metrics_alone_says_what_is_missing(proxy, run, monkeypatch):
+def test_top_with_a_key_for_metrics_alone_says_what_is_missing(proxy, succeeds, monkeypatch):
     proxy.chat()
     monkeypatch.setenv("ADMIN_KEY", proxy.watcher)
-    text = " ".join(run("top", "--once", "--interval", "0.1").split())
+    text = " ".join(succeeds("top", "--once", "--interval", "0.1").split())
     assert "Without the state and load of endpoints" in text
     assert "a key of the scope admin" in text
     assert " demo 0 " in text

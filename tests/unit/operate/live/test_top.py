@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.operate.live.frame import Frame, Order
+from proxy.domain.errors import LaunchError
+from proxy.operate.live.frame import REQUESTS, Frame, Order
 from proxy.operate.live.top import Reading, Top
 from proxy.operate.live.window import parsed
-from proxy.processes.errors import LaunchError
 
 
 class Terminal:
@@ -18,7 +18,9 @@ class Terminal:
         self.requests = 0
         self.is_away = False
         self.pressed = [*pressed]
-        self.frames: list[Frame] = []
+        self.orders: list[Order] = []
+        self.notes: list[tuple[str, ...]] = []
+        self.rates: list[float] = []
 
     def read(self) -> Reading:
         if self.is_away:
@@ -35,25 +37,20 @@ class Terminal:
         self.now += seconds
         return None
 
-    def top(self) -> Top:
-        return Top(
-            self.read, self.wait, self.frames.append, interval_s=2.0, url="u",
-            clock=lambda: self.now,
-        )  # fmt: skip
+    def show(self, frame: Frame) -> None:
+        self.orders.append(frame.order)
+        self.notes.append(frame.notes)
+        self.rates.append(frame.window.rates(REQUESTS).get((), 0.0))
 
-    @property
-    def rates(self) -> list[float]:
-        return [
-            sum(row.weights[Order.REQUESTS] for row in frame.tables["model"])
-            for frame in self.frames
-        ]
+    def top(self) -> Top:
+        return Top(self.read, self.wait, self.show, interval_s=2.0, url="u", clock=lambda: self.now)
 
 
 def test_once_shows_one_frame_after_one_interval():
     terminal = Terminal()
     terminal.top().once()
     assert (terminal.rates, terminal.now) == ([10.0], 2.0)
-    assert terminal.frames[0].notes == ("a note",)
+    assert terminal.notes == [("a note",)]
 
 
 def test_it_runs_until_q_with_a_frame_at_once_and_after_each_interval():
@@ -66,24 +63,20 @@ def test_a_key_sorts_at_once_and_makes_no_interval_shorter():
     terminal = Terminal((1.0, "r"), (1.5, "?"), (4.5, "q"))
     terminal.top().run()
     tokens, requests = Order.TOKENS, Order.REQUESTS
-    assert [frame.order for frame in terminal.frames] == [tokens, requests, requests, requests]
+    assert terminal.orders == [tokens, requests, requests, requests]
     assert terminal.rates == [0.0, 0.0, 10.0, 10.0]
 
 
 def test_a_proxy_that_goes_away_leaves_the_last_frame_with_the_reason():
-    terminal = Terminal((7.0, "q"))
+    class Leaving(Terminal):
+        def wait(self, seconds: float) -> str | None:
+            key = super().wait(seconds)
+            self.is_away = self.now == 4.0
+            return key
 
-    def wait(seconds: float) -> str | None:
-        key = Terminal.wait(terminal, seconds)
-        terminal.is_away = terminal.now == 4.0
-        return key
-
-    top = Top(
-        terminal.read, wait, terminal.frames.append, interval_s=2.0, url="u",
-        clock=lambda: terminal.now,
-    )  # fmt: skip
-    top.run()
-    assert [frame.notes for frame in terminal.frames] == [
+    terminal = Leaving((7.0, "q"))
+    terminal.top().run()
+    assert terminal.notes == [
         *(("a note",), ("a note",)),
         *(("Old figures: it is away",), ("a note",)),
     ]
@@ -97,4 +90,4 @@ def test_one_frame_of_a_proxy_that_is_away_is_an_error():
         top.once()
     with pytest.raises(LaunchError, match="it is away"):
         terminal.top()
-    assert terminal.frames == []
+    assert terminal.rates == []

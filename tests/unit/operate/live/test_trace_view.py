@@ -122,7 +122,7 @@ def test_an_empty_list_says_why():
 
 
 def named(*stages: dict) -> list[tuple[int, str]]:
-    return [(row.depth, row.stage["name"]) for row in rows(stages)]
+    return [(depth, found["name"]) for depth, found in rows(stages)]
 
 
 def test_stages_are_in_the_order_of_time_each_with_its_parts():

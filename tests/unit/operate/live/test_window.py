@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.live.window import (
     INTERVALS,
     Page,
@@ -18,7 +19,6 @@ from proxy.operate.live.window import (
     quantile,
     summed,
 )
-from proxy.processes.errors import LaunchError
 
 REQUESTS, TTFT = "requests_total", "ttft_seconds"
 
@@ -124,14 +124,17 @@ def test_it_is_linear_within_a_bucket(share, expected):
     assert quantile(share, buckets) == pytest.approx(expected)
 
 
-def test_what_is_above_the_last_bound_counts_as_that_bound():
-    assert quantile(0.99, {0.1: 1, math.inf: 2}) == 0.1
-    assert quantile(0.5, {math.inf: 3}) == 0.0
-
-
-def test_without_observations_there_is_none():
-    assert quantile(0.5, {}) is None
-    assert quantile(0.5, {0.1: 0, math.inf: 0}) is None
+@pytest.mark.parametrize(
+    ("share", "buckets", "expected"),
+    [
+        (0.99, {0.1: 1, math.inf: 2}, 0.1),  # above the last bound
+        (0.5, {math.inf: 3}, 0.0),
+        (0.5, {}, None),
+        (0.5, {0.1: 0, math.inf: 0}, None),
+    ],
+)
+def test_a_quantile_at_the_edge(share, buckets, expected):
+    assert quantile(share, buckets) == expected
 
 
 @given(st.lists(st.floats(0.001, 5), min_size=1, max_size=50), st.integers(1, 64))

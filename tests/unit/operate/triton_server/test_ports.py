@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import ports
-from proxy.processes.errors import LaunchError
 
 
 def test_a_free_port_is_held_before_anyone_listens():

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from build_engines.models_file import ModelsFile
-from proxy.operate.triton_server import installation, ranks
+from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server import launch, ranks
 from proxy.operate.triton_server.ranks import World
-from proxy.processes.errors import LaunchError
+from proxy.operate.triton_server.server import TritonServer
 from proxy.settings import Settings
 from tests.fixtures.stack import HANG_S, free_port
 
@@ -163,57 +164,44 @@ def test_under_mpirun_only_one_process_may_use_mpi():
         World.of(both)
 
 
-def test_one_rank_under_mpirun_is_upstreams_command(programs):
-    """Of launch_triton_server.py with --oversubscribe."""
-    found = ranks.command(["/bin/t", "--x=1"], World(is_under_mpirun=True), shm_prefix="mine-")
-    assert found == [
-        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none", "--oversubscribe",
-        "-n", "1", "/bin/t", "--x=1", "--backend-config=python,shm-region-prefix-name=mine-0-",
-    ]  # fmt: skip
+MPIRUN_AS_ROOT = "mpirun --allow-run-as-root --bind-to none"
+ONLY = "--model-control-mode=explicit --load-model=m_engine"
+LLM_API = "trtllm-llmapi-launch"
 
 
-def test_what_mpirun_spawns_sees_the_named_gpus_on_every_node(programs):
-    world = World(is_under_mpirun=True, devices=("GPU-aaaa",))
-    assert world.environment == {
+@pytest.mark.parametrize(
+    ("world", "command"),
+    [
+        (World(), "/t --x=1 mine-"),
+        (World(is_under_mpirun=True), f"{MPIRUN_AS_ROOT} --oversubscribe -n 1 /t --x=1 mine-0-"),
+        (
+            World(is_under_mpirun=True, devices=("GPU-aaaa",)),
+            f"{MPIRUN_AS_ROOT} --oversubscribe -x CUDA_VISIBLE_DEVICES -x CUDA_DEVICE_ORDER "
+            "-n 1 /t --x=1 mine-0-",
+        ),
+        (  # rank 0 loads everything, the others the engine only
+            World(size=3, engines=("m_engine",)),
+            f"{MPIRUN_AS_ROOT} -n 1 /t --x=1 mine-0- : -n 1 /t --x=1 {ONLY} mine-1- "
+            f": -n 1 /t --x=1 {ONLY} mine-2-",
+        ),
+        (
+            World(size=2, engines=("m_engine",), launcher=(LLM_API,)),
+            f"{MPIRUN_AS_ROOT} -n 1 {LLM_API} /t --x=1 mine-0- "
+            f": -n 1 {LLM_API} /t --x=1 {ONLY} mine-1-",
+        ),
+    ],
+)
+def test_the_command_is_that_of_upstreams_launch_triton_server(programs, world, command):
+    found = " ".join(ranks.command(["/t", "--x=1"], world, shm_prefix="mine-"))
+    backend = "--backend-config=python,shm-region-prefix-name="
+    assert found.replace(f"{programs}/", "").replace(backend, "") == command
+
+
+def test_what_mpirun_spawns_sees_the_named_gpus_on_every_node():
+    assert World(is_under_mpirun=True, devices=("GPU-aaaa",)).environment == {
         "CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }  # fmt: skip
-    exported = ranks.command(["/bin/t"], world, shm_prefix="")
-    assert [exported[at + 1] for at, word in enumerate(exported) if word == "-x"] == [
-        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-    ]  # fmt: skip
     assert World().environment == {}
-
-
-def test_one_process_is_a_plain_tritonserver():
-    found = ranks.command(["/bin/t", "--x=1"], World(), shm_prefix="mine-")
-    assert found == ["/bin/t", "--x=1", "--backend-config=python,shm-region-prefix-name=mine-"]
-
-
-def test_several_are_upstreams_mpirun(programs):
-    """As launch_triton_server.py has it: rank 0 loads everything, the others the engine only."""
-    world = World(size=3, engines=("m_engine",))
-    found = ranks.command(["/bin/t", "--x=1"], world, shm_prefix="mine-")
-    backend = "--backend-config=python,shm-region-prefix-name=mine-"
-    only = ["--model-control-mode=explicit", "--load-model=m_engine"]
-    assert found == [
-        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
-        "-n", "1", "/bin/t", "--x=1", f"{backend}0-",
-        ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}1-",
-        ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}2-",
-    ]  # fmt: skip
-
-
-def test_the_llm_api_over_nodes_has_its_launcher_before_each_rank(programs):
-    world = World(size=2, engines=("m_engine",), launcher=("trtllm-llmapi-launch",))
-    found = ranks.command(["/bin/t"], world, shm_prefix="")
-    launcher = str(programs / "trtllm-llmapi-launch")
-    backend = "--backend-config=python,shm-region-prefix-name="
-    only = ["--model-control-mode=explicit", "--load-model=m_engine"]
-    assert found == [
-        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
-        "-n", "1", launcher, "/bin/t", f"{backend}0-",
-        ":", "-n", "1", launcher, "/bin/t", *only, f"{backend}1-",
-    ]  # fmt: skip
 
 
 def test_a_missing_mpirun_is_named(monkeypatch):
@@ -225,7 +213,7 @@ def test_a_missing_mpirun_is_named(monkeypatch):
 def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="m needs GPUs, and the embedded tritonserver has none"):
-        installation.server(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
+        launch.prepared(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
 
 
 ONE = gpu("tensorrtllm")
@@ -260,7 +248,7 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, mode
 
     async def life() -> tuple[str, list[psutil.Process]]:
         before = set(psutil.Process().children(recursive=True))
-        server = installation.server(settings, models(m=model))
+        server = TritonServer(launch.prepared(settings, models(m=model)))
         await server.start()
         started = [p for p in psutil.Process().children(recursive=True) if p not in before]
         ended = asyncio.create_task(server.wait())

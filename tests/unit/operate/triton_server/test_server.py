@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -16,14 +15,65 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import server as tritonserver
-from proxy.operate.triton_server import shm, stubs
-from proxy.operate.triton_server.server import TritonServer
-from proxy.processes.errors import LaunchError, StartCrashed
+from proxy.operate.triton_server import shm
+from proxy.operate.triton_server.launch import Launch
+from proxy.operate.triton_server.server import STUB_POLL_S, StartCrashed, TritonServer
 from tests.fixtures.stack import HANG_S, eventually, free_port
-from tests.unit.operate.doubles import program
 
 ROOT = Path(__file__).parents[4]
+
+PROGRAM = '''
+import http.server, os, signal, subprocess, sys, time
+mode, port = sys.argv[1], int(sys.argv[2])
+stub = subprocess.Popen([sys.executable, "-cimport time; time.sleep(300)  # a tokenizer's"])
+# As MPI's workers are: in a session of its own, and an orphan once what started it has ended.
+worker = """
+import subprocess, sys
+command, none = [sys.executable, "-c", "import time; time.sleep(300)"], subprocess.DEVNULL
+print(subprocess.Popen(command, start_new_session=True, stdout=none, stderr=none).pid)
+"""
+worker = subprocess.run([sys.executable, "-c", worker], capture_output=True, text=True).stdout
+print(f"stub {stub.pid} worker {worker}", end="", flush=True)
+if mode == "fails":
+    print('E1121 01:30:31.4 29688 server.cc:241] "CudaDriverHelper has not been initialized."')
+    print("E1121 01:30:31.4 9 lifecycle.cc:642] \\"failed to load 'demo': no file\\\\nAt:\\"")
+    sys.exit(1)
+if mode == "crashes":
+    print("\\nterminate called after throwing an instance of 'boost::interprocess::lock_exception'")
+    sys.stdout.flush()
+    os.abort()
+if mode == "hangs":
+    time.sleep(300)
+end = time.monotonic() + {"slow": 4.5, "endless": 300}.get(mode, 0)
+while time.monotonic() < end:
+    pass
+if mode == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
+'''
+
+
+def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 20.0) -> Launch:
+    """Starts the stand-in instead of tritonserver. It has a child, as tritonserver has stubs."""
+    launch = Launch(
+        arguments=[sys.executable, "-c", PROGRAM, mode, str(port)],
+        environment={},
+        artifacts=artifacts,
+        grpc_port=port,
+        metrics_port=port,
+        shm_prefix=f"triton-openai-test-{port}-",
+        secret="",
+        start_timeout_s=start_timeout_s,
+    )
+    launch.log.parent.mkdir(parents=True)
+    return launch
 
 
 @pytest.fixture
@@ -144,7 +194,7 @@ def test_a_death_leaves_nothing_that_could_hold_a_gpu_and_a_new_start_works(tmp_
 
 @pytest.mark.parametrize(
     ("sent", "how"),
-    [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],  # see stubs
+    [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],
 )
 def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, port, sent, how):
     async def life() -> str:
@@ -158,20 +208,6 @@ def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, por
     assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} {how}: ")
 
 
-LAUNCHER = """
-import asyncio, sys
-from pathlib import Path
-from proxy.operate.triton_server.server import TritonServer
-from tests.fixtures.stack import eventually
-from tests.unit.operate.doubles import program
-async def main():
-    await TritonServer(program(Path(sys.argv[1]), "serves", int(sys.argv[2]))).start()
-    print("ready", flush=True)
-    await asyncio.sleep(300)
-asyncio.run(main())
-"""
-
-
 def test_running_out_of_descriptors_is_no_death(tmp_path, port):
     """Nothing can be learned of the Python models then; what happens to them is seen afterwards."""
 
@@ -180,8 +216,8 @@ def test_running_out_of_descriptors_is_no_death(tmp_path, port):
         await server.start()
         waiting = asyncio.create_task(server.wait())
         try:
-            await asyncio.sleep(stubs.POLL_S)
-            await without_descriptors(2 * stubs.POLL_S)
+            await asyncio.sleep(STUB_POLL_S)
+            await without_descriptors(2 * STUB_POLL_S)
             os.kill(stub_pid(tmp_path), signal.SIGKILL)
             return await waiting
         finally:
@@ -197,21 +233,6 @@ async def without_descriptors(seconds: float) -> None:
         await asyncio.sleep(seconds)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(tmp_path), str(port)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-    )
-    with launcher:
-        assert launcher.stdout is not None
-        assert launcher.stdout.readline() == b"ready\n"
-        below = psutil.Process(launcher.pid).children(recursive=True)
-        assert len(below) == 4
-        os.kill(launcher.pid, signal.SIGKILL)
-    assert all(is_gone(process.pid) for process in below)
 
 
 NOISE = """\
@@ -248,22 +269,45 @@ END = "error: creating server: Internal - failed to load all models\n"
         ("", []),
     ],
 )
-def test_the_telling_lines_are_found(tmp_path, output, reasons):
-    log = tmp_path / "log"
-    log.write_text(NOISE + output + END)
-    assert tritonserver.log_reasons(log) == reasons
+def test_the_telling_lines_are_found(output, reasons):
+    assert tritonserver.log_errors(NOISE + output + END) == reasons
 
 
-def test_a_model_that_did_not_load_is_named_with_its_reason(tmp_path):
-    log = tmp_path / "log"
-    log.write_text(
-        NOISE + "E1121 01:30:31.4 9 model_lifecycle.cc:642] \"failed to load 'phi-3.5-mini_engine' "
-        'version 1: Internal: Fail: no op Unheard\\n\\nAt:\\n"\n' + END
-    )
-    assert tritonserver.log_failed_load(log) == (
-        "phi-3.5-mini_engine",
-        "Internal: Fail: no op Unheard",
-    )
-    log.write_text(NOISE + END)
-    assert tritonserver.log_failed_load(log) is None
-    assert tritonserver.log_reasons(tmp_path / "none") == []
+BUSY = 'engine_requests_unfinished{model="a_engine",version="1"} 2\n'
+IDLE = 'engine_requests_unfinished{model="a_engine",version="1"} 0\n'
+OF_NVIDIA = """\
+nv_trt_llm_request_metrics{model="b",request_type="active",version="1"} 3
+nv_trt_llm_request_metrics{model="b",request_type="waiting",version="1"} 5
+"""
+
+
+def waits(answers: list[str], *, at_most_s: float = 20.0, quiet_s: float = 0.0) -> bool:
+    """The last answer is given for ever."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        writer.write(f"HTTP/1.1 200 OK\r\n\r\n{answer}".encode())
+        writer.close()
+
+    async def run() -> bool:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            return await tritonserver.until_idle(port, at_most_s, quiet_s=quiet_s)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answers", "quiet_s"),
+    [([BUSY, OF_NVIDIA, IDLE], 0.0), ([IDLE, BUSY, IDLE], 0.2)],
+    ids=["until nothing runs", "for what begins in the quiet time"],
+)
+def test_a_drain_waits(answers, quiet_s):
+    assert waits(answers, quiet_s=quiet_s)
+    assert answers == [IDLE]
+
+
+def test_a_drain_gives_up_when_the_time_is_over_and_ends_with_its_triton():
+    assert not waits([BUSY], at_most_s=0.1)
+    assert asyncio.run(tritonserver.until_idle(1, 20.0))

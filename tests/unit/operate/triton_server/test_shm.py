@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from proxy.operate.triton_server import shm
-from proxy.operate.triton_server.shm import Launcher
 
 
 def regions(folder: Path, *names: str) -> set[str]:
@@ -15,18 +15,17 @@ def regions(folder: Path, *names: str) -> set[str]:
 
 
 def test_a_server_sweeps_its_own_regions_only(tmp_path):
-    mine = shm.this_launcher()
-    regions(tmp_path, mine.prefix(8001) + "a", mine.prefix(8001) + "b", mine.prefix(8002) + "c")
-    assert shm.sweep(mine.prefix(8001), tmp_path) == 2
-    assert regions(tmp_path) == {mine.prefix(8002) + "c"}
+    kept = f"{shm.prefix(8002)}c"
+    regions(tmp_path, f"{shm.prefix(8001)}a", f"{shm.prefix(8001)}b", kept)
+    assert shm.sweep(shm.prefix(8001), tmp_path) == 2
+    assert regions(tmp_path) == {kept}
 
 
 def test_only_regions_of_dead_launchers_are_swept(tmp_path):
-    here = shm.this_launcher()
-    reused = Launcher(namespace=here.namespace, pid=here.pid, started_ticks=1)
-    gone = Launcher(namespace=here.namespace, pid=2**22 + 1, started_ticks=1)
-    elsewhere = Launcher(namespace=7, pid=2**22 + 1, started_ticks=1)
-    kept = {here.prefix(1) + "a", elsewhere.prefix(1) + "a", "triton_python_backend_shm_region_x"}
-    regions(tmp_path, reused.prefix(1) + "a", gone.prefix(1) + "a", *kept)
+    here = os.stat("/proc/self/ns/pid").st_ino
+    reused, gone = (f"triton-openai-{here}-{pid}-1-1-a" for pid in (os.getpid(), 2**22 + 1))
+    elsewhere = f"triton-openai-7-{2**22 + 1}-1-1-a"
+    kept = {f"{shm.prefix(1)}a", elsewhere, "triton_python_backend_shm_region_x"}
+    regions(tmp_path, reused, gone, *kept)
     assert shm.sweep_dead(tmp_path) == 2
     assert regions(tmp_path) == kept

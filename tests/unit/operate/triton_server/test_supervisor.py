@@ -6,22 +6,54 @@ import asyncio
 
 import pytest
 
+from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server.server import StartCrashed
 from proxy.operate.triton_server.supervisor import Supervisor, delay_s
-from proxy.processes.errors import LaunchError, StartCrashed
-from tests.unit.operate.doubles import ScriptedServer
 
 
-async def slept_s(*lives_s: float | None) -> list[float]:
+class ScriptedServer:
+    """Lives for the given times, in seconds of its own clock; a None is a start that fails with
+    `error`.
+    """
+
+    def __init__(self, *lives_s: float | None, error: type[LaunchError] = LaunchError) -> None:
+        self._lives_s = list(lives_s)
+        self._error = error
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+        self.is_stopped = False
+        self.script_ended = asyncio.Event()
+
+    async def start(self) -> None:
+        if self._lives_s and self._lives_s[0] is None:
+            self._lives_s.pop(0)
+            raise self._error("no")
+
+    async def wait(self) -> str:
+        if not self._lives_s:
+            self.script_ended.set()
+            await asyncio.Event().wait()
+        self.now_s += self._lives_s.pop(0) or 0.0
+        return "signal 9"
+
+    async def stop(self, grace_s: float = 0.0) -> None:
+        self.is_stopped = True
+
+    def clock(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+
+
+async def slept_s(said: list[str], *lives_s: float | None) -> list[float]:
     """How long the supervisor waited before each restart in the course of these lives."""
     server = ScriptedServer(*lives_s)
-    supervisor = Supervisor(
-        server, name="tritonserver", say=lambda line: None, clock=server.clock, sleep=server.sleep
-    )
+    supervisor = Supervisor(server, said.append, clock=server.clock, sleep=server.sleep)
     await supervisor.start()
     await asyncio.wait_for(server.script_ended.wait(), 5)
     assert supervisor.is_running
     await supervisor.stop(grace_s=0)
-    assert not supervisor.is_running
     assert server.is_stopped
     return server.slept_s
 
@@ -35,13 +67,13 @@ async def slept_s(*lives_s: float | None) -> list[float]:
     ],
 )
 def test_it_is_restarted_at_once_and_then_ever_later(lives_s, expected):
-    assert asyncio.run(slept_s(*lives_s)) == expected
+    assert asyncio.run(slept_s([], *lives_s)) == expected
 
 
 @pytest.mark.parametrize(("error", "expected"), [(LaunchError, []), (StartCrashed, [0.2, 0.4])])
 def test_a_first_start_that_fails_or_always_crashes_is_fatal(error, expected):
     server = ScriptedServer(None, None, None, None, error=error)
-    supervisor = Supervisor(server, name="tritonserver", say=lambda line: None, sleep=server.sleep)
+    supervisor = Supervisor(server, lambda line: None, sleep=server.sleep)
     with pytest.raises(error):
         asyncio.run(supervisor.start())
     assert server.slept_s == expected
@@ -52,7 +84,7 @@ def test_a_first_start_that_fails_or_always_crashes_is_fatal(error, expected):
 def test_a_first_start_that_crashes_is_tried_again(crashes):
     async def lives() -> list[float]:
         server = ScriptedServer(*[None] * crashes, error=StartCrashed)
-        supervisor = Supervisor(server, name="tritonserver", say=said.append, sleep=server.sleep)
+        supervisor = Supervisor(server, said.append, sleep=server.sleep)
         await supervisor.start()
         assert supervisor.is_running
         await supervisor.stop(grace_s=0)
@@ -65,17 +97,7 @@ def test_a_first_start_that_crashes_is_tried_again(crashes):
 
 def test_each_step_is_said():
     said: list[str] = []
-
-    async def lives() -> None:
-        server = ScriptedServer(1.0)
-        supervisor = Supervisor(
-            server, name="tritonserver", say=said.append, clock=server.clock, sleep=server.sleep
-        )
-        await supervisor.start()
-        await asyncio.wait_for(server.script_ended.wait(), 5)
-        await supervisor.stop(grace_s=0)
-
-    asyncio.run(lives())
+    asyncio.run(slept_s(said, 1.0))
     assert said == [
         "tritonserver is ready after 0.0 s",
         "tritonserver died (signal 9)",

@@ -12,7 +12,7 @@ import pytest
 from build_engines.errors import BuildError
 from build_engines.gpu import verify
 from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.quantization import safetensors_file
+from build_engines.gpu.quantization import checkpoint
 
 Written = dict[str, tuple[str, tuple[int, ...], bytes]]
 ONE = struct.pack("<f", 0.5)
@@ -172,7 +172,7 @@ def test_files_that_are_missing_or_cut_off_are_named(source, write):
     (folder / "tokenizer.json").write_text("{}")
     model = folder / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1])
-    with pytest.raises(BuildError, match=r"model\.safetensors is cut off"):
+    with pytest.raises(BuildError, match=r"model\.safetensors cannot be read"):
         verify.checkpoint(folder, source, options("fp8"))
     (folder / "hf_quant_config.json").unlink()
     with pytest.raises(BuildError, match=r"hf_quant_config\.json is missing"):
@@ -182,14 +182,5 @@ def test_files_that_are_missing_or_cut_off_are_named(source, write):
 @pytest.mark.parametrize("content", [b"", b"\x01", struct.pack("<Q", 9) + b"{", b"[" * 100])
 def test_what_is_no_safetensors_file_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(BuildError, match=r"model\.safetensors is"):
-        safetensors_file.tensors(tmp_path)
-
-
-def test_a_header_that_does_not_add_up_is_refused(tmp_path):
-    save(tmp_path / "model.safetensors", {"a": ("F32", (3,), bytes(8))})
-    with pytest.raises(BuildError, match="a has 8 bytes, not 12"):
-        safetensors_file.tensors(tmp_path)
-    save(tmp_path / "model.safetensors", {"a": ("F32", ("x",), bytes(8))})
-    with pytest.raises(BuildError, match="the header says nothing usable of a"):
-        safetensors_file.tensors(tmp_path)
+    with pytest.raises(BuildError, match=r"model\.safetensors cannot be read"):
+        checkpoint.tensors(tmp_path)

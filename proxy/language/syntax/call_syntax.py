@@ -1,0 +1,132 @@
+"""How a family writes tool calls, in the words of structural tags: what guides hold a model to.
+
+Parsers read more than this: a CallSyntax is the one form that the models' chat templates have.
+`argument_list` is for syntaxes that write a tool's arguments one after another, not as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.language.structured.schema import DEFINITIONS, schemas
+from proxy.language.structured.structural_tags import (
+    Format,
+    const_string,
+    either,
+    json_format,
+    optional,
+    sequence,
+    tag,
+)
+
+# JSON Schema of a tool's arguments -> the format that they are written in
+WriteArguments = Callable[[Any], Format]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSyntax:
+    """`head` call (`separator` call)* `foot`; a call is `begin` name `middle` arguments `end`.
+
+    can_hold: whether arguments of this schema can be written in the syntax. trigger: the first
+    characters of a call, where text ends; all of `head` or of `begin` if it is empty. is_clear:
+    ordinary text never contains the trigger. is_single: an answer has one call at most.
+    """
+
+    head: str = ""
+    begin: str
+    middle: str
+    arguments: WriteArguments = json_format
+    can_hold: Callable[[Any], bool] = lambda schema: True
+    end: str
+    separator: str = ""
+    foot: str = ""
+    trigger: str = ""
+    is_clear: bool = True
+    is_single: bool = False
+
+    def calls_only(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
+        """At least one call, and no text. `schemas`: of the arguments, by the tool's name."""
+        calls = {
+            "type": "tags_with_separator",
+            "tags": self._tags(schemas),
+            "separator": self.separator,
+            "at_least_one": True,
+            "stop_after_first": self.is_single or not in_parallel,
+        }
+        return tag(self.head, calls, self.foot) if self.head else calls
+
+    def calls_in_text(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
+        """Free text, which may contain calls."""
+        tags = self._tags(schemas)
+        if self.head:
+            tags = [self.calls_only(schemas, in_parallel=in_parallel)]
+        return {
+            "type": "triggered_tags",
+            "triggers": [self.trigger or self.head or self.begin],
+            "tags": tags,
+            "stop_after_first": self.is_single or not in_parallel,
+        }
+
+    def _tags(self, schemas: Mapping[str, Any]) -> list[Format]:
+        return [
+            tag(f"{self.begin}{name}{self.middle}", self.arguments(schema), self.end)
+            for name, schema in schemas.items()
+        ]
+
+
+# (name of an argument, schema of its value) -> how it is written
+WriteArgument = Callable[[str, Any], Format]
+# A list may begin with any optional argument, followed by any that come after it: the guide grows
+# with the square of their number.
+OPTIONAL_AT_MOST = 64
+_PLAIN_KEYWORDS = {
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "title",
+    "description",
+    "$schema",
+    *DEFINITIONS,
+}
+
+
+def argument_list(schema: Any, write: WriteArgument, separator: str) -> Format:
+    """The required arguments first, each group in the order of the schema."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    shared = {name: schema[name] for name in DEFINITIONS if name in schema}
+    required = [name for name in properties if name in schema.get("required", ())]
+    others = [name for name in properties if name not in required]
+    one = {name: write(name, _with(value, shared)) for name, value in properties.items()}
+
+    def following(name: str) -> Format:
+        return sequence(const_string(separator), one[name])
+
+    def optionals(names: list[str]) -> list[Format]:
+        return [optional(following(name)) for name in names]
+
+    if required:
+        first, *more = required
+        return sequence(one[first], *map(following, more), *optionals(others))
+    starts = [sequence(one[name], *optionals(others[at + 1 :])) for at, name in enumerate(others)]
+    return either(const_string(""), *starts)
+
+
+def has_independent_arguments(schema: Any) -> bool:
+    """Whether the schema lists its properties, few of them optional, and has no rule that connects
+    one property with another: `argument_list` can enforce nothing else.
+    """
+    optional_names = set(schema.get("properties", ())) - set(schema.get("required", ()))
+    references = [one["$ref"] for one in schemas(schema) if "$ref" in one]
+    return (
+        set(schema) <= _PLAIN_KEYWORDS
+        and len(optional_names) <= OPTIONAL_AT_MOST
+        and set(schema.get("required", ())) <= set(schema.get("properties", ()))
+        and all(str(one).startswith(("#/$defs/", "#/definitions/")) for one in references)
+    )
+
+
+def _with(schema: Any, shared: Mapping[str, Any]) -> Any:
+    return {**schema, **shared} if isinstance(schema, Mapping) else schema

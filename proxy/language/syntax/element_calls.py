@@ -1,0 +1,441 @@
+"""The families that write a call like XML: a name, then keys with values.
+
+Strings stand bare and stream; other values wait until they are complete, and get their type from
+the tool's JSON Schema. Guides hold them to JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from proxy.language.structured.keywords import is_wide
+from proxy.language.structured.schema import followed, is_pointer, resolved, schemas
+from proxy.language.structured.structural_tags import (
+    Format,
+    const_string,
+    either,
+    json_format,
+    regex,
+    tag,
+)
+from proxy.language.syntax.call_syntax import (
+    CallSyntax,
+    WriteArguments,
+    argument_list,
+    has_independent_arguments,
+)
+from proxy.language.syntax.literal import CutOff, escaped, literal_in
+from proxy.language.syntax.reader import Delimiters, PassOn, Steps
+from proxy.language.syntax.tool_parser import SectionCalls
+
+_ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+_PYTHON_TYPES = {
+    **{"str": "string", "int": "integer", "float": "number", "bool": "boolean"},
+    **{"dict": "object", "list": "array", "tuple": "array"},
+}
+_NAMED_VALUES = {"true": "true", "false": "false", "null": "null", "none": "null"}
+_MAX_DEPTH = 8
+
+
+def types_of(schema: Any, root: Any = None) -> frozenset[str]:
+    """The JSON types that a schema allows; all types if it does not restrict them.
+
+    root: the schema that its references point into.
+    """
+    return _Types(root).of(schema)
+
+
+def typed(text: str, types: frozenset[str]) -> str:
+    """The JSON of a value written as text: of an allowed type if possible, else a string."""
+    bare = text.strip()
+    found = _NAMED_VALUES.get(bare.lower()) or literal_in(bare)
+    if found is None or types == {"string"}:
+        return f'"{escaped(text)}"'
+    if "string" in types and _type_of_json(found) not in types:
+        return f'"{escaped(text)}"'
+    return found
+
+
+class _Types:
+    """Resolves each reference once."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._referred: dict[str, frozenset[str]] = {}
+
+    def of(self, schema: Any, depth: int = 0) -> frozenset[str]:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return _ALL
+        if "type" in schema:
+            return _named(schema["type"])
+        if "const" in schema or isinstance(schema.get("enum"), list):
+            values = schema.get("enum", [schema.get("const")])
+            return frozenset(map(_type_of_value, values)) or _ALL
+        if is_pointer(schema.get("$ref")):
+            return self._of_reference(schema["$ref"], depth + 1)
+        for key in ("allOf", "anyOf", "oneOf"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                joined = frozenset.intersection if key == "allOf" else frozenset.union
+                return joined(*(self.of(one, depth + 1) for one in schema[key])) or _ALL
+        return _ALL
+
+    def _of_reference(self, reference: str, depth: int) -> frozenset[str]:
+        if reference not in self._referred:
+            self._referred[reference] = _ALL  # until it is resolved: it may lead to itself
+            self._referred[reference] = self.of(resolved(self._root, reference), depth)
+        return self._referred[reference]
+
+
+def _named(names: Any) -> frozenset[str]:
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list):
+        return _ALL
+    known = {_PYTHON_TYPES.get(str(name), str(name)) for name in listed} & _ALL
+    if "number" in known:
+        known.add("integer")
+    return frozenset(known) or _ALL
+
+
+def _type_of_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, Mapping):
+        return "object"
+    names = {str: "string", int: "integer", float: "number", list: "array", type(None): "null"}
+    return names.get(type(value), "string")
+
+
+def _type_of_json(text: str) -> str:
+    names = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean"}
+    if text == "null":
+        return "null"
+    is_whole = not any(mark in text for mark in ".eE")
+    return names.get(text[0], "integer" if is_whole else "number")
+
+
+_KEY = re.compile(r"[^<>\"\n]*")
+_WORD = re.compile(r"\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markup:
+    """The marks of a call: name `name_end` (key_begin key key_end value value_end)* `end`.
+
+    value_stops: marks that end a value whose own end is missing.
+    """
+
+    name_end: str
+    key_begin: str
+    key_end: str
+    value_begin: str = ""
+    value_end: str
+    value_stops: tuple[str, ...] = ()
+    end: str
+    # Whether the syntax puts each value on lines of its own.
+    has_lines: bool = False
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Every mark of the syntax."""
+        marks = (self.name_end, self.key_begin, self.key_end, self.value_begin, self.value_end)
+        return tuple(filter(None, (*marks, self.end)))
+
+    @property
+    def marks(self) -> Delimiters:
+        line = [f"\n{self.value_end}"] if self.has_lines else []
+        return Delimiters([self.value_end, *line, *self.value_stops])
+
+
+class MarkupCalls(SectionCalls):
+    markup: ClassVar[Markup]
+    _marks: ClassVar[Delimiters]
+
+    @cached_property
+    def _known_types(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By tool and key: a schema may be large, and a model may write a key many times."""
+        return {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._marks = cls.markup.marks
+        cls.inner_marks = cls.markup.written
+
+    def _call(self) -> Steps[None]:
+        yield from self._gap()
+        self._name = yield from self._whole_name()
+        yield from self._expect(self.markup.name_end)
+        yield from self._gap()
+        while not (yield from self._ends()):
+            key = yield from self._key()
+            yield from self._value(key, self._types(key))
+            self._end_argument()
+            yield from self._gap()
+        self._close_arguments()
+
+    def _gap(self) -> Steps[None]:
+        """What may stand between the elements."""
+        yield from self._reader.space()
+
+    def _ends(self) -> Steps[bool]:
+        """Whether the call ends here. The section's end also ends it, and is not taken."""
+        if (yield from self._reader.accept(self.markup.end)):
+            return True
+        for _, end in self.sections:
+            if end and (yield from self._reader.look(len(end))) == end:
+                return True
+        return False
+
+    def _key(self) -> Steps[str]:
+        yield from self._expect(self.markup.key_begin, self.markup.end)
+        key = (yield from self._reader.word(_KEY)).strip()
+        yield from self._expect(self.markup.key_end)
+        if self.markup.value_begin:
+            yield from self._gap()
+            yield from self._expect(self.markup.value_begin)
+        return key
+
+    def _value(self, key: str, types: frozenset[str]) -> Steps[None]:
+        self._begin_argument(key)
+        if self.markup.has_lines:
+            yield from self._reader.accept("\n")
+        if types == {"string"}:
+            self._emit_arguments('"')
+            yield from self._until_end(lambda text: self._emit_arguments(escaped(text)))
+            self._emit_arguments('"')
+        else:
+            parts: list[str] = []
+            yield from self._until_end(parts.append)
+            self._emit_arguments(typed("".join(parts), types))
+
+    def _until_end(self, pass_on: PassOn) -> Steps[None]:
+        mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
+        if not mark:
+            raise CutOff
+        if mark.endswith(self.markup.value_end):
+            self._reader.take(len(mark))
+
+    def _types(self, key: str) -> frozenset[str]:
+        schema = self._tools.get(self._name, {})
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or key not in properties:
+            return types_of(None)
+        known = self._known_types.get((self._name, key))
+        if known is None:
+            known = self._known_types[self._name, key] = types_of(properties[key], schema)
+        return known
+
+
+_LENGTHS = ("minLength", "maxLength")
+# A bare string can be held to these keywords, and to no others.
+_TEXT_KEYWORDS = {
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "title",
+    "description",
+    "default",
+    "format",
+    *_LENGTHS,
+}
+_NAME = re.compile(r"[^<>\"\s]+")
+
+
+def markup_arguments(markup: Markup, *, says_type: bool = False) -> WriteArguments:
+    """`says_type`: a parameter's tag says whether its value is a string."""
+    line = "\n" if markup.has_lines else ""
+
+    def write(name: str, schema: Any) -> Format:
+        is_text = types_of(schema, schema) == {"string"}
+        type_mark = f' string="{json.dumps(is_text)}">' if says_type else ""
+        begin = f"{markup.key_begin}{name}{markup.key_end}{type_mark}{markup.value_begin}{line}"
+        ends = [markup.value_end, *markup.value_stops]
+        text = followed(schema, schema)
+        content = _text(text, ends) if is_text else _json_without(schema, ends)
+        return tag(begin, content, line + markup.value_end)
+
+    return lambda schema: argument_list(schema, write, "\n")
+
+
+def can_be_elements(schema: Any) -> bool:
+    """Whether a guide can hold elements to this schema of a tool's arguments."""
+    return has_independent_arguments(schema) and all(
+        _NAME.fullmatch(name)
+        and (types_of(one, schema) != {"string"} or _is_plain_text(followed(one, schema)))
+        for name, one in schema.get("properties", {}).items()
+    )
+
+
+def _is_plain_text(schema: Mapping[str, Any]) -> bool:
+    """Whether a bare string can be held to the schema, and cannot end its element."""
+    pattern = schema.get("pattern", "")
+    is_loose = "<" in pattern or is_wide(pattern)
+    is_short = not pattern or not set(_LENGTHS) & set(schema)
+    values = _values(schema)
+    has_values = values is None or (bool(values) and "<" not in "".join(values))
+    return set(schema) <= _TEXT_KEYWORDS and not is_loose and is_short and has_values
+
+
+def _values(schema: Mapping[str, Any]) -> list[str] | None:
+    """The strings among the values that the schema lists; None where it lists no values."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return None if listed is None else [one for one in listed if isinstance(one, str)]
+
+
+def _text(schema: Mapping[str, Any], ends: list[str]) -> Format:
+    if values := _values(schema):
+        return either(*map(const_string, values))
+    if "pattern" in schema:
+        return regex(schema["pattern"].removeprefix("^").removesuffix("$"))
+    if any(name in schema for name in _LENGTHS):
+        bounds = f"{schema.get('minLength', 0)},{schema.get('maxLength', '')}"
+        return regex(f"[^<]{{{bounds}}}")
+    return {"type": "any_text", "excludes": ends}
+
+
+def _json_without(schema: Any, ends: list[str]) -> Format:
+    """JSON whose strings do not end the element; xgrammar cannot combine that with a length."""
+    has_lengths = any(set(_LENGTHS) & set(one) for one in schemas(schema))
+    return json_format(schema) | ({} if has_lengths else {"excludes": ends})
+
+
+class Glm45Parser(MarkupCalls):
+    """GLM 4.5: `<tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>`.
+
+    4.5 writes each part on a line of its own, 4.7 all in one.
+    """
+
+    call_begin = "<tool_call>"
+    markup = Markup(
+        name_end="",
+        key_begin="<arg_key>",
+        key_end="</arg_key>",
+        value_begin="<arg_value>",
+        value_end="</arg_value>",
+        end="</tool_call>",
+    )
+    call_syntax = CallSyntax(
+        begin="<tool_call>",
+        middle="\n",
+        arguments=markup_arguments(markup),
+        can_hold=can_be_elements,
+        end="\n</tool_call>",
+        separator="\n",
+    )
+    template_marks = (("<arg_key>",),)
+
+    def _gap(self) -> Steps[None]:
+        """Some models write the two characters `\\n` for a line break."""
+        yield from super()._gap()
+        while (yield from self._reader.accept("\\n")):
+            yield from super()._gap()
+
+
+class Qwen3CoderParser(MarkupCalls):
+    """Qwen 3 Coder, Nemotron Nano 3: `<function=f><parameter=city>Paris</parameter></function>`.
+
+    Each call in a `<tool_call>` of its own, which the model sometimes forgets.
+    """
+
+    sections = (("<tool_call>", "</tool_call>"),)
+    call_begin = "<function="
+    markup = Markup(
+        name_end=">",
+        key_begin="<parameter=",
+        key_end=">",
+        value_end="</parameter>",
+        value_stops=("\n<parameter=", "\n</function>"),
+        end="</function>",
+        has_lines=True,
+    )
+    call_syntax = CallSyntax(
+        begin="<tool_call>\n<function=",
+        middle=">\n",
+        arguments=markup_arguments(markup),
+        can_hold=can_be_elements,
+        end="\n</function>\n</tool_call>",
+        separator="\n",
+        trigger="<tool_call>",
+    )
+    template_marks = (("<function=", "<parameter="),)
+
+
+class MiniMaxM2Parser(MarkupCalls):
+    """MiniMax M2: `<invoke name="f"><parameter name="city">Paris</parameter></invoke>`.
+
+    Several calls in one `<minimax:tool_call>`.
+    """
+
+    sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
+    call_begin = '<invoke name="'
+    markup = Markup(
+        name_end='">',
+        key_begin='<parameter name="',
+        key_end='">',
+        value_end="</parameter>",
+        end="</invoke>",
+    )
+    call_syntax = CallSyntax(
+        head="<minimax:tool_call>\n",
+        begin='<invoke name="',
+        middle='">\n',
+        arguments=markup_arguments(markup),
+        can_hold=can_be_elements,
+        end="\n</invoke>\n",
+        foot="</minimax:tool_call>",
+        trigger="<minimax:tool_call>",
+    )
+    template_marks = (("<minimax:tool_call>",),)
+
+
+class DeepSeekV32Parser(MarkupCalls):
+    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
+
+    Each parameter says whether it is a string; if not, it is JSON.
+    """
+
+    sections = (
+        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    )
+    call_begin = '<｜DSML｜invoke name="'
+    markup = Markup(
+        name_end='">',
+        key_begin='<｜DSML｜parameter name="',
+        key_end='"',
+        value_end="</｜DSML｜parameter>",
+        end="</｜DSML｜invoke>",
+    )
+    call_syntax = CallSyntax(
+        head="<｜DSML｜function_calls>\n",
+        begin='<｜DSML｜invoke name="',
+        middle='">\n',
+        arguments=markup_arguments(markup, says_type=True),
+        can_hold=can_be_elements,
+        end="\n</｜DSML｜invoke>\n",
+        foot="</｜DSML｜function_calls>",
+        trigger="<｜DSML｜function_calls>",
+    )
+    template_marks = (("｜DSML｜",),)
+    _is_string = ""
+
+    def _key(self) -> Steps[str]:
+        key = yield from super()._key()
+        yield from self._reader.space()
+        self._is_string = ""
+        if (yield from self._reader.accept('string="')):
+            self._is_string = yield from self._reader.word(_WORD)
+            yield from self._expect('"')
+        yield from self._expect(">", 'string="')
+        return key
+
+    def _types(self, key: str) -> frozenset[str]:
+        if self._is_string == "true":
+            return frozenset({"string"})
+        types = super()._types(key)
+        return types - {"string"} or types if self._is_string == "false" else types

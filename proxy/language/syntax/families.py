@@ -1,0 +1,118 @@
+"""All families of tool calls and of reasoning by name: our own, and those of installed packages.
+
+To add a family, write its parser beside its like, and give it a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from proxy.language.syntax import reasoning
+from proxy.language.syntax.element_calls import (
+    DeepSeekV32Parser,
+    Glm45Parser,
+    MiniMaxM2Parser,
+    Qwen3CoderParser,
+)
+from proxy.language.syntax.json_calls import (
+    GraniteParser,
+    HermesParser,
+    InternLMParser,
+    JambaParser,
+    JsonListParser,
+    Llama3JsonParser,
+    MistralParser,
+    Phi4MiniParser,
+    XlamParser,
+)
+from proxy.language.syntax.marked_calls import (
+    DeepSeekV3Parser,
+    DeepSeekV31Parser,
+    Gemma4Parser,
+    HarmonyParser,
+    KimiK2Parser,
+)
+from proxy.language.syntax.pythonic import Llama4PythonicParser, PythonicParser
+from proxy.language.syntax.reasoning import ReasoningParser
+from proxy.language.syntax.tool_parser import ToolParser
+
+Parser = TypeVar("Parser", bound=type[Any])
+
+# Entry points of users' packages: each is a parser's class.
+TOOL_ENTRY_POINTS = "triton_openai.tool_parsers"
+REASONING_ENTRY_POINTS = "triton_openai.reasoning_parsers"
+
+# A chat template belongs to the first family whose marks it contains: families whose marks occur
+# in the templates of others, too, stand behind those. Of equal ones the first gives the name.
+TOOL_FAMILIES: dict[str, type[ToolParser]] = {
+    "kimi_k2": KimiK2Parser,
+    "deepseek_v32": DeepSeekV32Parser,
+    "deepseek_v3": DeepSeekV3Parser,
+    "deepseek_v31": DeepSeekV31Parser,
+    "minimax_m2": MiniMaxM2Parser,
+    "harmony": HarmonyParser,
+    "gemma4": Gemma4Parser,
+    "glm45": Glm45Parser,
+    "qwen3_coder": Qwen3CoderParser,
+    "qwen3_xml": Qwen3CoderParser,
+    "internlm": InternLMParser,
+    "phi4_mini_json": Phi4MiniParser,
+    "mistral": MistralParser,
+    "jamba": JambaParser,
+    "granite": GraniteParser,
+    "hermes": HermesParser,
+    "llama4_pythonic": Llama4PythonicParser,
+    "llama3_json": Llama3JsonParser,
+    "pythonic": PythonicParser,
+    "xlam": XlamParser,
+    "json_list": JsonListParser,
+}
+REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
+    "harmony": reasoning.HarmonyParser,
+    "gemma4": reasoning.Gemma4Parser,
+    "mistral": reasoning.MistralParser,
+    "granite": reasoning.GraniteParser,
+    "qwen3": reasoning.ThinkParser,
+    "deepseek_r1": reasoning.ThinkParser,
+    "glm45": reasoning.ThinkParser,
+    "kimi": reasoning.ThinkParser,
+    "nemotron": reasoning.ThinkParser,
+    "minimax": reasoning.ThinkParser,
+}
+
+
+def tool_family(name: str) -> type[ToolParser]:
+    """Raises KeyError: no family has this name; the message lists those that exist."""
+    return TOOL_FAMILIES.get(name) or _plugin(TOOL_ENTRY_POINTS, name, ToolParser)
+
+
+def reasoning_family(name: str) -> type[ReasoningParser]:
+    """Raises as `tool_family`."""
+    return REASONING_FAMILIES.get(name) or _plugin(REASONING_ENTRY_POINTS, name, ReasoningParser)
+
+
+def in_template(chat_template: str, families: Mapping[str, type[Any]]) -> str | None:
+    """The name of the first family of which the template contains all marks of one alternative."""
+    for name, family in families.items():
+        if any(all(mark in chat_template for mark in marks) for marks in family.template_marks):
+            return name
+    return None
+
+
+@lru_cache(maxsize=16)
+def _plugin(group: str, name: str, kind: Parser) -> Parser:
+    """What an installed package offers. Cached: searching all packages takes milliseconds."""
+    offered = entry_points(group=group)
+    for point in offered.select(name=name):
+        found: Parser = point.load()
+        if not (isinstance(found, type) and issubclass(found, kind)):
+            raise KeyError(f"{point.value!r} of {group!r} is no subclass of {kind.__name__}")
+        return found
+    ours = TOOL_FAMILIES if group == TOOL_ENTRY_POINTS else REASONING_FAMILIES
+    known = ", ".join(sorted([*ours, *offered.names]))
+    raise KeyError(
+        f"no parser is called {name!r}; there are {known}, and entry points of {group!r}"
+    )

@@ -1,0 +1,300 @@
+"""The families that write calls as JSON objects: `{"name": …, "arguments": {…}}`.
+
+Keys come in any order, arguments may be a string that holds JSON, and other keys are ignored. Small
+models imitate the tools' own descriptions: `function` instead of `name`, or around the whole call.
+"""
+
+from __future__ import annotations
+
+import secrets
+from string import ascii_letters, digits
+from typing import ClassVar
+
+from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.literal import Broken, CutOff, Literal, literal_in, string
+from proxy.language.syntax.reader import Steps
+from proxy.language.syntax.tool_parser import NAME, BareCalls, ToolParser
+
+_ARGUMENTS = ("arguments", "parameters", "args")
+_QUOTES = "\"'"
+_ALPHANUMERIC = ascii_letters + digits
+
+
+class CallObjects(ToolParser):
+    """A start, then one object, several, or a list of them, then an end."""
+
+    lead_in: ClassVar[str] = ""  # what may stand between the start and the calls
+    _is_list = False
+
+    def __init_subclass__(cls) -> None:
+        cls.starts = tuple(start for start, _ in cls.sections)
+
+    def _first(self, start: str) -> Steps[bool]:
+        yield from self._reader.accept(start)
+        yield from self._reader.space()
+        if self.lead_in and (yield from self._reader.accept(self.lead_in)):
+            yield from self._reader.space()
+        self._is_list = yield from self._reader.accept("[")
+        yield from self._reader.space()
+        yield from self._object()
+        return True
+
+    def _next(self, start: str) -> Steps[bool]:
+        """Another call, or the end of the section."""
+        gap = yield from self._reader.space()
+        if (yield from self._reader.accept("," if self._is_list else ";")):
+            yield from self._reader.space()
+            yield from self._object()
+            return True
+        if not self._is_list and (yield from self._reader.peek()) == "{":
+            yield from self._object()
+            return True
+        if self._is_list and (yield from self._reader.accept("]")):
+            gap = ""
+        yield from self._end(dict(self.sections).get(start, ""), gap)
+        return False
+
+    def _object(self) -> Steps[None]:
+        """One call."""
+        if not (yield from self._reader.accept("{")):
+            raise Broken
+        waiting = yield from self._entries()
+        if not self._has_started:
+            self._call_with("".join(waiting) or "{}")
+        self._end_call()
+
+    def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
+        """Reads to the end of the object. Returns the arguments that came before the name."""
+        yield from self._reader.space()
+        waiting: list[str] = []
+        while not (yield from self._reader.accept("}")):
+            key = yield from self._key()
+            if key == "function" and not is_inner and (yield from self._reader.accept("{")):
+                waiting += yield from self._entries(is_inner=True)
+            elif key == "name" or (key == "function" and not self._name):
+                self._name = yield from self._word()
+            elif key in _ARGUMENTS:
+                waiting += yield from self._arguments()
+            elif self._is_bare and key not in ("type", "id", "function", "index"):
+                raise Broken
+            else:
+                yield from Literal(self._reader, _drop).read()
+            yield from self._comma()
+        return waiting
+
+    def _key(self) -> Steps[str]:
+        key = yield from self._word()
+        yield from self._reader.space()
+        if not (yield from self._reader.accept(":")):
+            raise Broken
+        yield from self._reader.space()
+        return key
+
+    def _word(self) -> Steps[str]:
+        """A key or a name. Only a quoted word, so that an object that is no call breaks at once."""
+        quote = yield from self._reader.peek()
+        if not quote:
+            raise CutOff
+        if quote not in _QUOTES:
+            raise Broken
+        self._reader.take(1)
+        word = yield from self._reader.word(NAME)
+        if not (yield from self._reader.peek()):
+            raise CutOff
+        if not (yield from self._reader.accept(quote)):
+            raise Broken
+        return word
+
+    def _string(self) -> Steps[str]:
+        char = yield from self._reader.peek()
+        if char and char in _QUOTES:
+            return (yield from string(self._reader))
+        raise Broken
+
+    def _comma(self) -> Steps[None]:
+        yield from self._reader.space()
+        if (yield from self._reader.accept(",")):
+            yield from self._reader.space()
+        elif (yield from self._reader.peek()) != "}":
+            raise Broken
+
+    def _arguments(self) -> Steps[list[str]]:
+        """Streams the arguments if the name is known, else returns them."""
+        parts: list[str] = []
+        char = yield from self._reader.peek()
+        if char != "{":
+            parts.append((yield from self._boxed_arguments()))
+        elif self._name and not self._has_started:
+            self._call_with("")
+            yield from Literal(self._reader, self._emit_arguments).read()
+            self._end_call()
+        else:
+            yield from Literal(self._reader, parts.append).read()
+        return parts
+
+    def _boxed_arguments(self) -> Steps[str]:
+        """Arguments as a string that holds JSON or is blank, or as null."""
+        if (yield from self._reader.accept("null")):
+            return "{}"
+        text = yield from self._string()
+        found = literal_in(text, is_strict=False) if text.strip() else "{}"
+        if found is None or not found.startswith("{"):
+            raise Broken
+        return found
+
+    def _call_with(self, arguments: str) -> None:
+        self._start_call()
+        self._emit_arguments(arguments)
+
+
+def _drop(text: str) -> None:
+    """Discards the values of other keys."""
+
+
+def object_list(head: str, foot: str, *, trigger: str = "", key: str = "arguments") -> CallSyntax:
+    """Calls as JSON objects in a list. The head includes the begin of the first object, so that
+    a list without a mark of its own still has a head that is longer than a bracket.
+    """
+    return CallSyntax(
+        head=f'{head}{{"name": "',
+        begin="",
+        middle=f'", "{key}": ',
+        end="}",
+        separator=', {"name": "',
+        foot=foot,
+        trigger=trigger,
+    )
+
+
+class HermesParser(CallObjects):
+    """Hermes, Qwen 2.5, Qwen 3, Granite 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+
+    One object between the tags; a list or several objects are accepted, too.
+    """
+
+    sections = (("<tool_call>", "</tool_call>"),)
+    call_syntax = CallSyntax(
+        begin='<tool_call>\n{"name": "',
+        middle='", "arguments": ',
+        end="}\n</tool_call>",
+        separator="\n",
+        trigger="<tool_call>",
+    )
+    template_marks = (("<tool_call>",),)
+
+
+class GraniteParser(CallObjects):
+    """Granite 3: `<|tool_call|>[{"name": …, "arguments": {…}}]`; 3.1 has `<tool_call>`.
+
+    A list after either tag.
+    """
+
+    sections = (("<|tool_call|>", ""), ("<tool_call>", "</tool_call>"))
+    call_syntax = object_list("<|tool_call|>[", "]", trigger="<|tool_call|>")
+    template_marks = (("<|tool_call|>",),)
+
+
+class JambaParser(CallObjects):
+    """Jamba: `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`.
+
+    A list between the tags.
+    """
+
+    sections = (("<tool_calls>", "</tool_calls>"),)
+    call_syntax = object_list("<tool_calls>[", "]</tool_calls>", trigger="<tool_calls>")
+    template_marks = (("<tool_calls>",),)
+
+
+class InternLMParser(CallObjects):
+    """InternLM 2: `<|action_start|><|plugin|>{"name": …, "parameters": {…}}<|action_end|>`.
+
+    One object an action.
+    """
+
+    sections = (("<|action_start|>", "<|action_end|>"),)
+    inner_marks = ("<|plugin|>",)
+    lead_in = "<|plugin|>"
+    call_syntax = CallSyntax(
+        begin='<|action_start|><|plugin|>\n{"name": "',
+        middle='", "parameters": ',
+        end="}<|action_end|>",
+        separator="\n",
+        trigger="<|action_start|>",
+    )
+    template_marks = (("<|action_start|>",),)
+
+
+class Phi4MiniParser(CallObjects):
+    """Phi-4-mini: `functools[{"name": …, "arguments": {…}}]`.
+
+    A list after the word, or between the tags that its template knows.
+    """
+
+    sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
+    weak_starts = ("functools",)
+    lead_in = "functools"
+    call_syntax = object_list("functools[", "]")
+    template_marks = (("functools[",), ("<|tool|>", "<|/tool|>"))
+
+
+class MistralParser(CallObjects):
+    """Mistral: `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, from v11 `[TOOL_CALLS]f[ARGS]{…}`.
+
+    Both forms; the newer repeats the tag before each call and may carry `[CALL_ID]id`.
+    """
+
+    sections = (("[TOOL_CALLS]", ""),)
+    inner_marks = ("[CALL_ID]", "[ARGS]")
+    call_syntax = CallSyntax(begin="[TOOL_CALLS]", middle="[ARGS]", end="")
+    template_marks = (("[TOOL_CALLS]",),)
+
+    @staticmethod
+    def new_id(name: str, index: int) -> str:
+        """Nine letters and digits: Mistral's templates refuse any other id."""
+        return "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
+
+    def _first(self, start: str) -> Steps[bool]:
+        yield from self._reader.accept(start)
+        yield from self._reader.space()
+        self._name = yield from self._whole_name()
+        if not self._name:
+            return (yield from super()._first(""))
+        if (yield from self._reader.accept("[CALL_ID]")):
+            yield from self._reader.word(NAME)
+        yield from self._reader.accept("[ARGS]")
+        yield from self._reader.space()
+        yield from self._json_arguments()
+        return False
+
+
+class Llama3JsonParser(BareCalls, CallObjects):
+    """Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, often without the tag.
+
+    Reads calls that are JSON objects, separated by `; `.
+    """
+
+    sections = (("<|python_tag|>", ""),)
+    call_syntax = CallSyntax(
+        begin='{"name": "', middle='", "parameters": ', end="}", separator="; "
+    )
+    template_marks = (("<|python_tag|>",), ("Environment: ipython", '"parameters"'))
+
+
+class XlamParser(BareCalls, CallObjects):
+    """xLAM: a bare list `[{"name": …, "arguments": {…}}]`, sometimes fenced or after a tag.
+
+    A list, or one object.
+    """
+
+    sections = (("```json", "```"), ("[TOOL_CALLS]", ""), ("<tool_call>", "</tool_call>"))
+    weak_starts = ("", "```json")
+    call_syntax = object_list("[", "]")
+
+
+class JsonListParser(BareCalls, CallObjects):
+    """`[{"name": …, "parameters": {…}}]`: for models whose own syntax a guide cannot enforce.
+
+    A bare list, or one object.
+    """
+
+    call_syntax = object_list("[", "]", key="parameters")

@@ -1,0 +1,296 @@
+"""The families with marks around each call that are neither JSON objects nor XML-like elements:
+DeepSeek V3 and V3.1, Gemma 4, gpt-oss, Kimi K2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from typing import Any, ClassVar
+
+from proxy.language.structured.structural_tags import (
+    Format,
+    const_string,
+    json_format,
+    regex,
+    sequence,
+)
+from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
+from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
+
+
+class DeepSeekV3Parser(SectionCalls):
+    """DeepSeek V3 and R1-0528: a type, the name, and the arguments in a JSON fence.
+
+    `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, newline, ```` ```json{…}``` ````, end.
+    """
+
+    sections = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
+    call_begin = "<｜tool▁call▁begin｜>"
+    inner_marks = ("<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
+    call_syntax = CallSyntax(
+        head="<｜tool▁calls▁begin｜>",
+        begin="<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+        middle="\n```json\n",
+        end="\n```<｜tool▁call▁end｜>",
+        separator="\n",
+        foot="<｜tool▁calls▁end｜>",
+    )
+    template_marks: ClassVar[TemplateMarks] = (("<｜tool▁call▁begin｜>", "```json"),)
+
+    def _call(self) -> Steps[None]:
+        yield from self._head()
+        yield from self._reader.space()
+        is_fenced = yield from self._reader.accept("```json")
+        yield from self._reader.space()
+        yield from self._json_arguments("```" if is_fenced else "<｜tool▁call▁end｜>")
+        if is_fenced:
+            yield from self._end("```")
+        yield from self._end("<｜tool▁call▁end｜>")
+
+    def _head(self) -> Steps[None]:
+        """`function`, the separator, the name."""
+        yield from self._reader.accept("function")
+        yield from self._expect("<｜tool▁sep｜>")
+        self._name = yield from self._whole_name()
+
+
+class DeepSeekV31Parser(DeepSeekV3Parser):
+    """DeepSeek V3.1: `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>` in a section.
+
+    The name before the separator, the arguments bare after it.
+    """
+
+    call_syntax = CallSyntax(
+        head="<｜tool▁calls▁begin｜>",
+        begin="<｜tool▁call▁begin｜>",
+        middle="<｜tool▁sep｜>",
+        end="<｜tool▁call▁end｜>",
+        foot="<｜tool▁calls▁end｜>",
+    )
+    template_marks = (("<｜tool▁call▁begin｜>",),)
+
+    def _head(self) -> Steps[None]:
+        self._name = yield from self._whole_name()
+        yield from self._expect("<｜tool▁sep｜>")
+
+
+_QUOTE = '<|"|>'
+_QUOTES = Delimiters([_QUOTE])
+_KEY = re.compile(r"[^:,<>{}\[\]\"\s]*")
+
+
+class Gemma4Parser(SectionCalls):
+    """Gemma 4: `<|tool_call>call:f{city:<|"|>Paris<|"|>,n:1}<tool_call|>`.
+
+    Bare keys, strings between special tokens, otherwise like JSON.
+    """
+
+    call_begin = "<|tool_call>"
+    inner_marks = (_QUOTE, "<tool_call|>")
+    # A structural tag cannot describe bare keys and Gemma's quotes; the parser reads JSON as well.
+    call_syntax = CallSyntax(
+        begin="<|tool_call>call:", middle="", end="<tool_call|>", trigger="<|tool_call>"
+    )
+    template_marks = (("<|tool_call>", "<tool_call|>"),)
+
+    def _call(self) -> Steps[None]:
+        yield from self._reader.space()
+        yield from self._expect("call:")
+        self._name = yield from self._whole_name()
+        yield from self._reader.space()
+        char = yield from self._reader.peek()
+        if not char:
+            raise CutOff
+        if not self._name or char != "{":
+            raise Broken
+        self._start_call()
+        yield from _GemmaLiteral(self._reader, self._emit_arguments).read()
+        self._end_call()
+        yield from self._end("<tool_call|>")
+
+
+class _GemmaLiteral(Literal):
+    """Strings have no escapes, and end at their token."""
+
+    def _key(self, char: str) -> Steps[None]:
+        if char == "<":
+            yield from self._value(char)
+            return
+        if char == '"':
+            yield from super()._key(char)
+            return
+        key = yield from self._reader.word(_KEY)
+        if not (yield from self._reader.peek()):
+            raise CutOff
+        if not key:
+            raise self._broken()
+        self._put(json.dumps(key, ensure_ascii=False))
+
+    def _value(self, char: str) -> Steps[None]:
+        if char != "<":
+            yield from super()._value(char)
+            return
+        if not (yield from self._reader.accept(_QUOTE)):
+            if self._reader.may_end_in(_QUOTE):
+                raise CutOff
+            raise self._broken()
+        self._put('"')
+        found = yield from self._reader.until(
+            _QUOTES, lambda text: self._write(escaped(text)), leaves_partial=True
+        )
+        if not found:
+            raise CutOff
+        self._reader.take(len(_QUOTE))
+        self._put('"')
+        self._place = Place.SEPARATOR
+
+
+_MESSAGE = "<|message|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+_HEAD_MARKS = Delimiters([_MESSAGE, "<|start|>", *_ENDS])
+_RECIPIENT = re.compile(r"to=([\w.\-]+)")
+
+
+class HarmonyParser(ToolParser):
+    """gpt-oss: calls as `<|channel|>commentary to=functions.f …<|message|>{…}` among messages.
+
+    The reasoning parser has taken the channel `analysis` out; here `final` and preambles are text.
+    Headers may stand before or behind the channel: `assistant to=functions.f<|channel|>…`.
+    """
+
+    starts = ("<|start|>", "<|channel|>")
+    inner_marks = (_MESSAGE, "<|constrain|>", *_ENDS)
+    # The token that ends a call ends the answer, too, so it is not a part of the syntax.
+    call_syntax = CallSyntax(
+        begin="<|channel|>commentary to=functions.",
+        middle=" <|constrain|>json<|message|>",
+        end="",
+        is_single=True,
+    )
+    template_marks = (("<|channel|>", "commentary"),)
+
+    def _parse(self) -> Steps[None]:
+        # The prompt ends with `<|start|>assistant`; a recipient may follow it at once.
+        if (yield from self._reader.look(4)) == " to=":
+            yield from self._section("")
+        marks = Delimiters([*self.starts, *_ENDS])
+        while mark := (yield from self._text(marks)):
+            if mark in _ENDS:
+                self._reader.take(len(mark))
+            else:
+                yield from self._section(mark)
+
+    def _first(self, start: str) -> Steps[bool]:
+        """A header, and the arguments if it names a function; any other message is text."""
+        yield from self._reader.accept(start)
+        head: list[str] = []
+        mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
+        found = _RECIPIENT.search("".join(head)) if mark in ("", _MESSAGE) else None
+        if not mark:
+            raise CutOff
+        if mark != _MESSAGE:
+            raise Broken
+        yield from self._reader.accept(_MESSAGE)
+        if found:
+            self._name = found[1].removeprefix("functions.")
+            self._reader.record()  # the header is never text, even if no arguments follow
+            yield from self._reader.space()
+            yield from self._json_arguments(*_ENDS)
+            yield from self._call_end()
+        return False
+
+    def _cut_off(self) -> None:
+        """A call without arguments may end with its header: the token that ends it has no text."""
+        if self._has_ended and self._may_start and not self._has_started:
+            self._close_arguments()
+        super()._cut_off()
+
+    def _next(self, start: str) -> Steps[bool]:
+        yield from ()
+        return False
+
+    def _call_end(self) -> Steps[None]:
+        gap = yield from self._reader.space()
+        for end in _ENDS:
+            if (yield from self._reader.accept_end(end)):
+                return
+        self._emit_text(gap)
+
+
+_ID = re.compile(r"[\w.\-/:]*")
+_OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
+_SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+_CALL_BEGIN, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
+_ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
+
+
+def _numbered_arguments(schema: Any) -> Format:
+    """The number of the call, which the model counts over the conversation, then the arguments."""
+    return sequence(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN), json_format(schema))
+
+
+class KimiK2Parser(SectionCalls):
+    """Kimi K2: `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`.
+
+    The model's own id goes to the client unchanged, since the model counts its calls over the
+    whole conversation. An id that it repeats within one answer is replaced: results refer to their
+    calls by id.
+    """
+
+    sections = (
+        (_SECTION_BEGIN, _SECTION_END),
+        ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+    )
+    call_begin = _CALL_BEGIN
+    inner_marks = (_ARGUMENTS_BEGIN, _CALL_END)
+    call_syntax = CallSyntax(
+        head=_SECTION_BEGIN,
+        begin=f"{_CALL_BEGIN}functions.",
+        middle=":",
+        arguments=_numbered_arguments,
+        end=_CALL_END,
+        foot=_SECTION_END,
+    )
+    template_marks = ((_SECTION_BEGIN,),)
+    _own_id = ""
+    _spare_index = 0  # only grows, so that each of many repeated ids costs the same
+
+    @staticmethod
+    def new_id(name: str, index: int) -> str:
+        """The model's own form, which its template renders back."""
+        return f"functions.{name}:{index}"
+
+    @cached_property
+    def _used_ids(self) -> set[str]:
+        return set()
+
+    def _id(self, index: int) -> str:
+        found = self._own_id or super()._id(index)
+        self._spare_index = max(self._spare_index, index)
+        while found in self._used_ids:
+            found = super()._id(self._spare_index)
+            self._spare_index += 1
+        self._used_ids.add(found)
+        return found
+
+    def _call(self) -> Steps[None]:
+        yield from self._reader.space()
+        own_id = yield from self._reader.word(_ID)
+        if not (yield from self._reader.peek()):
+            raise CutOff
+        found = _OWN_ID.fullmatch(own_id)
+        self._own_id = own_id if found else ""
+        self._name = self._meant(found[1] if found else own_id.removeprefix("functions."))
+        yield from self._reader.space()
+        yield from self._expect(_ARGUMENTS_BEGIN)
+        yield from self._reader.space()
+        yield from self._json_arguments(_CALL_END)
+        yield from self._end(_CALL_END)
+
+    def _meant(self, name: str) -> str:
+        """The tool that the model means. A number alone is the call's, and means the only tool."""
+        return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name

@@ -1,0 +1,319 @@
+"""The families of reasoning: their parsers, and guides in which the answer follows the reasoning.
+
+A parser's class is its family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from typing_extensions import Self
+
+from proxy.domain.constraint import Constraint
+from proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
+from proxy.language.structured.structural_tags import (
+    Format,
+    const_string,
+    format_of,
+    optional,
+    regex,
+    sequence,
+    structural_tag,
+    tag,
+)
+from proxy.language.syntax.reader import Delimiters, PushParser, Steps
+
+_ANY_TEXT: Format = {"type": "any_text"}
+_GAP = regex("[ \\n]{0,4}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningSyntax:
+    """before_answer: what the model writes between the reasoning and an answer that is text."""
+
+    begin: str
+    end: str
+    before_answer: str = ""
+
+    def as_text(self, constraint: Constraint) -> Constraint:
+        """The constraint for an answer that is text, not calls."""
+        if not self.before_answer:
+            return constraint
+        both = sequence(const_string(self.before_answer), format_of(constraint))
+        return structural_tag(both, constraint.field)
+
+    def in_reasoning(self, constraint: Constraint) -> Constraint:
+        """The rest of a reasoning that the prompt has begun, then what the constraint allows."""
+        return self._after(sequence(tag("", _ANY_TEXT, self.end), _GAP), constraint)
+
+    def before_reasoning(self, constraint: Constraint) -> Constraint:
+        """A reasoning, which the model may leave out, then what the constraint allows."""
+        thought = optional(sequence(tag(self.begin, _ANY_TEXT, self.end), _GAP))
+        return self._after(thought, constraint)
+
+    @staticmethod
+    def _after(opening: Format, constraint: Constraint) -> Constraint:
+        return structural_tag(sequence(opening, format_of(constraint)), constraint.field)
+
+
+class ReasoningParser(PushParser[ReasoningEvent]):
+    """Splits an answer into reasoning and text; `is_thinking` while the model reasons.
+
+    White space around the reasoning belongs to the syntax. The text goes on to the tool parser, so
+    it still contains the delimiters of calls.
+
+    Args:
+        is_inside: the prompt has opened the reasoning already, see `opens_in`.
+        tool_starts: marks that open tool calls and never occur in text; they end a reasoning that
+            the model left open.
+    """
+
+    starts: ClassVar[tuple[str, ...]] = ()
+    ends: ClassVar[tuple[str, ...]] = ()
+    # What the proxy writes to end the reasoning in the model's place.
+    closing: ClassVar[str] = ""
+    # What the model writes between the reasoning and the text.
+    before_answer: ClassVar[str] = ""
+    # Further marks of the syntax, in case they are special tokens.
+    inner_marks: ClassVar[tuple[str, ...]] = ()
+    # Alternatives: a chat template that contains all marks of one of them belongs to the family.
+    template_marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    def __init__(self, *, is_inside: bool = False, tool_starts: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._is_inside = is_inside
+        self._tool_starts = tuple(tool_starts)
+        self._blank: list[str] | None = None
+        self.is_thinking = is_inside
+
+    @classmethod
+    def marks(cls) -> tuple[str, ...]:
+        """All marks of the syntax: special tokens among them must reach the parser as text."""
+        return (*cls.starts, *cls.ends, *cls.inner_marks)
+
+    @classmethod
+    def end_of_thought(cls) -> str:
+        """What the model writes to end the reasoning."""
+        return cls.closing.strip().removesuffix(cls.before_answer)
+
+    @classmethod
+    def syntax(cls) -> ReasoningSyntax:
+        """The marks that guides need."""
+        return ReasoningSyntax(
+            begin=cls.starts[0], end=cls.end_of_thought(), before_answer=cls.before_answer
+        )
+
+    @classmethod
+    def opens_in(cls, prompt_tail: str) -> bool:
+        """Whether a prompt with this end has opened the reasoning."""
+        return prompt_tail.rstrip().endswith(cls.starts)
+
+    @classmethod
+    def behind(cls, prompt: str, begun: str = "", *, tool_starts: Sequence[str] = ()) -> Self:
+        """A parser for what follows the prompt. `begun`: the answer's first words, if the prompt
+        ends with them.
+        """
+        before = prompt.removesuffix(begun.lstrip())
+        parser = cls(is_inside=cls.opens_in(before), tool_starts=tool_starts)
+        parser.push(begun.rstrip())
+        parser._reader.rest()  # a partial mark: the caller has it already
+        return parser
+
+    def _emit_text(self, text: str) -> None:
+        self._events.delta("text", TextDelta, text)
+
+    def _begin_reasoning(self) -> None:
+        self._blank = None
+
+    def _emit_reasoning(self, text: str) -> None:
+        """Emits reasoning without the white space at its begin and its end: white space waits
+        until more reasoning follows it.
+        """
+        if self._blank is None:
+            text = text.lstrip()
+            if not text:
+                return
+            self._blank = []
+        kept = text.rstrip()
+        if kept:
+            self._events.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
+            self._blank = [text[len(text.rstrip()) :]]
+        else:
+            self._blank.append(text)
+
+
+class TaggedReasoning(ReasoningParser):
+    """Reasoning between a start and an end tag, before the text."""
+
+    # Whether the tags count in the middle of the text, too: they do where they are special tokens.
+    is_anywhere: ClassVar[bool] = False
+    # A word behind the start tag, which belongs to it.
+    label: ClassVar[str] = ""
+
+    def _parse(self) -> Steps[None]:
+        is_inside = self._is_inside or (yield from self._opens())
+        marks = Delimiters(self.starts if self.is_anywhere else ())
+        while True:
+            if is_inside:
+                yield from self._reasoning()
+            if not (yield from self._reader.until(marks, self._emit_text)):
+                return
+            is_inside = yield from self._starts()
+
+    def _opens(self) -> Steps[bool]:
+        gap = yield from self._reader.space()
+        if (yield from self._starts()):
+            return True
+        self._emit_text(gap)
+        return False
+
+    def _starts(self) -> Steps[bool]:
+        for start in self.starts:
+            if (yield from self._reader.accept(start)):
+                return True
+        return False
+
+    def _reasoning(self) -> Steps[None]:
+        """Reads up to the end tag and the white space behind it, or up to the start of a call."""
+        self.is_thinking = True
+        yield from self._reader.space()
+        yield from self._starts()  # some models repeat the tag that the prompt ends with
+        if self.label:
+            yield from self._reader.accept(self.label)
+        yield from self._reader.space()
+        self._begin_reasoning()
+        mark = yield from self._reader.until(
+            Delimiters([*self.ends, *self._tool_starts]), self._emit_reasoning, leaves_partial=True
+        )
+        self.is_thinking = False
+        if mark in self.ends:
+            self._reader.take(len(mark))
+            yield from self._reader.space()
+        elif not mark:
+            self._emit_reasoning(self._reader.rest())
+
+
+class Gemma4Parser(TaggedReasoning):
+    """Gemma 4: `<|channel>thought`, newline, the reasoning, `<channel|>`.
+
+    The channel's name is not part of the reasoning.
+    """
+
+    starts = ("<|channel>",)
+    ends = ("<channel|>",)
+    closing = "<channel|>"
+    label = "thought\n"
+    is_anywhere = True
+    template_marks = (("<|channel>", "thought"),)
+
+    @classmethod
+    def opens_in(cls, prompt_tail: str) -> bool:
+        return super().opens_in(prompt_tail.rstrip().removesuffix("thought"))
+
+
+class GraniteParser(TaggedReasoning):
+    """Granite 3.2: "Here is my thought process: … Here is my response: …"; 3.3 has tags.
+
+    Also accepts "Here's", which small or quantized models write.
+    """
+
+    starts = ("Here is my thought process:", "Here's my thought process:", "<think>")
+    closing = "\nHere is my response:\n"
+    ends = ("Here is my response:", "Here's my response:", "</think>")
+    template_marks = (("Here is my thought process",),)
+
+    @classmethod
+    def opens_in(cls, prompt_tail: str) -> bool:
+        return prompt_tail.rstrip().endswith("<think>")
+
+
+class MistralParser(TaggedReasoning):
+    """Magistral: `[THINK]…[/THINK]`, which are special tokens.
+
+    The tags count anywhere in the text.
+    """
+
+    starts = ("[THINK]",)
+    ends = ("[/THINK]",)
+    closing = "[/THINK]"
+    is_anywhere = True
+    template_marks = (("[THINK]",),)
+
+
+class ThinkParser(TaggedReasoning):
+    """DeepSeek R1, Qwen 3, GLM 4.5, Kimi, Nemotron, MiniMax: `<think>…</think>` before the answer.
+
+    Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles as brackets.
+    """
+
+    starts = ("<think>", "◁think▷")
+    ends = ("</think>", "◁/think▷")
+    closing = "\n</think>\n\n"
+    template_marks = (("<think>",), ("</think>",))
+
+
+_MESSAGE = "<|message|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+_HEADS = ("<|start|>", "<|channel|>")
+_HEAD_MARKS = Delimiters([_MESSAGE, "<|start|>", *_ENDS])
+_BODY_MARKS = Delimiters([*_HEADS, *_ENDS])
+
+
+class HarmonyParser(ReasoningParser):
+    """gpt-oss: the channel `analysis` is reasoning, `final` and preambles are text.
+
+    Each message has a header and a body. Calls, whose header names a recipient, pass unchanged
+    to the tool parser if there is one.
+    """
+
+    starts = ("<|channel|>analysis<|message|>",)
+    ends = _ENDS
+    before_answer = "<|channel|>final<|message|>"
+    closing = f"<|end|><|start|>assistant{before_answer}"
+    inner_marks = _HEADS
+    template_marks = (("<|channel|>", "analysis"),)
+
+    def _parse(self) -> Steps[None]:
+        if self._is_inside:
+            yield from self._reasoning()
+        elif (yield from self._reader.look(4)) == " to=":
+            yield from self._message("")
+        while mark := (yield from self._reader.until(_BODY_MARKS, self._emit_text)):
+            if mark in _ENDS:
+                self._reader.take(len(mark))
+            else:
+                yield from self._message(mark)
+
+    def _message(self, start: str) -> Steps[None]:
+        yield from self._reader.accept(start)
+        parts = [start]
+        mark = yield from self._reader.until(_HEAD_MARKS, parts.append)
+        head = "".join(parts)
+        is_call = "to=" in head and bool(self._tool_starts)
+        if mark != _MESSAGE:
+            # Cut off, or not a message: of the headers only a call's is kept at the end.
+            self._emit_text(head if mark or is_call else "")
+            return
+        self._reader.take(len(mark))
+        if is_call:
+            self._emit_text(head + _MESSAGE)
+            yield from self._call_body()
+        elif "analysis" in head:
+            yield from self._reasoning()
+
+    def _call_body(self) -> Steps[None]:
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_text)
+        if mark in _ENDS:
+            self._emit_text(self._reader.take(len(mark)))
+
+    def _reasoning(self) -> Steps[None]:
+        self.is_thinking = True
+        self._begin_reasoning()
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_reasoning, leaves_partial=True)
+        self.is_thinking = False
+        if mark in _ENDS:
+            self._reader.take(len(mark))
+        elif not mark:
+            self._emit_reasoning(self._reader.rest())

@@ -1,1 +1,0 @@
-"""Families of reasoning syntax: their parsers, and the marks that guides need."""

@@ -1,1 +1,0 @@
-"""Child processes of the launcher: signals, supervision, and their end with ours."""

@@ -1,0 +1,47 @@
+"""A parser's cost is linear in the text, even if each push is one character."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
+
+WIDE = {"anyOf": [{"type": "string"}, *({"const": i} for i in range(10_000))]}
+TOOLS = {"f": {"type": "object", "properties": {"x": {}, "wide": WIDE}}}
+PIECES = ["[", "{", '{"a":', '{"name": "f", "arguments": {', "f(x=", " ", "\\", '"', "<"]
+SMALL, LARGE = 300, 2_400
+
+
+def spent(name: str, piece: str, characters: int, opening: str = "") -> float:
+    parser = FAMILIES[name](TOOLS)
+    start = time.thread_time()
+    parser.push(opening)
+    for _ in range(characters // len(piece)):
+        parser.push(piece)
+    parser.flush()
+    return time.thread_time() - start
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_repeated_text_costs_no_more_than_its_length(name):
+    openings = {"", *FAMILIES[name].starts}
+    for opening in sorted(openings):
+        for piece in PIECES:
+            small = spent(name, piece, SMALL, opening)
+            large = spent(name, piece, LARGE, opening)
+            assert large < 24 * small + 0.05, (opening, piece)
+
+
+def test_a_key_of_a_large_schema_is_looked_up_once():
+    def cost(keys: int) -> float:
+        parser = FAMILIES["qwen3_coder"](TOOLS)
+        start = time.thread_time()
+        parser.push("<tool_call>\n<function=f>\n")
+        for _ in range(keys):
+            parser.push("<parameter=wide>\n1\n</parameter>\n")
+        return time.thread_time() - start
+
+    first = min(cost(1) for _ in range(3))
+    assert cost(100) < 20 * first + 0.05

@@ -1,0 +1,216 @@
+"""Every family: reasoning and text are separated, however the text is cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.domain.events import ReasoningDelta, TextDelta
+from proxy.language.syntax.families import REASONING_FAMILIES as FAMILIES
+from proxy.language.syntax.families import TOOL_FAMILIES as TOOLS
+from tests.fixtures.examples import examples
+from tests.strategies import cuts
+from tests.unit.language.syntax.folding import Answer, parser_of
+from tests.unit.language.syntax.syntaxes import SYNTAXES as CALL_SYNTAXES
+
+SYNTAXES = {
+    "granite": "Here is my thought process:{thought}\nHere is my response:\n{answer}",
+    "harmony": "<|channel|>analysis<|message|>{thought}<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>{answer}<|return|>",
+    "mistral": "[THINK]{thought}[/THINK]{answer}",
+    "gemma4": "<|channel>thought\n{thought}<channel|>{answer}",
+    **dict.fromkeys(
+        ("deepseek_r1", "qwen3", "glm45", "kimi", "nemotron", "minimax"),
+        "<think>\n{thought}\n</think>\n\n{answer}",
+    ),
+}
+PROMPT_ENDS = {
+    "granite": "<think>\n",
+    "harmony": "<|start|>assistant<|channel|>analysis<|message|>",
+    "mistral": "[THINK]",
+    "gemma4": "<|channel>thought\n",
+}
+TOOL_START = "<tool_call>"
+WORDS = st.text(alphabet="aé <>|[]/\nH", max_size=30).map(str.strip)
+every_family = pytest.mark.parametrize("family", sorted(FAMILIES))
+
+
+def split(family: str, pieces: list[str], **options) -> tuple[str, str]:
+    parser = FAMILIES[family](**options)
+    events = [event for piece in pieces for event in parser.push(piece)] + parser.flush()
+    thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    return thought, "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+@every_family
+@settings(max_examples=examples(40))
+@given(data=st.data(), thought=WORDS, answer=WORDS)
+def test_reasoning_and_text_are_separated_however_the_text_is_cut(family, data, thought, answer):
+    text = SYNTAXES[family].format(thought=thought, answer=answer)
+    assert split(family, data.draw(cuts(text))) == (thought, answer)
+    assert split(family, list(text)) == (thought, answer)
+
+
+@every_family
+@settings(max_examples=examples(20))
+@given(data=st.data(), thought=WORDS, answer=WORDS)
+def test_reasoning_that_the_prompt_opened_has_no_start_tag(family, data, thought, answer):
+    prompt_end = PROMPT_ENDS.get(family, "<think>\n")
+    assert FAMILIES[family].opens_in(f"…{prompt_end}")
+    assert not FAMILIES[family].opens_in("<|im_start|>assistant\n")
+    text = SYNTAXES[family].format(thought=thought, answer=answer)
+    if family == "granite":
+        text = text.removeprefix("Here is my thought process:")
+    text = text.removeprefix(prompt_end.strip("\n")).removeprefix("\n")
+    assert split(family, data.draw(cuts(text)), is_inside=True) == (thought, answer)
+
+
+@every_family
+@given(data=st.data())
+@settings(max_examples=examples(20))
+def test_unclosed_reasoning_ends_with_the_answer(family, data):
+    text = SYNTAXES[family].partition("{answer}")[0].partition("{thought}")[0] + "so be it"
+    assert split(family, data.draw(cuts(text))) == ("so be it", "")
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
+@settings(max_examples=examples(20))
+@given(data=st.data())
+def test_a_call_ends_reasoning_that_was_left_open(family, data):
+    text = SYNTAXES[family].partition("{thought}")[0] + "I call\n" + TOOL_START + "{}"
+    pieces = data.draw(cuts(text))
+    assert split(family, pieces, tool_starts=[TOOL_START]) == ("I call", TOOL_START + "{}")
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
+@given(data=st.data())
+@settings(max_examples=examples(20))
+def test_an_answer_without_reasoning_does_not_change(family, data):
+    text = "\n Hello <b>there</b>, </thin"
+    assert split(family, data.draw(cuts(text))) == ("", text)
+
+
+@pytest.mark.parametrize("tag", ["<think>", "Here is my thought process:"])
+def test_a_tag_inside_the_answer_is_text(tag):
+    family = "qwen3" if tag == "<think>" else "granite"
+    assert split(family, [f"The tag {tag} opens"]) == ("", f"The tag {tag} opens")
+
+
+def test_white_space_before_a_thought_is_dropped_however_it_is_cut():
+    for pieces in (["  so"], [" ", " ", "so"]):
+        assert split("harmony", pieces, is_inside=True) == ("so", "")
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "begun", "rest", "expected"),
+    [
+        (
+            "qwen3",
+            "",
+            "<think>\nOkay, the user",
+            " wants X.</think>Answer",
+            (" wants X.", "Answer"),
+        ),
+        ("qwen3", "", "<think>\nOkay</thi", "so</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "Okay ", "so</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "", "so</think>!", ("so", "!")),
+        ("qwen3", "", "<think>", "\nso</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "<think>", "\nso</think>!", ("so", "!")),
+        ("qwen3", "", "<think>so</think>It is", " not", ("", " not")),
+        ("qwen3", "", "It is", "<think>", ("", "<think>")),
+        ("granite", "", "Here is my thought process: so", " it is", (" it is", "")),
+        ("mistral", "", "[THINK]a[/THINK]b[THINK]c", " d[/THINK]e", (" d", "e")),
+        ("mistral", "", "The list is [", "1]", ("", "1]")),
+        ("harmony", "<|channel|>final<|message|>", "It", " is", ("", " is")),
+    ],
+)
+def test_an_answer_continues_where_it_was_begun(family, before, begun, rest, expected):
+    prompt = f"<think> is a tag{before}{begun}"
+    parser = FAMILIES[family].behind(prompt, begun)
+    assert parser.is_thinking == bool(expected[0])
+    events = [event for char in rest for event in parser.push(char)] + parser.flush()
+    thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert (thought, text) == expected
+
+
+def test_reasoning_streams_as_it_is_written():
+    parser = FAMILIES["qwen3"]()
+    assert parser.push("<think>\nso") == [ReasoningDelta("so")]
+    assert parser.push(" it is </th") == [ReasoningDelta(" it is")]
+    assert parser.push("ink>\n\nHello") == [TextDelta("Hello")]
+
+
+def test_a_harmony_call_reaches_the_tool_parser_unchanged():
+    call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
+    text = "<|channel|>analysis<|message|>I call<|end|><|start|>assistant" + call
+    found = split("harmony", [text], tool_starts=["<|channel|>"])
+    assert found == ("I call", "<|start|>assistant" + call)
+
+
+@settings(max_examples=examples(20))
+@given(data=st.data())
+def test_a_harmony_call_without_a_tool_parser_is_text_without_its_marks(data):
+    head = "<|channel|>commentary to=functions.f <|constrain|>json"
+    text = f"{head}<|message|>{{}}<|call|><|start|>assistant{head}"
+    assert split("harmony", data.draw(cuts(text))) == ("", "{}")
+
+
+# reasoning, then calls: these are read outside reasoning only
+
+CALLS = [{"name": "f", "arguments": {"city": "Paris"}}, {"name": "f", "arguments": {}}]
+SCHEMAS = {"f": {"properties": {"city": {"type": "string"}}}}
+HARMONY_CHAIN = "<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant{calls}"
+
+
+def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
+    starts = TOOLS[tools].clear_starts()
+    thinker = FAMILIES[reasoning](tool_starts=starts)
+    parser, thought, answer = parser_of(tools, SCHEMAS), "", Answer()
+    for events in (*map(thinker.push, text), thinker.flush()):
+        for event in events:
+            if isinstance(event, ReasoningDelta):
+                thought += event.text
+            else:
+                for part in parser.push(event.text):
+                    answer.add(part)
+    for part in parser.flush():
+        answer.add(part)
+    return thought, answer
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "tools", "syntax"),
+    [
+        ("qwen3", "hermes", "<think>\n{thought}\n</think>\n\n{calls}"),
+        ("qwen3", "qwen3_coder", "<think>\n{thought}\n</think>\n\n{calls}"),
+        ("deepseek_r1", "deepseek_v3", "<think>{thought}</think>{calls}"),
+        ("glm45", "glm45", "<think>{thought}</think>\n{calls}"),
+        ("kimi", "kimi_k2", "<think>{thought}{calls}"),
+        ("minimax", "minimax_m2", "<think>\n{thought}\n</think>\n{calls}"),
+        ("mistral", "mistral", "[THINK]{thought}[/THINK]{calls}"),
+        ("gemma4", "gemma4", "<|channel>thought\n{thought}<channel|>{calls}"),
+        ("harmony", "harmony", HARMONY_CHAIN),
+    ],
+)
+def test_reasoning_and_calls_are_separated(reasoning, tools, syntax):
+    text = syntax.format(thought="I need f", calls=CALL_SYNTAXES[tools](CALLS))
+    thought, answer = chained(reasoning, tools, text)
+    assert (thought, answer.text, answer.calls) == ("I need f", "", CALLS)
+
+
+@pytest.mark.parametrize(
+    ("tools", "word"), [("xlam", "```json\n{}\n```"), ("phi4_mini_json", "functools.cache")]
+)
+def test_a_start_that_may_be_text_does_not_end_a_thought(tools, word):
+    calls = CALL_SYNTAXES[tools](CALLS)
+    thought, answer = chained("qwen3", tools, f"<think>\nso {word} then\n</think>\n\n{calls}")
+    assert (thought, answer.text, answer.calls) == (f"so {word} then", "", CALLS)
+
+
+def test_a_call_within_reasoning_is_not_made():
+    text = '<think>I could write [TOOL_CALLS]f{"city": "x"}</think>No.'
+    thought, answer = chained("qwen3", "hermes", text)
+    assert "[TOOL_CALLS]" in thought
+    assert (answer.text, answer.names) == ("No.", [])

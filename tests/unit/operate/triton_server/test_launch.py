@@ -1,0 +1,117 @@
+"""launch: tritonserver's command line, environment and files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy.operate.triton_server import binaries, launch
+from proxy.operate.triton_server.binaries import Wheel
+from proxy.operate.triton_server.launch import RESTRICTED
+from proxy.settings import Settings
+from proxy.settings.triton import TRITON_SECRET
+
+SECRET = "a-long-enough-secret"
+
+
+def options(host: str = "127.0.0.1", http: int | None = 2) -> dict[str, str]:
+    settings = Settings(
+        triton_host=host,
+        triton_grpc_port=1,
+        triton_http_port=http,
+        triton_metrics_port=3,
+        triton_secret=SECRET,
+    )
+    return dict(option.partition("=")[::2] for option in launch.server_options(settings))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_grpc_and_metrics_listen_where_the_settings_say_and_http_on_loopback_or_not_at_all(host):
+    found = options(host)
+    assert found["--grpc-address"] == found["--metrics-address"] == host
+    assert found["--http-address"] == "127.0.0.1"
+    assert [found[f"--{kind}-port"] for kind in ("grpc", "http", "metrics")] == ["1", "2", "3"]
+    found = options(host, http=None)
+    assert found["--allow-http"] == "false"
+    assert not [name for name in found if name.startswith("--http")]
+
+
+def test_what_changes_the_server_itself_needs_the_secret():
+    groups, _, key = options()["--grpc-restricted-protocol"].partition(":")
+    assert set(groups.split(",")) == {"shared-memory", "model-repository", "trace", "logging"}
+    assert key == f"triton-openai={SECRET}"
+    groups, _, key = options()["--http-restricted-api"].partition(":")
+    assert set(RESTRICTED) < set(groups.split(","))
+    assert {"inference", "model-config", "metadata"} < set(groups.split(","))
+    assert "health" not in groups.split(",")
+    assert key == f"triton-openai={SECRET}"
+
+
+def test_each_launcher_makes_its_own_secret_and_the_operators_is_kept():
+    one, other = (launch.with_secret(Settings()).triton_secret_value for _ in range(2))
+    assert one != other
+    assert TRITON_SECRET.fullmatch(one)
+    given = Settings(triton_secret=SECRET)
+    assert launch.with_secret(given).triton_secret_value == SECRET
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+     "API_KEY", "METRICS_KEY", "KEY_PEPPER", "STORE_URL", "OLD_KEY_PEPPERS",
+     "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "TRITON_SECRET"],
+)  # fmt: skip
+def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
+    found = launch.environment({name: "x", "HF_HOME": "/h"})
+    assert name not in found
+    assert found["HF_HOME"] == "/h"
+
+
+def test_libraries_and_the_environments_python_come_first():
+    base = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/cuda", "HOME": "/home/ann"}
+    found = launch.environment(base, ["/venv/libs", "", "/python/lib"])
+    assert found["PATH"].endswith("/bin:/usr/bin")
+    assert found["LD_LIBRARY_PATH"] == "/venv/libs:/python/lib:/cuda"
+    assert found["HOME"] == "/home/ann"
+    assert "LD_LIBRARY_PATH" not in launch.environment({})
+
+
+def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secret(tmp_path):
+    folder = tmp_path / "a folder"
+    made = launch.embedded(Settings(artifacts_dir=folder, triton_secret=SECRET))
+    assert made.log.parent.is_dir()
+    assert not [argument for argument in made.arguments if "a folder" in argument]
+    prefix = f"--backend-config=python,shm-region-prefix-name={made.shm_prefix}"
+    assert {prefix, "--allow-gpu-metrics=false"} < set(made.arguments)
+    assert f"{SECRET}" not in repr(made).replace(str(made.arguments), "")
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Wheel:
+    found = Wheel(site_packages=tmp_path / "site", python="3.11")
+    for path in (found.python_backend / "libtriton_python.so", found.stub):
+        path.parent.mkdir(parents=True)
+        path.write_text("old")
+        path.chmod(0o644)
+    return found
+
+
+def test_the_backend_is_copied_once_and_again_where_the_wheel_has_changed(wheel, tmp_path):
+    backend = tmp_path / launch.copy_backend(tmp_path, wheel) / "python"
+    library = backend / "libtriton_python.so"
+    assert {path.name for path in backend.iterdir()} == {library.name, wheel.stub.name}
+    assert os.access(backend / wheel.stub.name, os.X_OK)
+    before = library.stat().st_ino
+    launch.copy_backend(tmp_path, wheel)
+    assert library.stat().st_ino == before
+    (wheel.python_backend / library.name).write_text("newer")
+    launch.copy_backend(tmp_path, wheel)
+    assert library.read_text() == "newer"
+
+
+def test_libpython_is_found_in_the_first_folder_that_has_it_or_not_at_all(tmp_path):
+    assert binaries.libpython("3.99", [tmp_path]) is None
+    (tmp_path / "libpython3.99.so.1.0").touch()
+    assert binaries.libpython("3.99", [tmp_path / "none", tmp_path]) == str(tmp_path)
