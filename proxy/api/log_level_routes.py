@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.typed_route import typed_router
+from proxy.api.http.typed_route import StrictBody, typed_router
 from proxy.api.openapi.responses import BODY, Answer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.endpoints import AuditTrail
@@ -20,9 +20,7 @@ from proxy.telemetry.logs import ChosenLevel
 LONGEST_S = 604_800  # a week
 
 
-class LogLevelBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class LogLevelBody(StrictBody):
     level: LogLevel = Field(description="Lines below it are not written.", examples=["debug"])
     for_s: Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)] | None = Field(
         default=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field, StringConstraints
@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import QueryParameters, typed_router
-from proxy.api.openapi.responses import Answer, answers
+from proxy.api.openapi.responses import Answer, ListAnswer, answers
 from proxy.api.pools.operator import actor
 from proxy.domain.errors import ErrorCode, NotStored, echoed
 from proxy.telemetry.recent_requests import RecentRequests
@@ -86,8 +86,7 @@ class RequestAnswer(RequestFields):
     stages: list[StageAnswer] = Field(description="In the order in which they began to be timed.")
 
 
-class RequestList(Answer):
-    object: Literal["list"]
+class RequestList(ListAnswer):
     data: list[RequestFields] = Field(description="Newest first.")
     kept_at_most: int = Field(description="By this proxy.", examples=[1000])
 

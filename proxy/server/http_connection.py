@@ -116,7 +116,7 @@ class Exchange:
         self._event.set()
 
     def disconnect(self) -> None:
-        if not self.is_complete:
+        if not self.is_complete and not self.is_disconnected:
             self.is_disconnected = True
             self._event.set()
             if self._on_disconnect is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from proxy.access.store.audit_log import Verification
 from proxy.api.admin.admin_bodies import (
@@ -15,12 +15,8 @@ from proxy.api.admin.admin_bodies import (
     EXAMPLE_OF_MODELS,
     LimitsBody,
 )
+from proxy.api.openapi.responses import Answer, ListAnswer, PageAnswer
 from proxy.domain.identity import Scope
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
 
 AT = "2026-03-01T12:00:00Z"
 
@@ -70,16 +66,12 @@ class IssuedKeyAnswer(KeyAnswer):
     )
 
 
-class TenantList(Answer):
-    object: Literal["list"]
+class TenantList(PageAnswer):
     data: list[TenantAnswer]
-    has_more: bool = Field(description="Whether more follow: ask again with `after`.")
 
 
-class KeyList(Answer):
-    object: Literal["list"]
+class KeyList(PageAnswer):
     data: list[KeyAnswer]
-    has_more: bool = Field(description="Whether more follow: ask again with `after`.")
 
 
 class UsageRowAnswer(Answer):
@@ -99,8 +91,7 @@ class UsageRowAnswer(Answer):
     cost: float = Field(description="In the currency of the models' prices.")
 
 
-class UsageList(Answer):
-    object: Literal["list"]
+class UsageList(ListAnswer):
     data: list[UsageRowAnswer]
 
 
@@ -124,10 +115,8 @@ class AuditEntryAnswer(Answer):
     )
 
 
-class AuditList(Answer):
-    object: Literal["list"]
+class AuditList(PageAnswer):
     data: list[AuditEntryAnswer]
-    has_more: bool = Field(description="Whether more follow: ask again with `after`.")
 
 
 class VerificationAnswer(Answer):

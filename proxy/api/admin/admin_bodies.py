@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import (
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     field_validator,
 )
 
+from proxy.api.http.typed_route import PLAIN, StrictBody
 from proxy.api.openai.field_types import INT32_MAX, whole
 from proxy.domain.identity import (
     NO_LIMITS,
@@ -29,7 +28,6 @@ from proxy.domain.identity import (
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
 TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
-PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
 MOST = 10**15
 LONGEST_OVERLAP_S = 90 * 86_400
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
@@ -69,10 +67,8 @@ EXAMPLE_OF_MODELS = {"demo": {"concurrent_requests": 4}}
 USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
 
 
-class AdminBody(BaseModel):
+class AdminBody(StrictBody):
     """In an update, a field that is not given stays as it is; null removes what it set."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class LimitsBody(AdminBody):

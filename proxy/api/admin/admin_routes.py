@@ -19,7 +19,6 @@ from proxy.access.store.records import IssuedKey, Keys, Tenants, view
 from proxy.access.store.usage import Totals, Usage, UsagePeriod, as_csv
 from proxy.api.admin import admin_answers as shown
 from proxy.api.admin.admin_bodies import (
-    PLAIN,
     KeyBody,
     KeyChanges,
     Rotation,
@@ -28,7 +27,7 @@ from proxy.api.admin.admin_bodies import (
     TenantName,
 )
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.typed_route import QueryParameters, typed_router
+from proxy.api.http.typed_route import PLAIN, QueryParameters, typed_router
 from proxy.api.openapi.responses import BODY, CSV, answers, text
 from proxy.api.pools.operator import actor
 from proxy.domain.errors import ErrorCode, InvalidRequest

@@ -15,6 +15,14 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest
 
+PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
+
+
+class StrictBody(BaseModel):
+    """The base of bodies that refuse unknown fields, and convert no types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
 
 class QueryParameters(BaseModel):
     """The base of what routes take in the query, which is checked as bodies are."""

@@ -37,7 +37,9 @@ def encoded(values: list[Any], datatype: str, shape: tuple[int, ...]) -> bytes:
     found, expected = np.array(values, object), math.prod(shape)
     flat = found.ravel().tolist()
     is_nested = found.ndim > 1 or any(isinstance(each, list) for each in flat)
-    if is_nested and found.shape != shape:
+    # an empty list has no elements that would show the dimensions after it
+    known = shape[: found.ndim] if not found.size else shape
+    if is_nested and found.shape != known:
         how = "deeper" if found.ndim > len(shape) else "otherwise"
         raise WrongElements(f"is nested {how} than its shape")
     if len(flat) != expected:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from http import HTTPStatus
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
@@ -66,6 +66,14 @@ class Answer(BaseModel):
     """The base of models that describe answers, which have no other fields."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class ListAnswer(Answer):
+    object: Literal["list"]
+
+
+class PageAnswer(ListAnswer):
+    has_more: bool = Field(description="Whether more follow: ask again with `after`.")
 
 
 class ErrorDetail(Answer):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
-from proxy.api.openapi.responses import Answer
+from proxy.api.http.typed_route import PLAIN, StrictBody
+from proxy.api.openapi.responses import Answer, ListAnswer
 from proxy.domain.endpoints import (
     Decisions,
     EndpointResult,
@@ -18,24 +19,19 @@ from proxy.domain.endpoints import (
 from proxy.models.deployments import DeploymentPlan
 
 Plans = Mapping[str, DeploymentPlan]  # by public model, in the order of models.yaml
-PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
 MOST_WEIGHTS = 100
 
 Name = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
 Weight = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
-class OperatorBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class EndpointBody(OperatorBody):
+class EndpointBody(StrictBody):
     address: Name = Field(
         description="`host:port`, as the list of endpoints has it.", examples=["10.0.0.7:8001"]
     )
 
 
-class LoadBody(OperatorBody):
+class LoadBody(StrictBody):
     pools: Annotated[list[Name], Field(max_length=100)] = Field(
         default=[],
         description="On the endpoints of these pools only; empty: of all pools.",
@@ -43,7 +39,7 @@ class LoadBody(OperatorBody):
     )
 
 
-class WeightsBody(OperatorBody):
+class WeightsBody(StrictBody):
     weights: Annotated[dict[Name, Weight], Field(min_length=1, max_length=MOST_WEIGHTS)] = Field(
         description="By deployment. One that is not named gets none; one at least is above 0.",
         examples=[{"blue": 95, "green": 5}],
@@ -57,13 +53,13 @@ class WeightsBody(OperatorBody):
         return weights
 
 
-class SwitchBody(OperatorBody):
+class SwitchBody(StrictBody):
     deployment: Name = Field(
         description="The deployment that gets all requests.", examples=["green"]
     )
 
 
-class RollbackBody(OperatorBody):
+class RollbackBody(StrictBody):
     pass
 
 
@@ -94,8 +90,7 @@ class EndpointAnswer(Answer):
     ejected_for_s: float = Field(description="Seconds until it is tried again.")
 
 
-class EndpointList(Answer):
-    object: Literal["list"]
+class EndpointList(ListAnswer):
     data: list[EndpointAnswer]
     drained_and_gone: list[str] = Field(
         description="Drained addresses at which there is no endpoint at present."
@@ -108,8 +103,7 @@ class ResultAnswer(Answer):
     error: str | None = Field(description="Null: this endpoint did it.")
 
 
-class ResultList(Answer):
-    object: Literal["list"]
+class ResultList(ListAnswer):
     data: list[ResultAnswer]
     ok: bool = Field(description="Whether every endpoint did it.", examples=[True])
 
@@ -125,8 +119,7 @@ class DeploymentAnswer(Answer):
     configured_weight: float = Field(description="Of models.yaml.", examples=[0.9])
 
 
-class DeploymentList(Answer):
-    object: Literal["list"]
+class DeploymentList(ListAnswer):
     data: list[DeploymentAnswer]
 
 
@@ -151,8 +144,7 @@ class QueueAnswer(Answer):
     tenants_in_all: int = Field(description="How many run or wait.", examples=[2])
 
 
-class QueueList(Answer):
-    object: Literal["list"]
+class QueueList(ListAnswer):
     data: list[QueueAnswer]
 
 

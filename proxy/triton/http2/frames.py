@@ -33,8 +33,11 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
+NAMES = {code.value: code.name for code in ErrorCode}
+
+
 def code_name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+    return NAMES.get(code) or f"error {code}"
 
 
 class Fault(Exception):

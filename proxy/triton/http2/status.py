@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from grpc import StatusCode
 
-from proxy.triton.http2.frames import ErrorCode, code_name
+from proxy.triton.http2.frames import NAMES, ErrorCode, code_name
 
 _BY_NUMBER: dict[str, StatusCode] = {str(code.value[0]): code for code in StatusCode}
 _BY_HTTP_STATUS = {
@@ -79,6 +79,5 @@ def of_trailers_only(fields: Mapping[str, str]) -> Status:
 
 
 def of_reset(code: int) -> Status:
-    is_known = code in ErrorCode._value2member_map_
-    status = _BY_RESET.get(code, StatusCode.INTERNAL) if is_known else StatusCode.UNKNOWN
+    status = _BY_RESET.get(code, StatusCode.INTERNAL) if code in NAMES else StatusCode.UNKNOWN
     return Status(status, f"the peer reset the stream: {code_name(code)}")

@@ -17,10 +17,9 @@ from tests.fixtures.asgi_calls import Call, started
 
 BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
 COUNTED = {
-    Registry.model: "look-up",
+    Registry.serving: "look-up",
     AnswerFormats.answer_format: "format",
     Preparation.prepare: "plan",
-    Preparation.prepare_again: "steps of a plan",
     Plan.new_parser: "parser",
     chat_template.rendered: "rendering",
     chat_template._written: "run of the template",

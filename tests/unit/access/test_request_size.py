@@ -1,13 +1,11 @@
-"""Bounds on a request's size, and the check of guides."""
+"""Bounds on a request's size."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
-from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.request_size import check_copies, limit_log_probs
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
@@ -19,9 +17,9 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from proxy.domain.tokenizer import AdmittedPrompt
 from tests.doubles.engine import CARD
 
+SENT = EngineRequest(id="r", model=CARD, timeout_s=9, sampling=Sampling())
 REGEX = Constraint(GuideKind.REGEX, "a" * 300)
 
 
@@ -44,9 +42,7 @@ def request(prompt="x", **fields) -> GenerationRequest:
 )
 def test_choices_times_what_each_is_sent_is_bounded(asked):
     sent = [
-        replace(
-            guided(""), text=getattr(prompt, "text", None), token_ids=getattr(prompt, "ids", None)
-        )
+        replace(SENT, text=getattr(prompt, "text", None), token_ids=getattr(prompt, "ids", None))
         for prompt in asked.prompts
     ]
     with pytest.raises(InvalidRequest, match="at most 1000") as refused:
@@ -75,46 +71,3 @@ def test_the_context_bounds_the_tokens_and_an_echoed_prompt_adds_to_them():
     assert limit_log_probs(asked, CARD, 100) is asked
     with pytest.raises(InvalidRequest):
         limit_log_probs(replace(asked, echoes_prompt=True), CARD, 100)
-
-
-class SlowTokenizer:
-    """Each guide takes some turns of the event loop; keeps how many ran at once."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.running = self.most = 0
-
-    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
-        self.asked.append(request.constraint.text)
-        assert (request.text, request.max_tokens) == ("a", 1)
-        self.running += 1
-        self.most = max(self.most, self.running)
-        await asyncio.sleep(0.01)
-        self.running -= 1
-        return AdmittedPrompt(ids=(1,), max_tokens=1)
-
-
-def guided(text: str) -> EngineRequest:
-    return EngineRequest(
-        id="r",
-        model=CARD,
-        text="long " * 1000,
-        timeout_s=9,
-        sampling=Sampling(),
-        constraint=Constraint(GuideKind.REGEX, text),
-    )
-
-
-@pytest.mark.parametrize(("callers", "at_once"), [("aaaa", 1), ("abcd", 4)])
-def test_each_caller_has_one_guide_checked_at_a_time_and_none_twice(callers, at_once):
-    async def scenario():
-        tokenizer = SlowTokenizer()
-        check = GuidePrecheck(tokenizer).check
-        for _ in range(2):
-            await asyncio.gather(*(check(guided(f"g{at}"), who) for at, who in enumerate(callers)))
-            await check(replace(guided(""), constraint=None), "a")
-        return tokenizer
-
-    tokenizer = asyncio.run(scenario())
-    assert tokenizer.most == at_once
-    assert sorted(tokenizer.asked) == ["g0", "g1", "g2", "g3"]

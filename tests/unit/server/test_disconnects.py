@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import uvloop
 
+from proxy.api.http.client_disconnect import CancelOnDisconnect
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
 from tests.unit.server.talks import GET
@@ -30,7 +32,7 @@ class App:
 
 
 async def asked(
-    request: bytes, app: App, *, leaves: bool = False, pause_s: float = ANSWER_S / 6
+    request: bytes, app: Any, *, leaves: bool = False, pause_s: float = ANSWER_S / 6
 ) -> bytes:
     """What comes to a client that closes its sending side, or all."""
     async with served(app) as address:
@@ -64,6 +66,20 @@ def test_who_leaves_is_noticed_before_the_answer(more):
     app = App()
     uvloop.run(asked(GET + more, app, leaves=True))
     assert app.has_lost_its_client
+
+
+def test_the_work_for_a_client_that_leaves_is_cancelled_once():
+    left = []
+
+    async def app(scope, receive, send) -> None:
+        await receive()
+        async with CancelOnDisconnect(receive):
+            await asyncio.sleep(HANG_S)
+        task = asyncio.current_task()
+        left.append(task.cancelling() if hasattr(task, "cancelling") else 0)
+
+    uvloop.run(asked(GET, app, leaves=True))
+    assert left == [0]
 
 
 OLD = GET.replace(b"1.1", b"1.0")

@@ -13,10 +13,12 @@ from proxy.domain.completion import Answer, fold
 from proxy.domain.events import TextDelta
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.record import RequestRecord
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.choice.choice import Choice
+from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.language.syntax.parsers import syntax_of
 from tests.doubles.engine import CARD, FACTS, deltas
 from tests.doubles.sandbox import InProcess
@@ -49,6 +51,8 @@ def answered(
     choice = Choice(
         request,
         of,
+        0,
+        ChoiceCost(of, RequestRecord()),
         parser=syntax.parser(request, prompt, answer_format.tool_family),
         specials=syntax.visible_special_tokens(request),
     )
@@ -186,7 +190,13 @@ def test_reasoning_that_a_message_which_is_continued_has_begun():
 
 def test_reasoning_tokens_are_counted():
     request, of = chat(tools=()), card()
-    choice = Choice(request, of, parser=syntax_of(of).parser(request, "", None))
+    choice = Choice(
+        request,
+        of,
+        0,
+        ChoiceCost(of, RequestRecord()),
+        parser=syntax_of(of).parser(request, "", None),
+    )
     events = []
     for text in (b"<think>", b"a", b"b", b"</think>", b"yes"):
         events += choice.push(TokenDelta((text,)))
