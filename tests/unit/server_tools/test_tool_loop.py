@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.completion import Completion, fold
 from proxy.domain.events import (
+    Finished,
     OutputEvent,
     ReasoningDelta,
     TextDelta,
@@ -27,8 +29,37 @@ from proxy.server_tools.tool_loop import (
     parse_arguments,
     run_tool_loop,
 )
-from tests.doubles.answers import Answers
 from tests.doubles.tools import ScriptedTools
+
+
+class Answers:
+    """Gives these answers one after another; each costs 10 and 5 tokens, 2 of reasoning."""
+
+    def __init__(self, *scripts: list[OutputEvent], reason: FinishReason | None = None) -> None:
+        self.scripts = scripts
+        self.reason = reason
+        self.requests: list[GenerationRequest] = []
+        self.closed = 0
+
+    async def __call__(self, request: GenerationRequest) -> AsyncGenerator[OutputEvent, None]:
+        script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
+        self.requests.append(request)
+        try:
+            for event in script:
+                yield event
+            usage = Usage(prompt_tokens=10, completion_tokens=5, reasoning_tokens=2)
+            yield Finished(reason=self._reason(request, script), usage=usage)
+        finally:
+            self.closed += 1
+
+    def _reason(self, request: GenerationRequest, script: list[OutputEvent]) -> FinishReason:
+        if self.reason is not None:
+            return self.reason
+        has_calls = any(isinstance(event, ToolCallStarted) for event in script)
+        if has_calls and not request.tool_choice.is_named:
+            return FinishReason.TOOL_CALLS
+        return FinishReason.STOP
+
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)
