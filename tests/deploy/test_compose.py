@@ -10,26 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
-from proxy.pools.discovery.dns import DnsName
-from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
 from tests.deploy.places import DOCKER, documents, find, is_known
 
 SINGLE = ("compose.yaml", "compose.cpu.yaml")
 POOLS = "compose.pools.yaml"
-TRITONS, PROXIES = ("triton-1", "triton-2", "triton-3"), ("proxy-1", "proxy-2")
-WATCHING = {"prometheus", "grafana", "collector", "tempo"}
 WRITING = {"build", "grafana"}
-CONFIGS = {
-    "collector": ("./traces/collector.yaml", "/etc/otelcol-contrib/config.yaml"),
-    "tempo": ("./traces/tempo.yaml", "/etc/tempo/tempo.yaml"),
-}
 FIELDS = Settings.model_fields
-single = pytest.mark.parametrize("name", SINGLE)
 each_file = pytest.mark.parametrize("name", [*SINGLE, POOLS])
 
 
@@ -63,15 +53,6 @@ def members(name: str, network: str) -> set[str]:
 def seconds(duration: str) -> float:
     assert duration.endswith("s")
     return float(duration[:-1])
-
-
-def config(service: str) -> dict[str, Any]:
-    [found] = documents(DOCKER / CONFIGS[service][0])
-    return found
-
-
-def port(endpoint: str) -> int:
-    return int(endpoint.rpartition(":")[2])
 
 
 def test_they_follow_the_compose_specification():
@@ -109,19 +90,6 @@ def test_every_file_and_volume_is_there(name):
 
 
 @each_file
-def test_all_read_the_same_models_and_no_two_tritons_build_into_one_folder(name):
-    mounts = {each: own.get("volumes", []) for each, own in services(name).items()}
-    models = {
-        each: [m for m in given if ":/app/models.yaml:" in m] for each, given in mounts.items()
-    }
-    tritons, proxies = of_role(name, "triton"), of_role(name, "proxy")
-    assert {each for each in models if models[each]} >= {*tritons, *proxies}
-    assert len({mount.partition(":/app/")[0] for given in models.values() for mount in given}) == 1
-    built = [m for each in tritons for m in mounts[each] if m.endswith(":/artifacts")]
-    assert name != POOLS or len(set(built)) == len(TRITONS)
-
-
-@each_file
 def test_what_is_published_is_on_loopback_and_in_a_network_that_is_not_internal(name):
     published = {each: own for each, own in services(name).items() if "ports" in own}
     assert published
@@ -130,40 +98,6 @@ def test_what_is_published_is_on_loopback_and_in_a_network_that_is_not_internal(
         for one in own["ports"]:
             assert re.match(r"(127\.0\.0\.1|\$\{BIND:-127\.0\.0\.1\}):", one)
         assert any(networks(name)[network] is None for network in own["networks"]), each
-
-
-@single
-def test_triton_listens_where_the_proxy_looks(name):
-    found = services(name)
-    host, number = found["proxy"]["environment"]["TRITON_URL"].removeprefix("grpc://").split(":")
-    assert int(number) == FIELDS["triton_grpc_port"].default
-    image = (DOCKER.parent / found[host]["build"]["dockerfile"]).read_text()
-    given = found[host].get("environment", {}).get("TRITON_HOST")
-    assert given == "0.0.0.0" or "TRITON_HOST=0.0.0.0" in image
-
-
-def aliases(network: str, alias: str) -> set[str]:
-    """The services of compose.pools.yaml that have this name in this network."""
-    found = set()
-    for each, own in services(POOLS).items():
-        given = own["networks"].get(network) if isinstance(own["networks"], dict) else None
-        if alias in (given or {}).get("aliases", ()):
-            found.add(each)
-    return found
-
-
-@pytest.mark.parametrize("proxy", PROXIES)
-def test_the_source_of_a_proxy_has_the_addresses_of_every_triton(proxy):
-    found = services(POOLS)
-    assert set(found) == {*TRITONS, *PROXIES, "state", "front", *WATCHING}
-    source = parse(found[proxy]["environment"]["TRITON_URL"])
-    assert isinstance(source, DnsName)
-    assert aliases("inference", source.host) == set(TRITONS)
-    assert "inference" in found[proxy]["networks"]
-    assert source.port == FIELDS["triton_grpc_port"].default
-    assert source.metrics_port == FIELDS["triton_metrics_port"].default
-    # The metrics are read at the address of the network `inference`.
-    assert all(found[each]["environment"]["TRITON_HOST"] == "0.0.0.0" for each in TRITONS)
 
 
 @each_file
@@ -241,21 +175,3 @@ def test_images_of_others_are_pinned(name):
     others = {each for each in images if not each.startswith("triton-openai/")}
     assert {each.split(":")[0] for each in others} >= {"prom/prometheus", "grafana/tempo"}
     assert [each for each in others if not re.search(r":v?\d+\.\d+\.\d+$", each)] == []
-
-
-@each_file
-def test_the_proxy_and_triton_send_spans_to_the_collector_and_proxies_decide_what_is_traced(name):
-    received = config("collector")["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
-    senders = {**of_role(name, "triton"), **of_role(name, "proxy")}
-    for own in senders.values():
-        link = urlsplit(own["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"])
-        assert (link.scheme, link.hostname, link.path) == ("http", "collector", "")
-        assert link.port == port(received)
-        assert own["environment"]["OTEL_SERVICE_NAME"]
-    for each, own in services(name).items():
-        environment, decides = own.get("environment", {}), each in of_role(name, "proxy")
-        sampler, ratio = (
-            ("parentbased_traceidratio", "${TRACE_RATIO:-0.1}") if decides else (None,) * 2
-        )
-        assert environment.get("OTEL_TRACES_SAMPLER") == sampler
-        assert environment.get("OTEL_TRACES_SAMPLER_ARG") == ratio

@@ -11,7 +11,6 @@ from proxy.api.http.body_reader import MOST_BODIES_BYTES
 from proxy.settings import Settings
 from proxy.state.answer import KEPT_PART, held_bytes, within
 from tests.deploy.manifests import (
-    KUBERNETES,
     OLDEST,
     OVERLAYS,
     VERSION,
@@ -56,13 +55,6 @@ def test_what_kustomize_makes_is_valid_and_whole(overlay):
     assert named == maps
     version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
     assert {image.partition(":")[2] for image in find(made, "image")} == {version}
-
-
-def test_every_manifest_is_a_resource_of_its_folder():
-    for folder in ("base", *OVERLAYS):
-        [kustomization] = documents(KUBERNETES / folder / "kustomization.yaml")
-        own = {path.name for path in MANIFESTS if path.parent.name == folder}
-        assert own == {each for each in kustomization["resources"] if each.endswith(".yaml")}
 
 
 def test_every_variable_is_a_setting_and_every_value_is_taken():
@@ -113,20 +105,6 @@ def test_probes_ask_ports_and_paths_that_answer():
                 assert ports["grpc"] == asked["grpc"]["port"]
 
 
-def test_a_load_is_given_up_no_sooner_than_its_pod():
-    """The image's half an hour is too short for a large model from network storage."""
-    given = literals()["triton-settings"]
-    probes = [
-        each["startupProbe"]
-        for each in containers()
-        if each["name"] == "triton" and "startupProbe" in each
-    ]
-    assert len(probes) == len(OVERLAYS)
-    for probe in probes:
-        allowed = probe["periodSeconds"] * probe["failureThreshold"]
-        assert int(given["TRITON_START_TIMEOUT_S"]) == allowed
-
-
 def test_what_the_proxy_keeps_fits_into_its_memory():
     """It needs the last quarter for itself."""
     settings = Settings()
@@ -157,18 +135,6 @@ def test_every_selector_finds_a_pod(kind):
         assert any(wanted.items() <= each.items() for each in labels), wanted
 
 
-def test_services_lead_to_ports_of_their_pods():
-    for service in of_kind("Service"):
-        for pod in pods():
-            if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items():
-                named = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
-                assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
-    [triton] = [each for each in of_kind("Service") if each["metadata"]["name"] == "triton"]
-    assert literals()["proxy-settings"]["TRITON_URL"] == (
-        f"grpc://triton:{triton['spec']['ports'][0]['port']}"
-    )
-
-
 def test_autoscalers_scale_what_is_there_by_what_the_adapter_gives():
     [adapter] = documents(DOCKER / "prometheus" / "adapter.yaml")
     given = {rule["name"]["as"] for rule in adapter}
@@ -178,25 +144,3 @@ def test_autoscalers_scale_what_is_there_by_what_the_adapter_gives():
         assert (target["kind"], target["name"]) in there
         assert {metric["name"] for metric in find(scaler, "metric")} <= given
     assert find(of_kind("HorizontalPodAutoscaler"), "metric")
-
-
-@each_overlay
-def test_a_model_has_a_gpu_for_each_rank(overlay):
-    [models] = documents(KUBERNETES / overlay / "models.yaml")
-    [world] = {
-        gpu.get("tensor_parallel", 1) * gpu.get("pipeline_parallel", 1)
-        for gpu in find(models, "gpu")
-    }
-    things = [
-        thing
-        for path in MANIFESTS
-        if path.parent.name == overlay
-        for thing in documents(path)
-        if pod_templates(thing)
-    ]
-    [thing] = things
-    size = thing["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
-    [gpus] = {limits["nvidia.com/gpu"] for limits in find(thing, "limits")}
-    assert size * gpus == world
-    given = [each for env in find(thing, "env") for each in env if each["name"] == "GPUS_PER_NODE"]
-    assert overlay == "single-node" or given == [{"name": "GPUS_PER_NODE", "value": str(gpus)}]

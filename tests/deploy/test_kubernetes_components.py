@@ -10,9 +10,8 @@ import pytest
 
 from proxy.pools.discovery.kubernetes import KubernetesService
 from proxy.pools.discovery.source_url import parse
-from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
-from tests.deploy.places import MANIFESTS, documents
+from tests.deploy.places import documents
 
 COMPONENT, TRACING = KUBERNETES / "endpoints", KUBERNETES / "tracing"
 
@@ -32,12 +31,6 @@ def source() -> KubernetesService:
 def manifest(name: str, kind: str) -> dict[str, Any]:
     [found] = [each for each in documents(COMPONENT / name) if each["kind"] == kind]
     return found
-
-
-def test_every_manifest_is_a_resource_of_the_component():
-    [component] = documents(COMPONENT / "kustomization.yaml")
-    own = {path.name for path in MANIFESTS if path.parent == COMPONENT}
-    assert own == set(component["resources"])
 
 
 def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
@@ -105,14 +98,6 @@ def settings(name: str) -> dict[str, str]:
     return dict(literal.split("=", 1) for literal in found["literals"])
 
 
-def test_the_proxy_and_triton_send_spans_to_one_collector():
-    found = TraceConfiguration.read(settings("proxy-settings"))
-    assert found.endpoint == "http://opentelemetry-collector.monitoring:4318/v1/traces"
-    assert (found.ratio, found.follows_callers, found.has_content) == (0.1, True, False)
-    names = ("proxy-settings", "triton-settings")
-    assert len({settings(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] for name in names}) == 1
-
-
 def test_the_way_to_the_collector_is_open_for_both_and_for_its_port_alone():
     policies = [each["spec"] for each in documents(TRACING / "network.yaml")]
     chosen = [each["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for each in policies]
@@ -120,13 +105,3 @@ def test_the_way_to_the_collector_is_open_for_both_and_for_its_port_alone():
     for policy in policies:
         [way] = policy["egress"]
         assert [each["port"] for each in way["ports"]] == [4318]
-
-
-@kustomize
-@each_overlay
-def test_an_overlay_with_traces(overlay, tmp_path):
-    found = rendered_with(overlay, "../tracing", tmp_path)
-    for each in found:
-        validate(each)
-    maps = [each["data"] for each in found if each["kind"] == "ConfigMap"]
-    assert sum("OTEL_EXPORTER_OTLP_ENDPOINT" in data for data in maps) == 2

@@ -75,27 +75,6 @@ def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():
         lock_hashes.chosen("x", "1.0", links("x-1.0-py3-none-any.whl", algorithm="md5"))
 
 
-@each_lock
-def test_writing_hashes_anew_changes_nothing_but_hashes(lock):
-    text = lock.read_text()
-    lines = lock_hashes.without_hashes(text)
-    assert "--hash" not in "\n".join(lines)
-    hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
-    position, made = 0, []
-    for line in lines:
-        if lock_hashes.PIN.match(line):
-            block = text[text.index(line, position) :]
-            count = (
-                len(re.match(r"[^\n]*(?:\n    --hash=\S+[ \\]*)*", block)[0].split("--hash=")) - 1
-            )
-            made.append(lock_hashes.with_hashes(line, hashes[:count]))
-            hashes = hashes[count:]
-            position = text.index(line, position) + len(line)
-        else:
-            made.append(line)
-    assert "\n".join(made) + "\n" == text
-
-
 def test_no_package_is_pinned_in_two_locks():
     names = [
         canonicalize_name(name)

@@ -13,7 +13,7 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.output import FinishReason
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.language.syntax.parsers import syntax_of
@@ -58,13 +58,6 @@ def tag(found: AnswerFormat, prompt: str = "") -> dict:
     return json.loads(guide.text)["format"]
 
 
-def test_a_named_function_is_the_only_one_in_the_guide():
-    choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("g",), is_named=True)
-    found = json.dumps(tag(format_of(asked(tool_choice=choice), card())))
-    assert '\\"g\\"' in found
-    assert '\\"f\\"' not in found
-
-
 def test_a_model_without_a_known_syntax_is_held_to_a_list():
     found = format_of(asked(tool_choice=REQUIRED), card("none"))
     assert found.tool_family == "json_list"
@@ -78,11 +71,6 @@ def test_a_model_without_a_known_syntax_is_not_left_free():
 def test_a_format_beside_tools_is_the_text_or_calls():
     found = format_of(asked(constraint=FORMAT), card())
     assert (tag(found)["type"], found.tool_family) == ("or", "hermes")
-
-
-def test_a_format_beside_calls_that_must_be_says_nothing():
-    found = format_of(asked(constraint=FORMAT, tool_choice=REQUIRED), card())
-    assert tag(found) == tag(format_of(asked(tool_choice=REQUIRED), card()))
 
 
 @pytest.mark.parametrize(
@@ -102,13 +90,6 @@ def test_an_engine_that_cannot_is_checked(given, violation):
     told = found.check.violation(given)
     assert (told is None) is (violation is None)
     assert violation is None or violation in told
-
-
-def test_strict_tools_are_checked_where_they_are_called():
-    found = format_of(asked(tools=STRICT), card(capabilities=UNGUIDED))
-    assert found.check.violation(answer(text="no call", reason=FinishReason.STOP)) is None
-    assert found.check.violation(answer(("f", "{}"))) is not None
-    assert found.check.violation(answer(("g", '{"any": 1}'))) is None
 
 
 def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
@@ -146,12 +127,6 @@ def test_a_format_begins_behind_a_thought_that_is_continued():
     told = json.dumps(tag(found, "…<think>\nOkay"))
     assert '"</think>"' in told
     assert '"<think>"' not in told
-
-
-def test_a_text_completion_has_no_reasoning():
-    of = card(reasoning="qwen3")
-    request = asked(tools=(), prompt=TextPrompt(text="a"), constraint=FORMAT)
-    assert format_of(request, of).guide("a") == FORMAT
 
 
 def test_harmonys_answer_has_a_header_and_its_calls_another():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -56,9 +55,6 @@ def triton(engine: DyingEngine, **fields: object) -> ScriptedTriton:
 
 def pool(*engines: DyingEngine, **fields: object) -> dict[str, ScriptedTriton]:
     return {f"{name}:1": triton(one, **fields) for name, one in zip("abc", engines, strict=False)}
-
-
-Body = Callable[[PoolStand, PooledStand], Coroutine]
 
 
 async def begun_at(engines: list[Held], stand: PooledStand, **fields: object):
@@ -197,42 +193,6 @@ def test_a_drain_lets_other_streams_end():
         assert not stand.causes
 
     with_pool(pool(*engines, capabilities=CAPABILITIES - {"resume"}), body)
-
-
-def test_without_another_endpoint_a_drained_stream_ends_where_it_is_or_moves_when_one_comes():
-    engines = [Held(3), Held(3)]
-    tritons = pool(*engines)
-
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
-        tritons["b:1"].reason = "it starts"
-        await checked()
-        task = stand.begin()
-        await engines[0].is_held.wait()
-        await pools.decisions.drain("a:1", actor="test")
-        await checked(3)
-        assert engines[0].running == 1
-        tritons["b:1"].reason = None
-        engines[1].may_go_on.set()
-        assert fold(await task).text == TEXT
-        assert engines[0].running == 0
-
-    with_pool(tritons, body)
-
-
-def test_a_client_that_disconnects_in_the_pause_leaves_nothing_behind():
-    engine = DyingEngine(TEXT, cut=3)
-    tritons = pool(engine)
-
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
-        tritons["a:1"].reason = "it died"
-        task = stand.begin()
-        await checked(2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not stand.recovery_queue.waiting()
-
-    with_pool(tritons, body)
 
 
 def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():

@@ -12,11 +12,10 @@ import pytest
 
 from build_engines.deployments import ShadowEntry as Shadow
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import RateLimited
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import Sampling
-from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic
 from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.unit.generation.scheduler import GivenScheduler
@@ -122,17 +121,6 @@ async def test_answers_without_a_seed_are_not_comparable(sampling, is_comparable
         assert (await traffic.result()).is_comparable == is_comparable
 
 
-def test_a_copy_has_its_own_id_and_the_lowest_priority_and_returns_nothing_but_text():
-    sampling = Sampling(temperature=0.5, seed=3, top_log_probs=5)
-    request = asked(sampling=sampling, wants_token_ids=True, wants_log_prob_ids=True, priority=7)
-    copy = copy_of(request, GREEN)
-    assert (copy.model, copy.stage) == (GREEN, None)
-    assert (copy.id, copy.priority, copy.text) == ("r-shadow", LOWEST_PRIORITY, "hi")
-    assert copy.sampling == Sampling(temperature=0.5, seed=3)
-    assert not copy.wants_token_ids
-    assert not copy.wants_log_prob_ids
-
-
 async def test_the_callers_stream_does_not_wait_for_its_copy():
     traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
     async with traffic.shadows:
@@ -187,15 +175,6 @@ async def test_a_copy_has_the_lowest_class_a_tenant_of_its_own_and_no_patience()
     assert ticket.tenant == "(shadow)"
     assert traffic.scheduler.held == 0
     assert permit.tokens == sum(len(each.token_bytes) for each in deltas("abc"))
-
-
-async def test_without_a_free_row_a_copy_is_dropped_and_the_caller_does_not_notice():
-    traffic = Traffic(ScriptedEngine(deltas("same")))
-    traffic.scheduler.refusal = RateLimited("The queue is full.")
-    async with traffic.shadows:
-        assert await text(traffic.mirrored(deltas("same"))) == b"same"
-        assert (await traffic.result()).outcome is ShadowOutcome.DROPPED
-    assert traffic.copies.requests == []
 
 
 async def test_a_copy_gives_its_row_to_another_class():

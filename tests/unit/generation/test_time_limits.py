@@ -12,6 +12,8 @@ from proxy.domain.output import TokenDelta
 from proxy.generation.stream.time_limits import TimeLimits
 from tests.fixtures.engine_streams import limited
 
+pytestmark = pytest.mark.anyio
+
 SHORT_S = 0.05
 ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)
 ONLY_WHOLE = TimeLimits(silence_s=60, whole_s=SHORT_S)
@@ -47,66 +49,50 @@ async def collected(
     return got
 
 
-@pytest.mark.parametrize("pauses_s", [(), (0,), (0, 0.03, 0)])
-def test_silence_is_an_error_and_closes_the_items(pauses_s):
+@pytest.mark.parametrize(
+    ("limits", "pauses_s", "error", "match"),
+    [
+        *((ONLY_SILENCE, each, EngineStalled, r"for 0\.05 s") for each in ((), (0,), (0, 0.03, 0))),
+        *((ONLY_WHOLE, each, DeadlineExceeded, r"than 0\.05 s") for each in ((), [0.01] * 20)),
+    ],
+)
+async def test_silence_and_a_request_that_takes_too_long_are_errors_and_close_the_items(
+    limits, pauses_s, error, match
+):
     items = Items(*pauses_s, hangs=True)
-
-    async def run() -> None:
-        with pytest.raises(EngineStalled, match=r"for 0\.05 seconds"):
-            await collected(items)
-        assert items.is_closed
-        await asyncio.sleep(0)  # the task itself is not cancelled
-
-    asyncio.run(run())
+    began = time.monotonic()
+    with pytest.raises(error, match=f"{match}econds"):
+        await collected(items, limits=limits)
+    assert items.is_closed
+    assert time.monotonic() - began >= SHORT_S
+    await asyncio.sleep(0)  # the task itself is not cancelled
 
 
-def test_the_consumers_own_time_does_not_count():
+async def test_the_consumers_own_time_does_not_count():
     items = Items(0, 0, 0)
-    assert len(asyncio.run(collected(items, rest_s=2 * SHORT_S))) == 3
+    assert len(await collected(items, rest_s=2 * SHORT_S)) == 3
 
 
-@pytest.mark.parametrize("pauses_s", [(), [0.01] * 20])
-def test_a_request_that_takes_too_long_is_an_error_and_closes_the_items(pauses_s):
-    items = Items(*pauses_s, hangs=True)
-
-    async def run() -> None:
-        began = time.monotonic()
-        with pytest.raises(DeadlineExceeded, match=r"than 0\.05 seconds"):
-            await collected(items, limits=ONLY_WHOLE)
-        assert items.is_closed
-        assert time.monotonic() - began >= SHORT_S
-        await asyncio.sleep(0)  # the task itself is not cancelled
-
-    asyncio.run(run())
-
-
-def test_after_that_time_a_late_consumer_still_gets_what_is_there_already():
+async def test_after_that_time_a_late_consumer_still_gets_what_is_there_already():
     async def items():
         yield TokenDelta((b"0",))
         yield TokenDelta((b"1",))
         await asyncio.sleep(0.01)
         yield TokenDelta((b"2",))
 
-    async def run() -> None:
-        got = limited(items(), ONLY_WHOLE)
-        assert (await anext(got)).token_bytes == (b"0",)
-        await asyncio.sleep(2 * SHORT_S)
-        assert (await anext(got)).token_bytes == (b"1",)
-        with pytest.raises(DeadlineExceeded):
-            await anext(got)
-
-    asyncio.run(run())
+    got = limited(items(), ONLY_WHOLE)
+    assert (await anext(got)).token_bytes == (b"0",)
+    await asyncio.sleep(2 * SHORT_S)
+    assert (await anext(got)).token_bytes == (b"1",)
+    with pytest.raises(DeadlineExceeded):
+        await anext(got)
 
 
-def test_a_cancel_from_outside_stays_a_cancel():
+async def test_a_cancel_from_outside_stays_a_cancel():
     items = Items(hangs=True)
-
-    async def run() -> None:
-        task = asyncio.ensure_future(collected(items))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    task = asyncio.ensure_future(collected(items))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert items.is_closed

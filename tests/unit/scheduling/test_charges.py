@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.domain.scheduling import Scheduler
-from tests.fixtures.schedulers import (
-    QUEUE,
-    Caller,
-    run,
-    settled,
-    ticket,
-)
+import pytest
+
+from tests.fixtures.schedulers import QUEUE, Caller, scheduling, settled, ticket
+
+pytestmark = pytest.mark.anyio
 
 
-def test_a_cancelled_stream_costs_its_tenant_nothing():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_cancelled_stream_costs_its_tenant_nothing():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket("z"))
         await settled()
         gone = Caller(scheduler, ticket("a", prompt_tokens=100_000))
@@ -31,11 +28,9 @@ def test_a_cancelled_stream_costs_its_tenant_nothing():
         await settled()
         assert spare.runs
 
-    run(test)
 
-
-def test_tokens_are_charged_while_they_stream():
-    async def test(scheduler: Scheduler) -> None:
+async def test_tokens_are_charged_while_they_stream():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket("a"))
         own = [Caller(scheduler, ticket("a")) for _ in range(2)]
         others = [Caller(scheduler, ticket("b")) for _ in range(2)]
@@ -47,11 +42,9 @@ def test_tokens_are_charged_while_they_stream():
         assert others[0].runs
         assert not own[0].runs
 
-    run(test)
 
-
-def test_a_resumed_stream_pays_its_tokens_once():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_resumed_stream_pays_its_tokens_once():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket("z"))
         own = [Caller(scheduler, ticket("a", has_begun=True)), Caller(scheduler, ticket("a"))]
         own[0].tokens = 1_000_000  # generated with an earlier permit
@@ -62,11 +55,9 @@ def test_a_resumed_stream_pays_its_tokens_once():
             await settled()
             assert following.runs, following
 
-    run(test)
 
-
-def test_a_cached_prompt_costs_what_the_engine_says():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_cached_prompt_costs_what_the_engine_says():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket("z"))
         own = [Caller(scheduler, ticket("a", prompt_tokens=5_000)) for _ in range(2)]
         others = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(3)]
@@ -81,5 +72,3 @@ def test_a_cached_prompt_costs_what_the_engine_says():
         others[0].release()
         await settled()
         assert own[1].runs
-
-    run(test)

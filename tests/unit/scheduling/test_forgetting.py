@@ -26,17 +26,6 @@ def serve(of_class: PriorityClass, tenant: str, prompt_tokens: int) -> None:
     of_class.end(served, now=0.0)
 
 
-def test_one_that_comes_back_begins_as_a_new_one_does():
-    of_class = PriorityClass()
-    of_class.begin(stream("other"))  # so that the class is never idle
-    serve(of_class, "early", 0)
-    for _ in range(3):
-        serve(of_class, "busy", 100)
-    for tenant in ("early", "new"):
-        of_class.begin(stream(tenant))
-    assert of_class.shares["early"].counter == of_class.shares["new"].counter == 200
-
-
 def test_one_that_owes_is_remembered():
     of_class = PriorityClass()
     of_class.begin(stream("other"))

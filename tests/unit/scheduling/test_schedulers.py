@@ -7,18 +7,13 @@ import asyncio
 import pytest
 
 from proxy.domain.errors import ErrorCode, RateLimited
-from proxy.domain.scheduling import Scheduler
-from tests.fixtures.schedulers import (
-    QUEUE,
-    Caller,
-    run,
-    settled,
-    ticket,
-)
+from tests.fixtures.schedulers import QUEUE, Caller, scheduling, settled, ticket
+
+pytestmark = pytest.mark.anyio
 
 
-def test_streams_of_one_tenant_run_in_their_order():
-    async def test(scheduler: Scheduler) -> None:
+async def test_streams_of_one_tenant_run_in_their_order():
+    async with scheduling() as scheduler:
         callers = [Caller(scheduler, ticket()) for _ in range(4)]
         await settled()
         for number, caller in enumerate(callers):
@@ -27,11 +22,9 @@ def test_streams_of_one_tenant_run_in_their_order():
             caller.release()  # a second time does nothing
             await settled()
 
-    run(test)
 
-
-def test_tenants_take_turns_and_a_higher_class_goes_first():
-    async def test(scheduler: Scheduler) -> None:
+async def test_tenants_take_turns_and_a_higher_class_goes_first():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket())
         many = [Caller(scheduler, ticket("a", prompt_tokens=10)) for _ in range(3)]
         few = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(2)]
@@ -45,11 +38,9 @@ def test_tenants_take_turns_and_a_higher_class_goes_first():
             assert caller.runs
             running = caller
 
-    run(test)
 
-
-def test_a_permit_says_whether_its_stream_took_over_a_row():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_permit_says_whether_its_stream_took_over_a_row():
+    async with scheduling() as scheduler:
         lower = [Caller(scheduler, ticket(may_yield=True)) for _ in range(2)]
         await settled()
         higher = Caller(scheduler, ticket("b", priority=1))
@@ -62,11 +53,9 @@ def test_a_permit_says_whether_its_stream_took_over_a_row():
         await settled()
         assert not lower[1].task.result().took_over
 
-    run(test)
 
-
-def test_without_a_bound_nobody_waits():
-    async def test(scheduler: Scheduler) -> None:
+async def test_without_a_bound_nobody_waits():
+    async with scheduling(capacity=None) as scheduler:
         callers = [Caller(scheduler, ticket(patience_s=0)) for _ in range(50)]
         await settled(200)
         assert all(caller.runs for caller in callers)
@@ -78,11 +67,9 @@ def test_without_a_bound_nobody_waits():
         await settled()
         assert last.runs
 
-    run(test, capacity=None)
 
-
-def test_a_full_queue_refuses_with_a_retry_after():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_full_queue_refuses_with_a_retry_after():
+    async with scheduling(places=2) as scheduler:
         callers = [Caller(scheduler, ticket()) for _ in range(4)]
         await settled()
         error = callers[3].error
@@ -94,11 +81,9 @@ def test_a_full_queue_refuses_with_a_retry_after():
         await settled()
         assert callers[1].runs  # the refused one has left nothing behind
 
-    run(test, places=2)
 
-
-def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
+    async with scheduling(places=4) as scheduler:
         callers = [Caller(scheduler, ticket("a")) for _ in range(5)]
         await settled()
         other = Caller(scheduler, ticket("b"))
@@ -110,11 +95,9 @@ def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most():
         assert isinstance(again.error, RateLimited)
         assert other.error is None
 
-    run(test, places=4)
 
-
-def test_streams_that_have_begun_go_first_and_are_never_refused():
-    async def test(scheduler: Scheduler) -> None:
+async def test_streams_that_have_begun_go_first_and_are_never_refused():
+    async with scheduling(places=1) as scheduler:
         first = Caller(scheduler, ticket())
         new = Caller(scheduler, ticket())
         begun = [Caller(scheduler, ticket(has_begun=True, patience_s=0)) for _ in range(3)]
@@ -127,11 +110,9 @@ def test_streams_that_have_begun_go_first_and_are_never_refused():
             assert caller.runs
             running = caller
 
-    run(test, places=1)
 
-
-def test_no_patience_fails_fast_and_a_short_one_ends():
-    async def test(scheduler: Scheduler) -> None:
+async def test_no_patience_fails_fast_and_a_short_one_ends():
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket())
         await settled()
         none = Caller(scheduler, ticket(patience_s=0))
@@ -143,11 +124,9 @@ def test_no_patience_fails_fast_and_a_short_one_ends():
             await short.task
         assert first.runs
 
-    run(test)
 
-
-def test_those_that_wait_learn_their_position():
-    async def test(scheduler: Scheduler) -> None:
+async def test_those_that_wait_learn_their_position():
+    async with scheduling() as scheduler:
         callers = [Caller(scheduler, ticket()) for _ in range(3)]
         await settled()
         assert [[each.position for each in one.standings] for one in callers] == [[], [1], [2]]
@@ -158,11 +137,9 @@ def test_those_that_wait_learn_their_position():
         assert callers[2].standings[1].position == 1
         assert len(callers[1].standings) == 1
 
-    run(test)
 
-
-def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields():
+    async with scheduling(capacity=3) as scheduler:
         low = [Caller(scheduler, ticket("a", may_yield=True)) for _ in range(2)]
         middle = Caller(scheduler, ticket("b", priority=1, may_yield=True))
         waits = Caller(scheduler, ticket("c"))
@@ -180,11 +157,9 @@ def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields():
         await settled()
         assert waits.runs
 
-    run(test, capacity=3)
 
-
-def test_only_lower_classes_that_may_yield_do():
-    async def test(scheduler: Scheduler) -> None:
+async def test_only_lower_classes_that_may_yield_do():
+    async with scheduling(capacity=2) as scheduler:
         fixed = Caller(scheduler, ticket())
         same = Caller(scheduler, ticket(priority=1, may_yield=True))
         await settled()
@@ -194,12 +169,10 @@ def test_only_lower_classes_that_may_yield_do():
         assert not fixed.preempted
         assert not same.preempted
 
-    run(test, capacity=2)
-
 
 @pytest.mark.parametrize("turns", range(12))
-def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(turns: int):
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(turns: int):
+    async with scheduling() as scheduler:
         first = Caller(scheduler, ticket())
         await settled()
         gone = Caller(scheduler, ticket("b", prompt_tokens=1_000))
@@ -218,17 +191,12 @@ def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(turns: i
         assert next_one.runs
         next_one.release()
         await settled()
-        assert not scheduler_is_busy(scheduler)
-
-    def scheduler_is_busy(scheduler: Scheduler) -> bool:
-        queues = getattr(scheduler, "_queues", None)
-        return queues is not None and bool(queues[QUEUE].running or queues[QUEUE].waiting)
-
-    run(test)
+        (state,) = scheduler.states()
+        assert (state.running, state.waiting) == (0, 0)
 
 
-def test_a_stream_that_yields_does_not_keep_its_row_from_others():
-    async def test(scheduler: Scheduler) -> None:
+async def test_a_stream_that_yields_does_not_keep_its_row_from_others():
+    async with scheduling() as scheduler:
         low = Caller(scheduler, ticket(may_yield=True))
         await settled()
         high, waits = Caller(scheduler, ticket(priority=1)), Caller(scheduler, ticket("b"))
@@ -242,5 +210,3 @@ def test_a_stream_that_yields_does_not_keep_its_row_from_others():
         last = Caller(scheduler, ticket("b"))
         await settled()
         assert not last.runs
-
-    run(test)

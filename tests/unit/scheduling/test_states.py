@@ -16,6 +16,8 @@ from proxy.settings.streams import Scheduling
 from proxy.telemetry.metrics import QueueMetrics
 from tests.doubles.queued_stream import Clock, QueuedStream
 
+pytestmark = pytest.mark.anyio
+
 QUEUE, OTHER = "default/demo", "default/other"
 SETTINGS = Scheduling()
 
@@ -40,29 +42,26 @@ def numbers(scheduler: Scheduler) -> list[tuple[str, int, int]]:
     return [(one.queue, one.running, one.waiting) for one in scheduler.states()]
 
 
-def test_a_tenants_streams_of_all_classes_are_counted_together():
-    async def run() -> None:
-        async with InProcessScheduler(SETTINGS, QueueMetrics(CollectorRegistry())) as scheduler:
-            scheduler.set_capacity(QUEUE, 2)
-            kept = [await acquire(scheduler, "acme"), await acquire(scheduler, "acme", priority=1)]
-            tasks = [await waiting(scheduler, "acme", priority=at % 2) for at in range(3)]
-            tasks.append(await waiting(scheduler, "small", weight=0.5))
-            (state,) = scheduler.states(tenants=9)
-            assert state.tenants == (
-                TenantState(tenant="acme", weight=1.0, running=2, waiting=3),
-                TenantState(tenant="small", weight=0.5, running=0, waiting=1),
-            )
-            assert state.tenants_in_all == 2
-            (state,) = scheduler.states(tenants=1)
-            assert [one.tenant for one in state.tenants] == ["acme"]
-            assert state.tenants_in_all == 2
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for permit in kept:
-                permit.release()
-
-    asyncio.run(run())
+async def test_a_tenants_streams_of_all_classes_are_counted_together():
+    async with InProcessScheduler(SETTINGS, QueueMetrics(CollectorRegistry())) as scheduler:
+        scheduler.set_capacity(QUEUE, 2)
+        kept = [await acquire(scheduler, "acme"), await acquire(scheduler, "acme", priority=1)]
+        tasks = [await waiting(scheduler, "acme", priority=at % 2) for at in range(3)]
+        tasks.append(await waiting(scheduler, "small", weight=0.5))
+        (state,) = scheduler.states(tenants=9)
+        assert state.tenants == (
+            TenantState(tenant="acme", weight=1.0, running=2, waiting=3),
+            TenantState(tenant="small", weight=0.5, running=0, waiting=1),
+        )
+        assert state.tenants_in_all == 2
+        (state,) = scheduler.states(tenants=1)
+        assert [one.tenant for one in state.tenants] == ["acme"]
+        assert state.tenants_in_all == 2
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for permit in kept:
+            permit.release()
 
 
 @pytest.mark.parametrize(

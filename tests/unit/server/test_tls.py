@@ -82,21 +82,6 @@ async def test_new_files_serve_new_connections_and_old_ones_stay(files, tmp_path
 
 
 @pytest.mark.anyio
-async def test_files_are_followed(files, tmp_path):
-    tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
-    async with tls.followed(), served(streaming, own_tls=tls) as address:
-        replace(files, second)
-        for _ in range(100):
-            _, writer = await connected(address)
-            found = shown(writer)
-            writer.close()
-            if found == der(tmp_path / "second.crt"):
-                return
-            await asyncio.sleep(0.1)
-    raise AssertionError("the new certificate was not served")
-
-
-@pytest.mark.anyio
 async def test_half_of_a_replacement_changes_nothing(files, tmp_path):
     tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
     shutil.copy(second[0], files[0])

@@ -73,19 +73,6 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
     assert place.stat().st_mode & 0o777 == 0o600
 
 
-def test_weight_and_ceilings_as_options(answer):
-    tenant = answer("tenants", "create", "acme", "--weight", "2.5", "--max-priority", "3")
-    assert (tenant["weight"], tenant["max_priority"]) == (2.5, 3)
-    tenant = answer("tenants", "update", "acme", "--max-priority", "-3")
-    assert (tenant["weight"], tenant["max_priority"]) == (2.5, -3)
-    tenant = answer("tenants", "update", "acme", "--weight", "none", "--max-priority", "none")
-    assert (tenant["weight"], tenant["max_priority"]) == (1.0, None)
-    key = answer("keys", "create", "--tenant", "acme", "--name", "ci", "--max-priority", "1")
-    assert key["max_priority"] == 1
-    assert answer("keys", "update", key["id"], "--name", "cd")["max_priority"] == 1
-    assert answer("keys", "update", key["id"], "--max-priority", "none")["max_priority"] is None
-
-
 def test_each_change_is_in_the_audit_log_under_the_users_name(answer, place):
     answer("tenants", "create", "acme")
     answer("tenants", "delete", "acme")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from proxy.operate.doctor import checks, machine
 from proxy.operate.triton_server.binaries import Wheel
-from tests.fixtures.proxy_image import LOCK, normal
-from tests.fixtures.stack import ROOT, free_port
 
 LISTENER = """
 import socket, sys
@@ -89,37 +84,3 @@ def test_a_triton_that_is_named_must_take_connections():
     (found,) = checks.tritons("dns+grpc://triton:8001", "dns+grpc://triton:8001")
     assert found.ok
     assert not any(one.ok for one in checks.tritons("ftp://x", "ftp://x"))
-
-
-@pytest.fixture
-def proxys_packages(tmp_path: Path) -> Path:
-    """A folder of links to what the lock's section `proxy` installs, and nothing else."""
-    section = re.search(r"^# proxy\n(.+?)\n\n", LOCK.read_text(), re.DOTALL | re.MULTILINE)[1]
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    wanted = {normal(name) for name in re.findall(r"^([\w.-]+)==", section, re.MULTILINE)}
-    for package in metadata.distributions():
-        if normal(package.metadata["Name"]) not in wanted:
-            continue
-        for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
-            if not (folder / top).exists():
-                (folder / top).symlink_to(Path(str(package.locate_file(top))))
-    return folder
-
-
-def test_doctor_runs_there_and_says_what_it_is(proxys_packages, tmp_path):
-    python = Path(sys.base_prefix, "bin", "python3")
-    done = subprocess.run(
-        [python, "-S", "-m", "proxy.cli", "doctor"],
-        cwd=tmp_path,
-        env={
-            **{name: value for name, value in os.environ.items() if "TRITON" not in name},
-            "PYTHONPATH": f"{proxys_packages}:{ROOT}",
-            "PORT": str(free_port()),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "the proxy only" in done.stdout
-    assert not {"glibc", "numpy", "shared memory"} & set(re.findall(r"  ([\w ]+):", done.stdout))

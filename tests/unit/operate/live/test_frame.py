@@ -70,23 +70,6 @@ tenant                                                                    req/s 
 acme                                                                          2        10         20
 [red]                                                                       0.5         0          0
 """
-NARROW = """\
-http://127.0.0.1:9000  ready  loop lag p99 0.99 ms  last 2.0
-s
-A note.
-
-model          req/s  run  wait  TTFT p50     p99  tok out/s
-demo               6    3     5    150 ms  199 ms      45.7k
-meta-llama/L…      0    0     -         -       -          0
-
-endpoint                      state    run  wait   KV  tok/s
-10.0.0.7:8001                 ready      5     0  31%     1k
-10.0.0.8:8001                 ejected    -     -    -      0
-
-tenant                                      req/s  tok out/s
-acme                                            2         20
-[red]                                         0.5          0
-"""
 
 
 def shown(
@@ -102,10 +85,6 @@ def shown(
 
 def test_a_wide_frame():
     assert shown(BEFORE, AFTER, notes=("A note.",), has_keys=True) == WIDE
-
-
-def test_a_narrow_frame_has_fewer_columns():
-    assert shown(BEFORE, AFTER, width=60, notes=("A note.",)) == NARROW
 
 
 def test_without_the_list_endpoints_have_what_the_metrics_give():

@@ -24,22 +24,6 @@ triton          ████████                                  120.0 
 triton                 ██████████████████████████████████ 575.0 ms endpoint 10.0.0.8:8001  tokens 48
   prefill                  ███                             25.0 ms
   decode                     ████████████████████████████ 469.0 ms"""
-NARROW = """\
-req_6f1c  chatcmpl-5f0c
-2026-03-01T12:00:00.250+00:00 POST /v1/chat/completions
-model demo  tenant acme[b]  status 200  finish stop
-tokens 21 (16 cached) + 48  TTFT 331.4 ms  queue 100.0 ms
-total 800.0 ms  resent 1
-
-request   █████████████████████████████████████████ 800.0 ms
-queue     ██████                                    100.0 ms
-triton         ███████                              120.0 ms
-          ModelUnavailable  endpoint 10.0.0.7:8001
-  routing      █                                      0.3 ms
-triton               ██████████████████████████████ 575.0 ms
-          endpoint 10.0.0.8:8001  tokens 48
-  prefill                ██                          25.0 ms
-  decode                  █████████████████████████ 469.0 ms"""
 
 
 def shown(record: dict[str, Any], width: int) -> str:
@@ -50,10 +34,6 @@ def shown(record: dict[str, Any], width: int) -> str:
 
 def test_a_wide_trace():
     assert shown(RECORD, 100) == WIDE
-
-
-def test_a_narrow_trace_has_the_notes_below_their_stages():
-    assert shown(RECORD, 60) == NARROW
 
 
 def test_text_of_a_stage_is_no_markup():

@@ -90,19 +90,6 @@ def counted(values: list[float]) -> dict[float, float]:
     return {bound: sum(value <= bound for value in values) for bound in BOUNDS}
 
 
-@pytest.mark.parametrize(
-    ("share", "buckets", "expected"),
-    [
-        (0.99, {0.1: 1, math.inf: 2}, 0.1),  # above the last bound
-        (0.5, {math.inf: 3}, 0.0),
-        (0.5, {}, None),
-        (0.5, {0.1: 0, math.inf: 0}, None),
-    ],
-)
-def test_a_quantile_at_the_edge(share, buckets, expected):
-    assert quantile(share, buckets) == expected
-
-
 @given(st.lists(st.floats(0.001, 5), min_size=1, max_size=50), st.integers(1, 64))
 def test_it_is_in_the_bucket_of_the_value_itself(values, parts):
     share = parts / 64  # exact in binary, so that a rank is never next to a whole number

@@ -116,19 +116,6 @@ def test_what_another_user_has_built_is_taken_as_it_is(clone, tmp_path):
     assert as_another(clone, "build", home=tmp_path).stdout == done.stdout
 
 
-def test_what_is_stale_there_is_built_in_the_own_folder(clone, tmp_path):
-    as_another(clone, "build", home=tmp_path)
-    key = clone / "artifacts" / "m" / "build.json"
-    key.chmod(0o644)
-    key.write_text("{}")  # as a changed option would have it
-    done = as_another(clone, "build", home=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "taken from there" not in done.stdout
-    (own,) = (tmp_path / "triton-openai").iterdir()
-    assert not (own / "m").is_symlink()
-    assert (own / "m" / "build.json").is_file()
-
-
 def test_a_folder_that_was_named_is_not_replaced(clone, tmp_path):
     artifacts = str(clone / "artifacts")
     done = as_another(clone, "build", home=tmp_path, ARTIFACTS_DIR=artifacts)

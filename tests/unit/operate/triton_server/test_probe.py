@@ -96,17 +96,3 @@ def test_with_a_certificate_it_asks_https(tmp_path: Path):
         probe.check_alive(Settings(port=port, **tls, tls_client_ca_file=authority))
     with serving(OK) as port, pytest.raises(LaunchError, match="https://"):
         probe.check_alive(Settings(port=port, **tls, tls_client_ca_file=authority))
-
-
-@pytest.mark.parametrize(
-    ("settings", "url"),
-    [
-        ({}, "http://127.0.0.1:9000"),
-        ({"host": "0.0.0.0", "port": 80}, "http://127.0.0.1:80"),
-        ({"host": "::"}, "http://[::1]:9000"),
-        ({"host": "fd00::1"}, "http://[fd00::1]:9000"),
-        ({"host": "proxy.example"}, "http://proxy.example:9000"),
-    ],
-)
-def test_the_default_address_is_where_the_settings_listen(settings, url):
-    assert probe.own_url(Settings(**settings)) == url

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import resource
 import signal
 import sys
 import time
@@ -19,8 +18,10 @@ from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import server as tritonserver
 from proxy.operate.triton_server import shm
 from proxy.operate.triton_server.launch import Launch
-from proxy.operate.triton_server.server import STUB_POLL_S, StartCrashed, TritonServer
+from proxy.operate.triton_server.server import StartCrashed, TritonServer
 from tests.fixtures.stack import HANG_S, eventually, free_port
+
+pytestmark = pytest.mark.anyio
 
 PROGRAM = '''
 import http.server, os, signal, subprocess, sys, time
@@ -147,13 +148,10 @@ def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
     assert re.search(r"load of [\d. ]+ on \d+ cores, and [\d.]+ of [\d.]+ GB", str(why.value))
 
 
-def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
-    async def life() -> None:
-        server = TritonServer(program(tmp_path, "slow", port, start_timeout_s=3.0))
-        await server.start()
-        await server.stop(grace_s=1)
-
-    asyncio.run(life())
+async def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
+    server = TritonServer(program(tmp_path, "slow", port, start_timeout_s=3.0))
+    await server.start()
+    await server.stop(grace_s=1)
 
 
 def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
@@ -204,33 +202,6 @@ def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, por
         return await asyncio.wait_for(ended, HANG_S)
 
     assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} {how}: ")
-
-
-def test_running_out_of_descriptors_is_no_death(tmp_path, port):
-    """Nothing can be learned of the Python models then; what happens to them is seen afterwards."""
-
-    async def life() -> str:
-        server = TritonServer(program(tmp_path, "serves", port))
-        await server.start()
-        waiting = asyncio.create_task(server.wait())
-        try:
-            await asyncio.sleep(STUB_POLL_S)
-            await without_descriptors(2 * STUB_POLL_S)
-            os.kill(stub_pid(tmp_path), signal.SIGKILL)
-            return await waiting
-        finally:
-            await server.stop()
-
-    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} died: ")
-
-
-async def without_descriptors(seconds: float) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
-    try:
-        await asyncio.sleep(seconds)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 NOISE = """\

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server.server import StartCrashed
-from proxy.operate.triton_server.supervisor import Supervisor, delay_s
+from proxy.operate.triton_server.supervisor import Supervisor
 
 
 class ScriptedServer:
@@ -93,18 +93,3 @@ def test_a_first_start_that_crashes_is_tried_again(crashes):
     said: list[str] = []
     assert asyncio.run(lives()) == [0.2, 0.4][:crashes]
     assert said[0] == "start of tritonserver failed, and is tried again: no"
-
-
-def test_each_step_is_said():
-    said: list[str] = []
-    asyncio.run(slept_s(said, 1.0))
-    assert said == [
-        "tritonserver is ready after 0.0 s",
-        "tritonserver died (signal 9)",
-        "restarting tritonserver in 0.2 s",
-        "tritonserver is ready after 0.0 s",
-    ]
-
-
-def test_the_distance_stays_below_its_most_after_any_number_of_deaths():
-    assert delay_s(10_000) == 10.0
