@@ -103,19 +103,14 @@ def is_gone(pid: int, within_s: float = HANG_S) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["serves", "deaf"])
-def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
+async def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
     region = shm.SHM / f"triton-openai-test-{port}-x"
-
-    async def life() -> str:
-        server = TritonServer(program(tmp_path, mode, port))
-        await server.start()
-        region.touch()
-        ended = asyncio.create_task(server.wait())
-        await server.stop(grace_s=0.5)
-        return await ended
-
-    status = asyncio.run(life())
-    assert status == ("signal 15" if mode == "serves" else "signal 9")
+    server = TritonServer(program(tmp_path, mode, port))
+    await server.start()
+    region.touch()
+    ended = asyncio.create_task(server.wait())
+    await server.stop(grace_s=0.5)
+    assert await ended == ("signal 15" if mode == "serves" else "signal 9")
     assert is_gone(stub_pid(tmp_path))
     assert is_gone(worker_pid(tmp_path))
     assert not region.exists()
@@ -161,47 +156,38 @@ def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
     assert is_gone(stub_pid(tmp_path))
 
 
-def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
-    async def life() -> None:
-        starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
-        await asyncio.to_thread(eventually, lambda: has_children(tmp_path), 20, "it has started")
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-
-    asyncio.run(life())
+async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
+    starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
+    await asyncio.to_thread(eventually, lambda: has_children(tmp_path), 20, "it has started")
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
     assert is_gone(stub_pid(tmp_path))
 
 
-def test_a_death_leaves_nothing_that_could_hold_a_gpu_and_a_new_start_works(tmp_path, port):
-    async def life() -> str:
-        server = TritonServer(program(tmp_path, "serves", port))
-        await server.start()
-        pids = stub_pid(tmp_path), worker_pid(tmp_path)
-        psutil.Process(pids[0]).parent().kill()
-        status = await server.wait()
-        assert not any(map(psutil.pid_exists, pids)), "before it is started anew"
-        await server.start()
-        await server.stop(grace_s=1)
-        return status
-
-    assert asyncio.run(life()) == "signal 9"
+async def test_a_death_leaves_nothing_that_could_hold_a_gpu_and_a_new_start_works(tmp_path, port):
+    server = TritonServer(program(tmp_path, "serves", port))
+    await server.start()
+    pids = stub_pid(tmp_path), worker_pid(tmp_path)
+    psutil.Process(pids[0]).parent().kill()
+    assert await server.wait() == "signal 9"
+    assert not any(map(psutil.pid_exists, pids)), "before it is started anew"
+    await server.start()
+    await server.stop(grace_s=1)
 
 
 @pytest.mark.parametrize(
     ("sent", "how"),
     [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stands still")],
 )
-def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, port, sent, how):
-    async def life() -> str:
-        server = TritonServer(program(tmp_path, "serves", port))
-        await server.start()
-        ended = asyncio.create_task(server.wait())
-        await asyncio.sleep(0.1)
-        os.kill(stub_pid(tmp_path), sent)
-        return await asyncio.wait_for(ended, HANG_S)
-
-    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} {how}: ")
+async def test_a_python_model_that_dies_or_stands_still_is_a_dead_server(tmp_path, port, sent, how):
+    server = TritonServer(program(tmp_path, "serves", port))
+    await server.start()
+    ended = asyncio.create_task(server.wait())
+    await asyncio.sleep(0.1)
+    os.kill(stub_pid(tmp_path), sent)
+    status = await asyncio.wait_for(ended, HANG_S)
+    assert status.startswith(f"its process {stub_pid(tmp_path)} {how}: ")
 
 
 NOISE = """\
