@@ -18,10 +18,11 @@ from proxy.domain.errors import (
 )
 from proxy.domain.interrupt import Cause
 from proxy.domain.request import Sampling
+from tests.doubles import clock
 from tests.doubles.dying_engine import DyingEngine
 from tests.doubles.engine import CAPABILITIES
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
-from tests.unit.generation.test_other_endpoints import PooledStand, with_pool
+from tests.unit.generation.test_other_endpoints import PooledStand, pooled
 
 SEEDED = Sampling(seed=5)
 TEXT = "It goes on and on."
@@ -75,10 +76,11 @@ def name_of(stand: PoolStand, engine: DyingEngine) -> str:
     return next(name for name, one in stand.tritons.items() if one.engine is engine)
 
 
-def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
+@clock.jumps
+async def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
     engines = DyingEngine(TEXT, cut=3), DyingEngine(TEXT, cut=3)
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines)) as (_, stand):
         began = asyncio.get_running_loop().time()
         assert fold(await stand.begin()).text == TEXT
         assert asyncio.get_running_loop().time() == began
@@ -91,14 +93,13 @@ def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
         assert second.timeout_s <= first.timeout_s
         assert stand.causes == [Cause.LOST]
 
-    with_pool(pool(*engines), body)
 
-
-def test_where_there_is_no_other_it_waits_until_the_endpoint_is_back():
+@clock.jumps
+async def test_where_there_is_no_other_it_waits_until_the_endpoint_is_back():
     engine = DyingEngine(TEXT, cut=3)
     tritons = pool(engine)
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(tritons) as (_, stand):
         tritons["a:1"].reason = "it died"
         answer = asyncio.create_task(stand.answer())
         await asyncio.sleep(5)
@@ -107,34 +108,31 @@ def test_where_there_is_no_other_it_waits_until_the_endpoint_is_back():
         assert fold(await answer).text == TEXT
         assert len(engine.requests) == 2
 
-    with_pool(tritons, body)
 
-
+@clock.jumps
 @pytest.mark.parametrize(
     ("whole_s", "within"), [(600, "not ready again within 60 s"), (20, "within the request's 20 s")]
 )
-def test_a_stream_waits_no_longer_than_it_may_and_its_error_says_how_long(whole_s, within):
+async def test_a_stream_waits_no_longer_than_it_may_and_its_error_says_how_long(whole_s, within):
     """The setting is 60 seconds, and the time limit of the request counts too."""
     engine = DyingEngine(TEXT, cut=3)
     tritons = pool(engine)
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(tritons, whole_s=whole_s) as (_, stand):
         tritons["a:1"].reason = "it died"
         with pytest.raises(ModelUnavailable, match=within):
             await stand.answer()
         assert [one.uncontinued for one in stand.records] == [[Cause.LOST]]
 
-    with_pool(tritons, body, whole_s=whole_s)
 
-
-def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
-    async def alone(pools: PoolStand, stand: PooledStand) -> None:
+@clock.jumps
+async def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
+    async with pooled(pool(Held(3)), short_silence_s=4, whole_s=600) as (_, stand):
         with pytest.raises(EngineStalled, match="for 60 seconds"):
             await stand.begin()
 
-    with_pool(pool(Held(3)), alone, short_silence_s=4, whole_s=600)
-
-    async def with_others(pools: PoolStand, stand: PooledStand) -> None:
+    engines = [Held(3), Held(3)]
+    async with pooled(pool(*engines), short_silence_s=4, whole_s=600) as (pools, stand):
         began = asyncio.get_running_loop().time()
         task, first, (other,) = await begun_at(engines, stand)
         assert fold(await task).text == TEXT
@@ -143,28 +141,25 @@ def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
         assert stand.causes == [Cause.STALLED]
         assert first.running == 0
 
-    engines = [Held(3), Held(3)]
-    with_pool(pool(*engines), with_others, short_silence_s=4, whole_s=600)
 
-
-def test_a_stream_without_a_first_token_is_not_silent_so_soon():
+@clock.jumps
+async def test_a_stream_without_a_first_token_is_not_silent_so_soon():
     engines = [Held(0), Held(0)]
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines), short_silence_s=4, whole_s=600) as (_, stand):
         task, first, _ = await begun_at(engines, stand)
         await asyncio.sleep(30)
         first.may_go_on.set()
         assert fold(await task).text == TEXT
         assert not stand.causes
 
-    with_pool(pool(*engines), body, short_silence_s=4, whole_s=600)
 
-
+@clock.jumps
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_drain_moves_the_streams_that_can_be_continued(leaves):
+async def test_a_drain_moves_the_streams_that_can_be_continued(leaves):
     engines = [Held(3), Held(3)]
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines)) as (pools, stand):
         task, first, (other,) = await begun_at(engines, stand)
         name = name_of(pools, first)
         if leaves:
@@ -177,13 +172,12 @@ def test_a_drain_moves_the_streams_that_can_be_continued(leaves):
         assert other.requests[0].id == "r1-continued1"
         assert stand.causes == [Cause.DRAINED]
 
-    with_pool(pool(*engines), body)
 
-
-def test_a_drain_lets_other_streams_end():
+@clock.jumps
+async def test_a_drain_lets_other_streams_end():
     engines = [Held(3), Held(3)]
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines, capabilities=CAPABILITIES - {"resume"})) as (pools, stand):
         task, first, _ = await begun_at(engines, stand, sampling=SEEDED)
         await pools.decisions.drain(name_of(pools, first), actor="test")
         await checked(3)
@@ -192,13 +186,12 @@ def test_a_drain_lets_other_streams_end():
         assert fold(await task).text == TEXT
         assert not stand.causes
 
-    with_pool(pool(*engines, capabilities=CAPABILITIES - {"resume"}), body)
 
-
-def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
+@clock.jumps
+async def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
     engines = [Held(3), Held(3)]
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines)) as (pools, stand):
         for is_first in (True, False):
             for one in engines:
                 one.is_held.clear()
@@ -215,20 +208,18 @@ def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
                 await task
             assert len(others[0].requests) == sent
 
-    with_pool(pool(*engines), body)
 
-
-def test_the_time_of_the_request_counts_through_all_parts():
+@clock.jumps
+async def test_the_time_of_the_request_counts_through_all_parts():
     engines = [DyingEngine(TEXT, cut=3), Held(3), Held(3)]
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(pool(*engines), whole_s=50) as (_, stand):
         with pytest.raises(DeadlineExceeded, match="longer than 50 seconds"):
             await stand.begin()
 
-    with_pool(pool(*engines), body, whole_s=50)
 
-
-def test_an_engine_whose_queue_is_full_is_asked_again():
+@clock.jumps
+async def test_an_engine_whose_queue_is_full_is_asked_again():
     full = [RateLimited("full", code=ErrorCode.QUEUE_FULL, retry_after_s=2)] * 3
 
     class Full(DyingEngine):
@@ -241,9 +232,7 @@ def test_an_engine_whose_queue_is_full_is_asked_again():
     engine = Full(TEXT, cut=3)
     engine_of_both = pool(engine, engine)
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(engine_of_both) as (_, stand):
         began = asyncio.get_running_loop().time()
         assert fold(await stand.begin()).text == TEXT
         assert asyncio.get_running_loop().time() - began == 6
-
-    with_pool(engine_of_both, body)

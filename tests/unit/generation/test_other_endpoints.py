@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -42,26 +43,23 @@ class PooledStand(Stand):
         return await answer
 
 
-def with_pool(
-    tritons: dict[str, ScriptedTriton],
-    body: Callable[[PoolStand, PooledStand], Coroutine],
-    **options: object,
-) -> None:
-    async def run() -> None:
-        async with PoolStand(tritons) as pools:
-            stand = PooledStand(pools, **options)
-            await readiness.check(stand.catalog, stand.registry, stand.recovery_queue)
-            await body(pools, stand)
-            assert pools.outstanding == (0, 0)
-            assert stand.admission.running == 0
-
-    clock.run(run())
+@asynccontextmanager
+async def pooled(
+    tritons: dict[str, ScriptedTriton], **options: object
+) -> AsyncIterator[tuple[PoolStand, PooledStand]]:
+    async with PoolStand(tritons) as pools:
+        stand = PooledStand(pools, **options)
+        await readiness.check(stand.catalog, stand.registry, stand.recovery_queue)
+        yield pools, stand
+        assert pools.outstanding == (0, 0)
+        assert stand.admission.running == 0
 
 
-def test_it_goes_to_another_endpoint_at_once():
+@clock.jumps
+async def test_it_goes_to_another_endpoint_at_once():
     tritons = {"a:1": lossy(), "b:1": lossy(), "c:1": ScriptedTriton()}
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(tritons) as (_, stand):
         for number in range(6):
             began = asyncio.get_running_loop().time()
             assert fold(await stand.begin(id=f"r{number}")).text == "ab"
@@ -72,25 +70,23 @@ def test_it_goes_to_another_endpoint_at_once():
             ids = [one.id.split("-")[0] for one in tritons[name].engine.requests]
             assert len(ids) == len(set(ids)) > 0
 
-    with_pool(tritons, body)
 
-
+@clock.jumps
 @pytest.mark.parametrize("most", [1, 2])
-def test_it_is_sent_again_so_often_at_most_however_many_endpoints_there_are(most):
+async def test_it_is_sent_again_so_often_at_most_however_many_endpoints_there_are(most):
     tritons = {f"{number}:1": lossy() for number in range(9)}
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(tritons, most=most) as (_, stand):
         with pytest.raises(ModelUnavailable, match=f"lost {most + 1} times"):
             await stand.begin()
         assert sum(len(one.engine.requests) for one in tritons.values()) == most + 1
 
-    with_pool(tritons, body, most=most)
 
-
-def test_it_does_not_go_back_to_the_one_that_lost_it_when_another_came_meanwhile():
+@clock.jumps
+async def test_it_does_not_go_back_to_the_one_that_lost_it_when_another_came_meanwhile():
     tritons = {"a:1": lossy(), "b:1": ScriptedTriton()}
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    async with pooled(tritons) as (_, stand):
         tritons["b:1"].reason = "it starts"
         await checked()
         tritons["a:1"].may_answer.clear()  # its next check takes longer than b's start
@@ -101,19 +97,16 @@ def test_it_does_not_go_back_to_the_one_that_lost_it_when_another_came_meanwhile
         assert fold(await answer).text == "ab"
         assert len(tritons["a:1"].engine.requests) == 1
 
-    with_pool(tritons, body)
 
-
-def test_no_request_goes_to_another_build_than_it_was_prepared_for():
+@clock.jumps
+async def test_no_request_goes_to_another_build_than_it_was_prepared_for():
     tritons = {"a:1": lossy(), "b:1": ScriptedTriton(build(1))}
 
-    async def body(pools: PoolStand, stand: PooledStand) -> None:
+    tritons["a:1"].engine = ScriptedEngine(deltas("ab"), lost=2)
+    async with pooled(tritons) as (_, stand):
         cards = {card.facts.created: card for card in stand.registry.model("demo").cards}
         assert len(cards) == 2
         answers = [fold(await stand.answer(id=f"r{n}")).text for n in range(32)]
         assert set(answers) == {"ab"}
-
-    tritons["a:1"].engine = ScriptedEngine(deltas("ab"), lost=2)
-    with_pool(tritons, body)
     for triton, created in ((tritons["a:1"], DEMO.facts.created), (tritons["b:1"], 1)):
         assert {one.model.facts.created for one in triton.engine.requests} == {created}
