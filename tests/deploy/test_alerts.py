@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from proxy.api.http.route_scopes import NEEDS
-from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
-from proxy.domain.output import FinishReason
 from tests.deploy.places import DOCKER
 from tests.deploy.test_metrics import (
     ALERTS,
@@ -73,20 +71,6 @@ def recorded(name: str) -> dict[str, str]:
 
 ERRORS = recorded("triton_openai:slo_errors:rate5m")
 EVENTS = recorded("triton_openai:slo_events:rate5m")
-
-
-def asked_for(expression: str, label: str) -> list[set[str]]:
-    """The values of each selector that has the label."""
-    found = [matchers(each) for each in selectors(expression)]
-    return [set(each[label].split("|")) for each in found if label in each]
-
-
-def test_generations_fail_by_codes_of_ours_and_no_others():
-    ours = {code.value for code in ErrorCode if code.status >= 500}
-    finished = {reason.value for reason in FinishReason}
-    # Where none failed, those that finished make the zero.
-    assert asked_for(ERRORS["generations"], "outcome") == [ours, finished]
-    assert asked_for(EVENTS["generations"], "outcome") == [ours | finished]
 
 
 def test_responses_are_those_of_all_routes_that_generate():

@@ -23,7 +23,7 @@ from tests.deploy.manifests import (
     rendered,
     validate,
 )
-from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
+from tests.deploy.places import MANIFESTS, ROOT, documents, find, is_known
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -133,14 +133,3 @@ def test_every_selector_finds_a_pod(kind):
     assert own
     for wanted in own:
         assert any(wanted.items() <= each.items() for each in labels), wanted
-
-
-def test_autoscalers_scale_what_is_there_by_what_the_adapter_gives():
-    [adapter] = documents(DOCKER / "prometheus" / "adapter.yaml")
-    given = {rule["name"]["as"] for rule in adapter}
-    there = {(each["kind"], each["metadata"]["name"]) for each in of_kind("Deployment")}
-    for scaler in of_kind("HorizontalPodAutoscaler"):
-        target = scaler["spec"]["scaleTargetRef"]
-        assert (target["kind"], target["name"]) in there
-        assert {metric["name"] for metric in find(scaler, "metric")} <= given
-    assert find(of_kind("HorizontalPodAutoscaler"), "metric")

@@ -175,14 +175,3 @@ async def test_a_copy_has_the_lowest_class_a_tenant_of_its_own_and_no_patience()
     assert ticket.tenant == "(shadow)"
     assert traffic.scheduler.held == 0
     assert permit.tokens == sum(len(each.token_bytes) for each in deltas("abc"))
-
-
-async def test_a_copy_gives_its_row_to_another_class():
-    traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
-    async with traffic.shadows:
-        assert await text(traffic.mirrored(deltas("same"))) == b"same"
-        await asyncio.wait_for(traffic.copies.given.wait(), 30)
-        traffic.scheduler.permits[0].preempt()
-        assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED
-        assert traffic.scheduler.held == 0
-    assert traffic.copies.closed_early == 1

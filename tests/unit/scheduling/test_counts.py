@@ -46,22 +46,21 @@ async def acquire(scheduler: InProcessScheduler, tenant: str = "acme", **fields:
     return await scheduler.acquire(ticket, moved=lambda _: None, preempted=lambda: None)
 
 
-def test_waits_are_timed_and_queues_counted_once_a_second():
-    async def run() -> None:
-        counts = Counts()
-        async with observed(counts) as scheduler:
-            scheduler.set_capacity(QUEUE, 1)
-            first = await acquire(scheduler)
-            second = asyncio.create_task(acquire(scheduler))
-            await asyncio.sleep(2.5)
-            first.release()
-            (await second).release()
-        assert counts.waits == [0.0, 2.5]
-        assert [(one.running, one.waiting) for (one,) in counts.states[1:]] == [(1, 1)] * 2
-
-    clock.run(run())
+@clock.jumps
+async def test_waits_are_timed_and_queues_counted_once_a_second():
+    counts = Counts()
+    async with observed(counts) as scheduler:
+        scheduler.set_capacity(QUEUE, 1)
+        first = await acquire(scheduler)
+        second = asyncio.create_task(acquire(scheduler))
+        await asyncio.sleep(2.5)
+        first.release()
+        (await second).release()
+    assert counts.waits == [0.0, 2.5]
+    assert [(one.running, one.waiting) for (one,) in counts.states[1:]] == [(1, 1)] * 2
 
 
+@clock.jumps
 @pytest.mark.parametrize(
     ("fields", "reason", "waited_s"),
     [
@@ -71,55 +70,48 @@ def test_waits_are_timed_and_queues_counted_once_a_second():
         ({"patience_s": 500.0}, "timeout", 30.0),
     ],
 )
-def test_a_refusal_is_counted_by_its_reason(fields, reason, waited_s):
-    async def run() -> None:
-        counts = Counts()
-        async with observed(counts) as scheduler:
-            scheduler.set_capacity(QUEUE, 1)
-            permit = await acquire(scheduler)
-            with pytest.raises(RateLimited):
-                await acquire(scheduler, **fields)
-            permit.release()
-        assert counts.refusals == [(reason, waited_s)]
-
-    clock.run(run())
+async def test_a_refusal_is_counted_by_its_reason(fields, reason, waited_s):
+    counts = Counts()
+    async with observed(counts) as scheduler:
+        scheduler.set_capacity(QUEUE, 1)
+        permit = await acquire(scheduler)
+        with pytest.raises(RateLimited):
+            await acquire(scheduler, **fields)
+        permit.release()
+    assert counts.refusals == [(reason, waited_s)]
 
 
-def test_one_without_a_place_is_told_from_one_that_lost_its_place():
-    async def run() -> None:
-        counts = Counts()
-        async with observed(counts) as scheduler:
-            scheduler.set_capacity(QUEUE, 1)
-            permit = await acquire(scheduler)
-            tasks = [asyncio.create_task(acquire(scheduler)) for _ in range(2)]
-            await asyncio.sleep(1)
-            with pytest.raises(RateLimited):
-                await acquire(scheduler)
-            tasks.append(asyncio.create_task(acquire(scheduler, "small")))
-            await asyncio.sleep(0.1)
-            assert counts.refusals == [("full", 0.0), ("displaced", 1.0)]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            permit.release()
-
-    clock.run(run())
+@clock.jumps
+async def test_one_without_a_place_is_told_from_one_that_lost_its_place():
+    counts = Counts()
+    async with observed(counts) as scheduler:
+        scheduler.set_capacity(QUEUE, 1)
+        permit = await acquire(scheduler)
+        tasks = [asyncio.create_task(acquire(scheduler)) for _ in range(2)]
+        await asyncio.sleep(1)
+        with pytest.raises(RateLimited):
+            await acquire(scheduler)
+        tasks.append(asyncio.create_task(acquire(scheduler, "small")))
+        await asyncio.sleep(0.1)
+        assert counts.refusals == [("full", 0.0), ("displaced", 1.0)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        permit.release()
 
 
-def test_a_preemption_is_counted_and_passed_on():
-    async def run() -> None:
-        counts, stopped = Counts(), asyncio.Event()
-        async with observed(counts) as scheduler:
-            scheduler.set_capacity(QUEUE, 1)
-            low = await scheduler.acquire(
-                Ticket(queue=QUEUE, tenant="acme", may_yield=True),
-                moved=lambda _: None,
-                preempted=stopped.set,
-            )
-            high = await acquire(scheduler, priority=1)
-            await asyncio.wait_for(stopped.wait(), 1)
-            assert counts.preemptions == 1
-            low.release()
-            high.release()
-
-    clock.run(run())
+@clock.jumps
+async def test_a_preemption_is_counted_and_passed_on():
+    counts, stopped = Counts(), asyncio.Event()
+    async with observed(counts) as scheduler:
+        scheduler.set_capacity(QUEUE, 1)
+        low = await scheduler.acquire(
+            Ticket(queue=QUEUE, tenant="acme", may_yield=True),
+            moved=lambda _: None,
+            preempted=stopped.set,
+        )
+        high = await acquire(scheduler, priority=1)
+        await asyncio.wait_for(stopped.wait(), 1)
+        assert counts.preemptions == 1
+        low.release()
+        high.release()

@@ -171,14 +171,3 @@ def test_its_time_is_linear_whatever_the_text(piece):
     began = time.process_time()
     exceeds_depth(b'"' + piece * 500_000, 64)
     assert time.process_time() - began < 2
-
-
-def test_its_time_is_the_same_however_much_depth_is_allowed():
-    text = b"[" * 300_000 + b"]" * 300_000
-    assert seconds(text, 100) < 10 * seconds(text, 1)
-
-
-def seconds(text: bytes, most: int) -> float:
-    began = time.process_time()
-    assert exceeds_depth(text, most)
-    return time.process_time() - began

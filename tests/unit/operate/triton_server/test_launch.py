@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from proxy.operate.triton_server import launch
-from proxy.operate.triton_server.binaries import Wheel
 from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.settings import Settings
 from proxy.settings.triton import TRITON_SECRET
@@ -77,26 +73,3 @@ def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secre
     prefix = f"--backend-config=python,shm-region-prefix-name={made.shm_prefix}"
     assert {prefix, "--allow-gpu-metrics=false"} < set(made.arguments)
     assert f"{SECRET}" not in repr(made).replace(str(made.arguments), "")
-
-
-@pytest.fixture
-def wheel(tmp_path: Path) -> Wheel:
-    found = Wheel(site_packages=tmp_path / "site", python="3.11")
-    for path in (found.python_backend / "libtriton_python.so", found.stub):
-        path.parent.mkdir(parents=True)
-        path.write_text("old")
-        path.chmod(0o644)
-    return found
-
-
-def test_the_backend_is_copied_once_and_again_where_the_wheel_has_changed(wheel, tmp_path):
-    backend = tmp_path / launch.copy_backend(tmp_path, wheel) / "python"
-    library = backend / "libtriton_python.so"
-    assert {path.name for path in backend.iterdir()} == {library.name, wheel.stub.name}
-    assert os.access(backend / wheel.stub.name, os.X_OK)
-    before = library.stat().st_ino
-    launch.copy_backend(tmp_path, wheel)
-    assert library.stat().st_ino == before
-    (wheel.python_backend / library.name).write_text("newer")
-    launch.copy_backend(tmp_path, wheel)
-    assert library.read_text() == "newer"
