@@ -187,3 +187,18 @@ def test_every_alert_has_its_section_of_the_runbook_and_the_other_way_round():
     assert named == {rule["alert"].lower(): rule["alert"] for rule in ALERTS}
     assert len(named) == len(ALERTS)
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == set(named.values())
+
+
+def test_the_names_labels_and_reasons_of_vllm_are_those_of_its_source():
+    upstream = json.loads((ROOT / "tests/upstream/vllm_metrics.json").read_text())
+    series = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+    rules = [rule for group in VLLM for rule in group["rules"]]
+    assert {rule["record"] for rule in rules} == {
+        f"{name}{end}" for name, one in upstream["metrics"].items() for end in series[one["type"]]
+    }
+    for rule in rules:
+        family = upstream["metrics"].get(rule["record"].removesuffix("_total"), {})
+        assert rule.get("labels", {}).keys() == set(family.get("labels", ()))
+        assert '"model_name"' in rule["expr"]
+    reasons = {rule["labels"]["finished_reason"] for rule in rules if "labels" in rule}
+    assert reasons == set(upstream["finished_reasons"]["values"])

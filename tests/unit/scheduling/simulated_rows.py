@@ -108,7 +108,6 @@ class SimulatedRows:
         self.queue = FairQueue(settings, self.clock)
         self.queue.set_capacity(rows + spare, spare)
         self.seen: dict[str, Seen] = defaultdict(Seen)
-        self.refusals_s: list[float] = []
         self.grants = 0
         self.foretold: list[tuple[float, float]] = []  # position and wait: told / true
         self._rows = rows
@@ -215,7 +214,6 @@ class SimulatedRows:
     def refuse(self, request: _Request, error: RateLimited) -> None:
         seen = self.seen[request.ticket.tenant]
         seen.refused += 1
-        self.refusals_s.append(error.retry_after_s)
         if request.callers.returns:
             again = self._made(request.callers, request.comes_again)
             again.has_returned = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.domain.output import EngineTimes, TokenDelta
-from proxy.domain.record import RequestRecord
+from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord
 from proxy.generation.choice.choice_cost import ChoiceCost
 from tests.doubles.engine import CARD
 
@@ -56,3 +56,18 @@ def test_a_queue_that_took_longer_than_all_leaves_no_negative_time():
     cost = Costs()
     cost.stream(None, queue_s=60.0)
     assert cost.times.prefill_s == 0.0
+
+
+def test_each_gap_is_counted_and_the_first_response_ends_none():
+    token, two = TokenDelta((b"a",)), TokenDelta((b"a", b"b"))
+    times, record = iter([7, 7.02, 7.04, 707.04, 800]), RequestRecord()
+    cost = ChoiceCost(CARD, record, clock=lambda: next(times))
+    cost.begin_stream(counts_gaps=True)
+    for delta in (token, token, two, token):
+        cost.see(delta)
+    cost.end_stream(None)
+    slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(record.gaps[:-1]) if count}
+    assert slots == {0.025: 2}
+    assert record.gaps[-1] == 1
+    assert record.gaps_s == pytest.approx(700.04)
+    assert record.token_times_s == [pytest.approx(700.04 / 4)]

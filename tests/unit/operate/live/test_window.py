@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from proxy.domain.errors import LaunchError
@@ -15,7 +10,6 @@ from proxy.operate.live.window import (
     Page,
     Window,
     parsed,
-    quantile,
 )
 
 REQUESTS, TTFT = "requests_total", "ttft_seconds"
@@ -81,21 +75,3 @@ def test_quantiles_are_of_the_window_alone_and_of_each_group():
     assert found == {("a",): pytest.approx(0.15), ("b",): pytest.approx(0.3)}
     window.add(server.page(), 2.0)
     assert window.quantiles("none", 0.5, "model") == {}
-
-
-BOUNDS = (0.1, 0.2, 0.5, 1.0, math.inf)
-
-
-def counted(values: list[float]) -> dict[float, float]:
-    return {bound: sum(value <= bound for value in values) for bound in BOUNDS}
-
-
-@given(st.lists(st.floats(0.001, 5), min_size=1, max_size=50), st.integers(1, 64))
-def test_it_is_in_the_bucket_of_the_value_itself(values, parts):
-    share = parts / 64  # exact in binary, so that a rank is never next to a whole number
-    exact = sorted(values)[math.ceil(share * len(values)) - 1]
-    place = bisect_left(BOUNDS, exact)
-    found = quantile(share, counted(values))
-    lower = 0.0 if place == 0 else BOUNDS[place - 1]
-    upper = min(BOUNDS[place], 1.0)
-    assert lower - 1e-9 <= found <= upper + 1e-9

@@ -1,4 +1,6 @@
-"""StopMatcher: what passes is the text before the stop string that is complete first."""
+"""TextDecoder: its pieces add up to a decode of everything at once. StopMatcher: what passes is the
+text before the stop string that is complete first.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.generation.choice.answer_text import StopMatcher
+from proxy.generation.choice.answer_text import StopMatcher, TextDecoder
 from tests.strategies import cuts
 
 LETTERS = st.text(alphabet="ab\n", max_size=30)
@@ -86,3 +88,26 @@ def test_text_that_nearly_is_a_stop_string_costs_the_same_for_each_character(sto
     spent(10)  # builds what later matchers share
     short = min(spent(500) for _ in range(3))  # shorter than the stop string
     assert min(spent(5_000) for _ in range(3)) < 40 * short + 0.01
+
+
+def decoded(pieces: list[bytes], *, strips_leading_space: bool = False) -> str:
+    decoder = TextDecoder(strips_leading_space=strips_leading_space)
+    return "".join([*map(decoder.push, pieces), decoder.flush()])
+
+
+@given(st.data(), st.text())
+def test_any_cut_of_valid_text_gives_the_text(data, text):
+    pieces = data.draw(cuts(text.encode()))
+    assert decoded(pieces) == text
+
+
+@given(st.data(), st.binary())
+def test_invalid_bytes_become_what_a_whole_decode_makes_of_them(data, raw):
+    pieces = data.draw(cuts(raw))
+    assert decoded(pieces) == raw.decode("utf-8", errors="replace")
+
+
+@given(st.data(), st.text())
+def test_one_leading_space_is_dropped_for_sentencepiece(data, text):
+    pieces = data.draw(cuts(f" {text}".encode()))
+    assert decoded(pieces, strips_leading_space=True) == text
