@@ -45,24 +45,6 @@ def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
     assert [each["name"] for each in binding["subjects"]] == [account]
 
 
-def test_the_url_names_the_service_and_its_ports():
-    [service] = [
-        each
-        for each in documents(KUBERNETES / "base" / "triton-service.yaml")
-        if each["kind"] == "Service"
-    ]
-    found = source()
-    assert found.service == service["metadata"]["name"]
-    assert found.port in [port["name"] for port in service["spec"]["ports"]]
-    for overlay in OVERLAYS:
-        [made] = documents(KUBERNETES / overlay / "kustomization.yaml")
-        assert found.namespace == made["namespace"]
-    [triton] = documents(KUBERNETES / "single-node" / "triton.yaml")[:1]
-    [template] = pod_templates(triton)
-    ports = template["spec"]["containers"][0]["ports"]
-    assert found.metrics_port in [each["containerPort"] for each in ports]
-
-
 @kustomize
 @each_overlay
 def test_an_overlay_whose_proxies_find_pods(overlay, tmp_path):

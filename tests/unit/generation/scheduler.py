@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from proxy.domain.scheduling import QueueState, Standing, Ticket
+from proxy.domain.scheduling import Standing, Ticket
 
 
 class GivenPermit:
@@ -49,12 +49,6 @@ class GivenScheduler:
         self.takes_over = False
         self._granted: Callable[[Standing], None] | None = None
 
-    async def __aenter__(self) -> GivenScheduler:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
     async def acquire(
         self,
         ticket: Ticket,
@@ -81,12 +75,6 @@ class GivenScheduler:
         self._granted = waiting
         self.is_open.set()
         self.is_open.clear()
-
-    def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
-        pass
-
-    def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
-        return ()
 
     @property
     def held(self) -> int:
