@@ -26,7 +26,7 @@ from proxy.domain.request import (
 )
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.generation.prepare import Plan, Preparation
+from proxy.generation.prepare import Preparation
 from tests.doubles.engine import CARD, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.limits import unlimited
@@ -144,56 +144,42 @@ class OnlyBuild:
         return [card]
 
 
-def planned(
-    request: GenerationRequest, card: ModelCard, sandbox: InProcess, *, queues: bool = False
-) -> Plan:
-    async def made() -> Plan:
-        preparation = Preparation(
-            sandbox,
-            StartGate(),
-            unlimited(),
-            OnlyBuild(),
-            timeout_s=9,
-            isolates_caches=False,
-            queues_by_priority=queues,
-        )
-        return await preparation.prepare(request, card)
-
-    return asyncio.run(made())
-
-
-def chat(**fields) -> GenerationRequest:
-    prompt = ChatPrompt(messages=(Message(role="user", content=LONG),))
-    return GenerationRequest(**{"id": "r", "model": "demo", "prompt": prompt, **fields})
-
-
+@pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("queues", "takes", "assigned", "sent"),
+    ("queues", "says_rows", "takes", "assigned", "sent"),
     [
-        (False, True, False, -2),
-        (True, True, False, -2),
-        (True, False, False, None),
-        (False, False, True, None),
-        (False, True, True, -2),
-        (False, False, False, InvalidRequest),
+        (False, True, True, False, -2),
+        (True, True, True, False, -2),
+        (True, True, False, False, None),
+        (False, True, False, True, None),
+        (False, True, True, True, -2),
+        (False, True, False, False, InvalidRequest),
+        # without its rows it has no queue that could honor a priority
+        (True, False, False, False, InvalidRequest),
     ],
 )
-def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_any_case(
-    queues, takes, assigned, sent
+async def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_any_case(
+    queues, says_rows, takes, assigned, sent
 ):
     card = CARD if takes else replace(CARD, capabilities=CAPABILITIES - {"priority"})
-    card = replace(card, facts=replace(card.facts, says_rows=True))
-    request = chat(priority=-2, has_assigned_priority=assigned)
+    card = replace(card, facts=replace(card.facts, says_rows=says_rows))
+    preparation = Preparation(
+        InProcess(),
+        StartGate(),
+        unlimited(),
+        OnlyBuild(),
+        timeout_s=9,
+        isolates_caches=False,
+        queues_by_priority=queues,
+    )
+    prompt = ChatPrompt(messages=(Message(role="user", content=LONG),))
+    request = GenerationRequest(
+        id="r", model="demo", prompt=prompt, priority=-2, has_assigned_priority=assigned
+    )
     if sent is InvalidRequest:
         with pytest.raises(InvalidRequest) as refused:
-            planned(request, card, InProcess(), queues=queues)
+            await preparation.prepare(request, card)
         assert refused.value.param == "priority"
         return
-    plan = planned(request, card, InProcess(), queues=queues)
+    plan = await preparation.prepare(request, card)
     assert (plan.request.priority, plan.engine_requests[0].priority) == (-2, sent)
-
-
-def test_a_model_that_does_not_say_its_rows_has_no_queue_that_could_honor_a_priority():
-    card = replace(CARD, capabilities=CAPABILITIES - {"priority"})
-    with pytest.raises(InvalidRequest):
-        planned(chat(priority=-2), card, InProcess(), queues=True)
