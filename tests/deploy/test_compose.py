@@ -1,6 +1,6 @@
-"""compose.yaml, compose.cpu.yaml and compose.pools.yaml: valid, and wired to what is there.
+"""compose.yaml, compose.cpu.yaml and compose.pools.yaml: valid, and closed to strangers.
 
-Models, secrets, networks, metrics; traces from the proxy and Triton to the collector and Tempo.
+Variables, secrets, networks, rights, metrics.
 """
 
 from __future__ import annotations

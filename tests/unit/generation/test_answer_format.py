@@ -109,24 +109,15 @@ def test_text_and_calls_are_both_checked():
     assert found.check.violation(answer(("f", "{}"))) is not None
 
 
-def test_a_format_begins_behind_the_reasoning():
-    of = card(reasoning="qwen3")
-    found = format_of(asked(tools=(), constraint=FORMAT), of)
-    told = json.dumps(tag(found, "…<think>\n"))
+@pytest.mark.parametrize("thought", ["", "Okay"])
+def test_a_format_begins_behind_the_reasoning_also_where_a_thought_is_continued(thought):
+    message = Message(role="assistant", content=f"<think>\n{thought}")
+    continued = {"prompt": ChatPrompt(messages=(message,), continues_last=True)} if thought else {}
+    found = format_of(asked(tools=(), constraint=FORMAT, **continued), card(reasoning="qwen3"))
+    told = json.dumps(tag(found, f"…<think>\n{thought}"))
     assert '"</think>"' in told
     assert '"<think>"' not in told
     assert found.guides.answer == FORMAT
-
-
-def test_a_format_begins_behind_a_thought_that_is_continued():
-    of = card(reasoning="qwen3")
-    prompt = ChatPrompt(
-        messages=(Message(role="assistant", content="<think>\nOkay"),), continues_last=True
-    )
-    found = format_of(asked(tools=(), constraint=FORMAT, prompt=prompt), of)
-    told = json.dumps(tag(found, "…<think>\nOkay"))
-    assert '"</think>"' in told
-    assert '"<think>"' not in told
 
 
 def test_harmonys_answer_has_a_header_and_its_calls_another():

@@ -10,7 +10,6 @@ import pytest
 
 from proxy.domain.completion import fold
 from proxy.domain.errors import (
-    DeadlineExceeded,
     EngineStalled,
     ErrorCode,
     ModelUnavailable,
@@ -207,15 +206,6 @@ async def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert len(others[0].requests) == sent
-
-
-@clock.jumps
-async def test_the_time_of_the_request_counts_through_all_parts():
-    engines = [DyingEngine(TEXT, cut=3), Held(3), Held(3)]
-
-    async with pooled(pool(*engines), whole_s=50) as (_, stand):
-        with pytest.raises(DeadlineExceeded, match="longer than 50 seconds"):
-            await stand.begin()
 
 
 @clock.jumps

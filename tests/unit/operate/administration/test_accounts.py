@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import sqlite3
 from collections.abc import Callable
@@ -13,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from proxy.access.store import open_store
 from proxy.cli import main
 from proxy.operate import store as key_store
 from proxy.settings import Settings
-from tests.unit.access.store.samples import used
 from tests.unit.operate.conftest import Words
 
 PEPPER = "a-pepper-for-tests-that-is-long-enough"
@@ -93,36 +89,6 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place,
     found = json.loads(capfd.readouterr().out)
     assert (ended.value.code, found["ok"]) == (1, False)
     assert found["problems"][0].startswith("entry 1 is not what was written")
-
-
-def test_usage_as_json_and_csv(answer, place, capfd):
-    async def use() -> None:
-        store = open_store(key_store.settled(Settings()))
-        await store.prepare()
-        store.usage.add(used())
-        await store.usage.flush()
-        await store.close()
-
-    asyncio.run(use())
-    period = ("usage", "--from", "2026-03-01", "--to", "2026-03-31")
-    assert answer(*period, "--by", "model") == [
-        {
-            "model": "demo",
-            "requests": 1,
-            "errors": 0,
-            "prompt_tokens": 10,
-            "cached_tokens": 4,
-            "output_tokens": 7,
-            "reasoning_tokens": 3,
-            "queue_s": 0.25,
-            "cost": 0.5,
-        }
-    ]
-    with pytest.raises(SystemExit):
-        main([*period, "--format", "csv"])
-    (row,) = csv.DictReader(io.StringIO(capfd.readouterr().out))
-    assert (row["tenant"], row["key"], row["output_tokens"]) == ("acme", "k1", "7")
-    assert answer("usage", "--from", "2025-01-01", "--to", "2025-01-02") == []
 
 
 @pytest.mark.parametrize(
