@@ -44,11 +44,6 @@ def read(tmp_path: Path):
     return load
 
 
-def test_without_a_file_there_is_the_pool_of_triton_url(pools):
-    assert pools(None) == ["default"]
-    assert pools(None, triton_url="grpc://a:8001,grpc://b:8001") == ["default"]
-
-
 def test_the_pool_default_is_there_if_a_model_may_be_in_it(pools, read):
     assert pools(read(EAST + REMOTE), SECRETS) == ["east"]
     assert pools(read(EAST + REMOTE), SECRETS, triton_url="a:8001") == ["default", "east"]
@@ -66,11 +61,6 @@ def test_two_places_for_the_pool_default_are_refused(pools, read):
     assert pools(found) == ["default"]
     with pytest.raises(ModelsFileError, match="remove one of them"):
         pools(found, triton_url="grpc://b:8001")
-
-
-def test_a_url_that_names_nothing_is_refused(pools):
-    with pytest.raises(LaunchError, match="TRITON_URL: 'ftp://a:8001'"):
-        pools(None, triton_url="ftp://a:8001")
 
 
 def test_kubernetes_needs_a_cluster(pools):

@@ -69,20 +69,6 @@ async def test_a_new_endpoint_gets_its_share_slowly():
 
 
 @clock.jumps
-async def test_an_endpoint_that_returns_begins_slowly_and_has_nothing_cached():
-    tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
-    async with PoolStand(tritons) as stand:
-        await checked(20)
-        tritons["b:1"].reason = "it restarts"
-        await checked()
-        tritons["b:1"].reason = None
-        await checked(0.6)
-        served = stand.endpoint("b:1").served["demo"]
-        assert served.is_warming_up
-        assert not stand.endpoint("a:1").served["demo"].is_warming_up
-
-
-@clock.jumps
 async def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_before():
     tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
     async with PoolStand(tritons) as stand:
@@ -107,25 +93,6 @@ async def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_ba
             *("endpoint leaves its pool", "endpoint is gone", "endpoint found"),
             *("endpoint serves", "endpoint is ready"),
         ]
-
-
-@clock.jumps
-async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(pool, "LEAVES_AFTER_S", 1.0)
-    triton = ScriptedTriton()
-    triton.engine = ScriptedEngine(deltas("a", None), error=LOST)
-    async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
-        stream = await stand.begun(avoids=frozenset({"b:1"}))
-        kept = stand.endpoint("a:1")
-        stand.source.name("b:1")
-        await checked(3)
-        assert list(stand.states()) == ["b:1"]
-        with pytest.raises(ModelUnavailable):
-            await anext(stream)
-        for _ in range(FAULTS):
-            kept.breaker.failed(kept.breaker.admit())
-        stand.pool.note_breaker(kept)
-        assert not stand.pool.ejected
 
 
 @clock.jumps
@@ -174,17 +141,6 @@ async def test_all_that_are_left_get_streams_when_only_ejected_ones_are():
         answers = await asyncio.gather(*(stand.answered() for _ in range(5)))
         assert answers == ["ab"] * 5
         assert stand.states()["b:1"] is READY
-
-
-@clock.jumps
-async def test_equal_builds_are_one_and_their_rows_add_up():
-    tritons = {f"{name}:1": ScriptedTriton() for name in "abc"}
-    async with PoolStand(tritons) as stand:
-        (card,) = stand.cards()
-        assert stand.pools.rows(card) == 3 * card.facts.rows
-        tritons["a:1"].reason = "it died"
-        await checked()
-        assert stand.pools.rows(card) == 2 * card.facts.rows
 
 
 @clock.jumps

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from proxy.domain.engine import NotReady
-from proxy.pools import pool
 from tests.doubles import clock
-from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
-
-
-@clock.jumps
-async def test_it_has_every_model_of_every_endpoint_once():
-    other = replace(DEMO, name="other")
-    tritons = {"a:1": ScriptedTriton(DEMO, other), "b:1": ScriptedTriton(DEMO)}
-    async with PoolStand(tritons) as stand:
-        assert sorted(one.name for one in await stand.pools.load()) == ["demo", "other"]
+from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, checked
 
 
 def away(stand: PoolStand) -> None:
@@ -51,14 +40,3 @@ async def test_why_nothing_is_ready_names_endpoints_to_the_log_and_none_to_calle
         with pytest.raises(NotReady, match=reason) as error:
             await stand.pools.load()
         assert error.value.category == category
-
-
-@clock.jumps
-async def test_builds_that_are_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(pool, "MOST_MODELS_REMEMBERED", 10)
-    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
-        for created in range(50):
-            triton.models = [build(created, versions=frozenset({created + 1}))]
-            await checked(0.6)
-        assert len(stand.pool._interned) <= 10
-        assert await stand.answered() == "ab"

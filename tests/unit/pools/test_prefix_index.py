@@ -53,24 +53,6 @@ def test_a_prompt_of_any_length_has_a_bounded_number_of_blocks():
     assert blocks("\ud800" * 200).keys, "a lone surrogate is text, too"
 
 
-def test_the_longest_match_comes_first_and_what_all_have_ends_it():
-    index = PrefixIndex()
-    one, two, three = (index.add_endpoint() for _ in range(3))
-    system, chat = text(1_000, "s"), text(1_000, "s") + text(9_000, "c")
-    for bit in (one, two, three):
-        index.record(bit, blocks(system).newest_last)
-    index.record(two, blocks(chat[:5_000]).newest_last)
-    index.record(three, blocks(chat).newest_last)
-    wanted = blocks(chat + "more")
-    levels = index.match(wanted, one | two | three)
-    assert [bits for _, bits in levels] == [three, two | three, one | two | three]
-    depths = [wanted.ends[depth - 1] for depth, _ in levels]
-    assert depths == [9_984, 4_864, 896]
-    assert index.match(wanted, one) == [(levels[2][0], one)]
-    assert index.match(wanted, 0) == []
-    assert index.match(blocks(text(5_000, "z")), ALL) == []
-
-
 def test_an_endpoint_that_is_gone_or_restarted_has_nothing():
     index = PrefixIndex()
     one, two = index.add_endpoint(), index.add_endpoint()

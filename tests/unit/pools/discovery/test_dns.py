@@ -60,11 +60,6 @@ def test_a_name_without_addresses_keeps_the_last_ones_for_a_minute():
     assert [each["reason"] for each in logs] == ["triton has no addresses"]
 
 
-def test_a_name_without_addresses_from_the_start_is_known_at_once():
-    found, _ = sets_within(100, Names([], ["10.0.0.1"]))
-    assert [addresses for _, addresses in found] == [[], ["10.0.0.1:8001"]]
-
-
 def test_lookups_that_fail_keep_the_last_addresses_for_an_hour():
     names = Names(["10.0.0.1"], AWAY)
     found, logs = sets_within(FAILED_S - 20, names)
@@ -73,12 +68,6 @@ def test_lookups_that_fail_keep_the_last_addresses_for_an_hour():
     assert names.lookups < FAILED_S / EVERY_S, "pauses grow"
     found, _ = sets_within(FAILED_S + 20, Names(["10.0.0.1"], AWAY))
     assert [addresses for _, addresses in found] == [["10.0.0.1:8001"], []]
-
-
-def test_nothing_is_emitted_before_the_first_answer():
-    found, logs = sets_within(100, Names(AWAY, AWAY, ["10.0.0.1"]))
-    assert [addresses for _, addresses in found] == [["10.0.0.1:8001"]]
-    assert [each["log_level"] for each in logs] == ["warning", "info"]
 
 
 @pytest.mark.anyio

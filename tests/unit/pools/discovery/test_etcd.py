@@ -15,7 +15,6 @@ from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix, end_of_prefix, endpo
 from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
-from tests.fixtures.file_server import FileServer
 from tests.fixtures.stack import free_port
 from tests.unit.pools.discovery.etcd_server import EtcdServer, encoded, needs_etcd, running
 
@@ -51,16 +50,6 @@ async def test_endpoints_come_change_and_go(etcd):
         etcd.put("/triton/a", "10.0.0.3:8001")
         etcd.delete("/triton/b")
         assert await watching.addresses() == ["10.0.0.3:8001"]
-
-
-@pytest.mark.anyio
-@needs_etcd
-async def test_an_endpoint_goes_with_its_lease(etcd):
-    etcd.put("/triton/a", "10.0.0.1:8001", lease=etcd.lease(1))
-    etcd.put("/triton/b", "10.0.0.2:8001")
-    async with watched(prefix(etcd)) as watching:
-        assert await watching.addresses() == ["10.0.0.1:8001", "10.0.0.2:8001"]
-        assert await watching.addresses() == ["10.0.0.2:8001"]
 
 
 @pytest.mark.anyio
@@ -173,15 +162,6 @@ async def test_a_wrong_password_is_logged_without_it(etcd):
             await until(lambda: bool(logs))
     assert "authenticat" in logs[0]["reason"]
     assert "guess" not in str(logs)
-
-
-@pytest.mark.anyio
-async def test_a_server_that_is_no_etcd():
-    with FileServer({}) as server, capture_logs() as logs:
-        async with watched(prefix(server.url("").removeprefix("http://"))) as watching:
-            watching.read_ahead()
-            await until(lambda: bool(logs))
-    assert "/v3/kv/range: status 501" in logs[0]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -59,42 +59,12 @@ async def test_pods_come_and_go(api):
 
 
 @pytest.mark.anyio
-async def test_what_it_asks_for(api):
-    async with watched(service(api)) as watching:
-        await watching.endpoints()
-        watching.read_ahead()
-        await asyncio.to_thread(api.wait_watched, 1)
-    (path, listed, _), (_, watch, _) = api.requests
-    assert path == "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
-    assert listed == {"labelSelector": "kubernetes.io/service-name=triton", "limit": "10"}
-    assert watch == {
-        "labelSelector": "kubernetes.io/service-name=triton",
-        "watch": "1",
-        "allowWatchBookmarks": "true",
-        "timeoutSeconds": "60",
-        "resourceVersion": "2",
-    }
-
-
-@pytest.mark.anyio
 async def test_many_slices_come_in_pages(api):
     for number in range(25):
         api.put(endpoint_slice(f"slice-{number:02}", endpoint(f"10.1.0.{number}")))
     async with watched(service(api)) as watching:
         assert len(await watching.endpoints()) == 26
     assert [query.get("continue") for _, query, _ in api.requests[:3]] == [None, "10", "20"]
-
-
-@pytest.mark.anyio
-async def test_a_bookmark_and_a_change_of_nothing_emit_no_set(api):
-    async with watched(service(api)) as watching:
-        await watching.endpoints()
-        api.bookmark()
-        api.put(endpoint_slice("first", endpoint("10.0.0.1")))
-        api.put(endpoint_slice("other", endpoint("10.0.0.1")))
-        api.delete("first")
-        api.put(endpoint_slice("other", endpoint("10.0.0.9")))
-        assert await watching.addresses() == ["10.0.0.9:8001"]
 
 
 @pytest.mark.anyio

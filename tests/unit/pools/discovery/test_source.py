@@ -17,7 +17,6 @@ from proxy.pools.discovery.source import (
     MOST_REASONS,
     GrowingPause,
     Source,
-    StaticList,
     WatchedFile,
 )
 from proxy.pools.discovery.source_url import parse
@@ -51,12 +50,6 @@ def sets(source: Source) -> tuple[list[set[EndpointAddress]], list[dict]]:
 def test_only_changes_are_emitted():
     found, logs = sets(Scripted([], [], [TWO, ONE], [ONE, TWO, ONE], [ONE]))
     assert (found, logs) == ([set(), {ONE, TWO}, {ONE}], [])
-
-
-def test_an_address_with_two_metrics_ports_is_one_endpoint():
-    both = frozenset({ONE, EndpointAddress("one:8001", 8012)})
-    found, _ = sets(StaticList(text="grpc://x", is_tls=False, addresses=both))
-    assert found == [{EndpointAddress("one:8001", 8012)}]
 
 
 def test_the_first_thousand_are_kept_and_the_rest_is_logged_once():
@@ -138,21 +131,6 @@ async def test_a_file_that_does_not_exist_yet(path):
             assert await coming == {EndpointAddress("one:8001")}
     assert logs[0]["reason"] == f"{path}: No such file or directory"
     assert [each["log_level"] for each in logs] == ["warning", "info"]
-
-
-@pytest.mark.anyio
-async def test_a_file_that_goes_and_comes_back(path, tmp_path):
-    path.write_text("one:8001")
-    with capture_logs() as logs:
-        async with watched(file(path)) as watching:
-            await watching.endpoints()
-            coming = watching.read_ahead()
-            path.rename(tmp_path / "away")
-            await until(lambda: len(logs) >= 1)
-            (tmp_path / "away").rename(path)
-            await until(lambda: len(logs) >= 2)
-            assert not coming.done(), "the endpoints are the same"
-    assert logs[1]["event"] == "endpoints can be found again"
 
 
 @pytest.mark.parametrize(
