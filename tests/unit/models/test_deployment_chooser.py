@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,14 +44,6 @@ def chooser(made: Registry, decisions: DecisionsInMemory | None = None) -> Deplo
 
 def first(made: Registry, one: DeploymentChooser, request=REQUEST) -> ModelCard:
     return one.cards(request, made.known("chat"))[0]
-
-
-def test_operators_weights_replace_those_of_the_file():
-    made = registry(ModelEntry(deployments=TWO), model(), model(pool="green"))
-    decisions = DecisionsInMemory()
-    one = chooser(made, decisions)
-    asyncio.run(decisions.set_weights("chat", {"green": 1.0}, actor="me"))
-    assert {first(made, one).pool for _ in range(50)} == {"green"}
 
 
 def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_the_other():

@@ -48,10 +48,6 @@ def allowed():
         current_caller.reset(token)
 
 
-def test_a_model_that_is_available_answers_under_the_name_that_the_caller_used():
-    assert answered(models("big", "small").serving("best")) == ("big", "best", None)
-
-
 def test_the_first_available_of_the_chain_answers_and_says_what_was_asked_for():
     some = models("big", "medium", "small", away=("big",))
     assert answered(some.serving("best")) == ("medium", "medium", "best")

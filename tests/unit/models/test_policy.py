@@ -26,21 +26,6 @@ def test_defaults_hold_where_models_yaml_says_nothing(tmp_path):
     assert (silent.temperature, silent.max_tokens) == (0, 99)
 
 
-@pytest.mark.parametrize("temperature", [None, 0.25])
-def test_one_folder_has_the_settings_defaults_only(tmp_path, temperature):
-    (tmp_path / "config.json").write_text("{}")
-    settings = Settings(model_path=tmp_path, model_id="m", default_temperature=temperature)
-    assert policy.has_models(settings)
-    entry = policy.models(settings).models["m"]
-    assert entry.sampling.temperature == temperature
-    assert entry.sampling.top_p is None
-
-
-def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert not policy.has_models(Settings())
-
-
 def test_a_models_file_that_is_named_must_be_there(tmp_path):
     settings = Settings(models_file=tmp_path / "modles.yaml")
     assert policy.has_models(settings)

@@ -110,14 +110,6 @@ async def test_a_file_with_limits_that_cannot_be_enforced_is_rejected(tmp_path):
     assert (served.aliases, served.valid.value) == (("a",), 0)
 
 
-async def test_new_pools_wait_for_a_restart_and_the_log_says_so(served):
-    served.path.write_text(f"{SECOND}\npools: {{east: {{endpoints: 'grpc://127.0.0.1:8001'}}}}\n")
-    with capture_logs() as logs:
-        assert await served.watch.reload()
-    assert [line["log_level"] for line in logs] == ["info", "warning"]
-    assert "restart" in logs[1]["event"]
-
-
 async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):
     other = served.path.with_suffix(".new")
     other.write_text(SECOND)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from proxy.language.prompting import control_tokens
 from proxy.models.readiness import refresh
 from proxy.models.registry import Registry
 from tests.doubles.engine import FixedCatalog
@@ -43,15 +42,3 @@ def test_the_registry_follows_what_the_catalog_says():
     assert registry.known("demo").name == "demo"
     catalog.reason = None
     assert look() is None
-
-
-def test_a_models_control_tokens_are_compiled_before_its_first_chat():
-    catalog, registry = FixedCatalog(), Registry({})
-    catalog.facts = replace(catalog.facts, special_tokens={7: b"<|compiled-in-advance|>"})
-    asyncio.run(refresh(catalog, registry))
-    control, compiled = control_tokens.of_card(registry.known("demo")), control_tokens.patterns
-    known = compiled.cache_info().misses
-    assert control.in_turns
-    assert compiled(control.in_turns).may_be_in("<|compiled-in-advance|>")
-    compiled(control.in_answers)
-    assert compiled.cache_info().misses == known

@@ -31,26 +31,6 @@ def test_models_come_in_the_order_of_models_yaml_then_by_name():
     assert names == ["big", "small", "a", "z"]
 
 
-def test_an_alias_finds_the_model_and_policy_is_applied():
-    card = registry("big", "small").known("gpt-4o")
-    assert (card.name, card.owned_by) == ("big", "us")
-    assert registry("small").known("small").sampling.temperature == 0
-
-
-def test_a_model_without_policy_is_served_by_its_own_name():
-    assert registry("other").known("other").triton_model == "other"
-
-
-def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias():
-    made = Registry(POLICY)
-    facts = replace(FACTS, adapters=("sql", "poet"))
-    made.serve([LoadedModel(name="big", facts=facts), LoadedModel(name="small", facts=FACTS)])
-    assert [card.name for card in made.cards()] == ["big", "sql", "poet", "small"]
-    sql = made.known("sql")
-    assert (sql.parent, sql.triton_model, sql.owned_by) == ("big", "big", "us")
-    assert (made.known("gpt-4o").name, made.known("big").parent) == ("big", None)
-
-
 def test_an_unknown_name_is_unknown_even_while_suspended():
     made = registry("big")
     made.suspend(NotReady("at 10.0.0.1:8001", "away"))
@@ -59,11 +39,6 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
     with pytest.raises(ModelUnavailable, match="away"):
         made.check_available()
     assert made.known("big").name == "big"
-
-
-def test_before_triton_was_seen_nothing_is_known():
-    with pytest.raises(ModelUnavailable, match="not been reached"):
-        Registry(POLICY).known("big")
 
 
 def deployed(*deployments: DeploymentEntry, **fields: object) -> dict[str, ModelEntry]:
@@ -123,15 +98,6 @@ def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():
     }
 
 
-def test_a_version_of_a_deployment_must_be_ready():
-    entries = deployed(
-        *(DeploymentEntry(name=f"v{n}", model="m", version=n) for n in (1, 2, 3)),
-    )
-    made = Registry(entries)
-    made.serve([LoadedModel(name="m", facts=FACTS, versions=frozenset({1, 3}))])
-    assert [card.version for card in made.model("chat").cards] == [1, 3]
-
-
 def test_builds_of_one_deployment_are_variants_the_newest_first():
     made = Registry({})
     builds = [LoadedModel(name="m", facts=replace(FACTS, created=n)) for n in (1, 3, 2)]
@@ -182,7 +148,3 @@ def test_every_deployment_and_adapter_names_its_triton_model():
         ("tuned", "default", "tuned"),
         ("poet", "default", "tuned"),
     }
-
-
-def test_before_a_model_is_known_there_is_none():
-    assert places(Registry(DEPLOYED)) == set()
