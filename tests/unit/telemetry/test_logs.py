@@ -75,25 +75,6 @@ def test_a_traceback_shows_no_local_variables(form):
     assert len(shown) < 4_000
 
 
-REQUESTS = """
-import logging, sys, httpx
-from proxy.telemetry import logs
-logs.configure(sys.argv[1], "json")
-answers = httpx.MockTransport(lambda _: httpx.Response(200))
-httpx.Client(transport=answers).get("http://127.0.0.1:8002/metrics")
-logging.getLogger("httpcore.connection").info("connect_tcp.started")
-logging.getLogger("httpx").warning("something is wrong")
-logging.getLogger("library").error("last")
-"""
-
-
-@pytest.mark.parametrize(
-    ("level", "expected"), [("debug", ["something is wrong", "last"]), ("error", ["last"])]
-)
-def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, expected):
-    assert events(REQUESTS, level) == expected
-
-
 CHANGED = """
 import logging, structlog
 from proxy.telemetry import logs

@@ -94,12 +94,3 @@ def test_stages_are_bounded_and_end_with_the_request():
     assert found["dropped_stages"] == 3
     (last,) = found["stages"][-1:]
     assert (last["begin_ms"], last["duration_ms"]) == (1000.0, 2000.0)
-
-
-def test_an_attribute_that_is_no_unicode_fails_no_request():
-    recent = RecentRequests(1)
-    record = RequestRecord(request_id="r", path=CHAT)
-    Stage(StageName.TOOL, record).attributes["tool"] = "\ud800"
-    recent.ended(record, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
-    (one,) = recent.find("r")["stages"]
-    assert (one["name"], one["attributes"]) == ("tool", {})

@@ -12,12 +12,11 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord
 from proxy.telemetry import logs
-from proxy.telemetry.request_log import RequestLog, line_of
+from proxy.telemetry.request_log import line_of
 
 HOSTILE = "a\n2026-01-01 [info] request\r\x1b[2J\x00\x9b\u2028\u202e\ud800 b"
 TEXTS = ("path", "id", "model", "tenant", "key_id", "error", "user", "safety_identifier")
@@ -95,25 +94,6 @@ def test_no_text_of_a_caller_breaks_a_line_or_steers_a_terminal(form, is_request
     assert not {"\x1b", "\r", "\x00"} & set(line)
     assert form == "json" or line[:-1].isprintable()
     assert form == "text" or json.loads(line)["event"] == "request"
-
-
-@pytest.mark.parametrize(
-    ("path", "fields", "level"),
-    [
-        ("/v1/chat/completions", {"model": "demo"}, "info"),
-        ("/v1/chat/completions", {"error": "model_not_found"}, "info"),
-        ("/v1/models", {}, "debug"),
-        ("/health/ready", {}, "debug"),
-        ("/health", {}, "debug"),
-        ("/health/ready", {"error": "model_unavailable"}, "debug"),
-    ],
-)
-def test_health_checks_are_never_news(path, fields, level):
-    with capture_logs() as lines, RequestLog().recorded("GET", path) as record:
-        for name, value in fields.items():
-            setattr(record, name, value)
-    (written,) = lines
-    assert (written["event"], written["log_level"]) == ("request", level)
 
 
 @pytest.mark.parametrize(

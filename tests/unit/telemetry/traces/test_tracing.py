@@ -26,7 +26,6 @@ from proxy.telemetry.traces.tracing import (
     Tracing,
     callers_trace,
 )
-from tests.fixtures.otlp import collecting
 from tests.fixtures.stack import free_port
 
 RESOURCE = Resource.create({"service.name": "tested"})
@@ -96,19 +95,6 @@ def test_a_request_and_its_stages():
     assert request.status.status_code is StatusCode.UNSET
 
 
-def test_a_stage_that_fails_has_the_name_of_its_error():
-    def work(record: RequestRecord) -> None:
-        with pytest.raises(ValueError, match="secret"), stage(StageName.PLAN):
-            raise ValueError("secret")
-
-    request, plan = traced(work=work)
-    assert (plan.attributes, plan.status.status_code) == (
-        {"error.type": "ValueError"},
-        StatusCode.ERROR,
-    )
-    assert request.status.status_code is StatusCode.UNSET
-
-
 @pytest.mark.parametrize(
     ("flags", "changed", "is_kept"),
     [
@@ -150,11 +136,6 @@ def test_what_was_slow_is_kept_and_triton_was_not_asked_to_trace_it():
     assert stages[0].traceparent is None
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/health/ready"])
-def test_probes_make_no_traces(path):
-    assert not traced({"method": "GET", "path": path, "status": 503})
-
-
 def test_a_request_has_a_bounded_number_of_spans():
     def work(record: RequestRecord) -> None:
         for _ in range(1000):
@@ -163,12 +144,6 @@ def test_a_request_has_a_bounded_number_of_spans():
     found = traced(work=work)
     assert len(found) == 1 + MOST_STAGES
     assert found[0].attributes["triton_openai.dropped_stages"] == 1000 - MOST_STAGES
-
-
-def test_a_ratio_is_a_share_of_traces():
-    tracing = tracing_to(None, ratio=0.25)
-    kept = sum(tracing.trace(()).is_sampled for _ in range(400))
-    assert 60 <= kept <= 140  # six standard deviations
 
 
 @pytest.mark.parametrize(
@@ -202,13 +177,6 @@ def exported(url: str, spans: int, close_s: float) -> Counter[str]:
     exporter = CountedExporter(url, lambda outcome, count: counts.update({outcome: count}))
     traced(to=exporter, requests=spans, close_s=close_s)
     return counts
-
-
-def test_what_is_left_is_exported_at_the_end():
-    with collecting() as collector:
-        assert exported(f"{collector.url}/v1/traces", 600, close_s=100) == {"exported": 600}
-        assert len(collector.spans) == 600
-        assert {span.service for span in collector.spans} == {"tested"}
 
 
 def test_an_endpoint_that_is_away_does_not_hold_up_the_end():
