@@ -10,11 +10,10 @@ from proxy.access.concurrency import (
     LONGEST_S,
     SHORTEST_S,
     ConcurrencyLimit,
-    LogProbBudget,
     ModelConcurrency,
     permits_needed,
 )
-from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.errors import RateLimited
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD, FACTS
 
@@ -78,34 +77,6 @@ def test_adapters_share_the_rows_of_their_model_and_models_the_total():
                 pass
     with admission.permits(other, choices(2)):  # what the refused one had taken came back
         pass
-
-
-def test_where_streams_are_queued_only_the_size_of_a_request_and_the_total_are_limited():
-    model = replace(CARD, facts=replace(FACTS, rows=2, says_rows=True))
-    free, bounded = (ModelConcurrency(most, per_row=2, are_queued=True) for most in (None, 4))
-    for admission in (free, bounded):
-        with pytest.raises(InvalidRequest, match="at most 4"), admission.permits(model, choices(5)):
-            pass
-    with free.permits(model, choices(4)), free.permits(model, choices(4)):
-        pass
-    with (
-        bounded.permits(model, choices(4)),
-        pytest.raises(RateLimited, match="This server"),
-        bounded.permits(model, choices(1)),
-    ):
-        pass
-
-
-def test_held_log_probs_are_bounded_for_all_and_given_back():
-    budget = LogProbBudget(10)
-    with budget.share() as one, budget.share() as other:
-        one(6)
-        other(4)
-        with pytest.raises(RateLimited, match="at most 10") as refused:
-            other(1)
-    assert refused.value.code is ErrorCode.QUEUE_FULL
-    with budget.share() as one:
-        one(10)
 
 
 def test_the_wait_is_the_missing_permits_over_the_measured_rate_within_bounds():

@@ -45,11 +45,6 @@ def run(scenario) -> object:
     return asyncio.run(scenario)
 
 
-def test_what_the_function_raises_is_raised_here():
-    with pytest.raises(ValueError, match="because"):
-        run(ProcessSandbox().run("a", fail, "because"))
-
-
 @pytest.mark.parametrize(
     ("limit", "costly", "said"),
     [

@@ -62,12 +62,3 @@ def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
     with pytest.raises(InvalidRequest, match=rf"'max_tokens' to {most} or less") as refused:
         limit_log_probs(replace(allowed, max_tokens=most + 1), CARD, 100)
     assert refused.value.param == "max_tokens"
-
-
-def test_the_context_bounds_the_tokens_and_an_echoed_prompt_adds_to_them():
-    asked = logged(0, max_tokens=10**6)
-    assert limit_log_probs(asked, CARD, CARD.facts.context_length) is asked
-    asked = replace(logged(0, max_tokens=50), prompt=TextPrompt(text="x" * 50))
-    assert limit_log_probs(asked, CARD, 100) is asked
-    with pytest.raises(InvalidRequest):
-        limit_log_probs(replace(asked, echoes_prompt=True), CARD, 100)

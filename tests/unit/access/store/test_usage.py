@@ -55,26 +55,6 @@ async def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(s
     ]
 
 
-async def test_reports_group_and_choose(store):
-    for day in (1, 2, 15):
-        for model in ("demo", "llama"):
-            at = datetime(2026, 3, day, tzinfo=timezone.utc)
-            store.usage.add(used(at=at, model=model))
-    store.usage.add(used(tenant="beta", key_id="k9"))
-    await store.usage.flush()
-    report = store.usage.report
-    (whole,) = await report(MARCH, by=())
-    assert (whole["requests"], whole.keys() & {"day", "tenant"}) == (7, set())
-    models = await report(MARCH, by=("model",))
-    assert [(row["model"], row["requests"]) for row in models] == [("demo", 4), ("llama", 3)]
-    few = UsagePeriod(first=date(2026, 3, 2), last=date(2026, 3, 15), tenant="acme")
-    assert [row["requests"] for row in await report(few, by=("day",))] == [2, 2]
-    key = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 1), key="k9")
-    assert [row["tenant"] for row in await report(key)] == ["beta"]
-    nothing = UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))
-    assert await report(nothing) == await report(nothing, by=()) == []
-
-
 async def test_several_writers_add_to_the_same_rows(url):
     """With more rows than one statement takes."""
     writers, models = 4, usage.ROWS_PER_STATEMENT + 50
