@@ -100,24 +100,12 @@ def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
     assert capabilities("finish_reason", "num_cached_tokens") == CAPABILITIES
 
 
-def test_the_facts_are_the_ensembles_parameters():
-    (model,) = asyncio.run(TritonCatalog(Server()).load())
-    assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
-    assert model.facts.has_structural_tags
-
-
 @pytest.mark.parametrize("has_leases", [True, False])
 def test_an_engine_knows_leases_where_it_declares_their_tensors(monkeypatch, has_leases):
     inputs = (*tensors.STOP_INPUTS, *(tensors.LEASE_INPUTS[-1:] if has_leases else ()))
     monkeypatch.setitem(DECLARED, "demo_engine", (inputs, ()))
     (model,) = asyncio.run(TritonCatalog(Server()).load())
     assert model.facts.has_leases is has_leases
-
-
-def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
-    server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
-    (model,) = asyncio.run(TritonCatalog(server).load())
-    assert (model.facts.has_structural_tags, model.facts.default_max_tokens) == (False, 9)
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():

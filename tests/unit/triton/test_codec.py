@@ -37,14 +37,6 @@ def tensors(message: service_pb2.ModelInferRequest) -> dict[str, list]:
     return read
 
 
-def test_only_what_was_said_is_sent():
-    message = codec.encode(request(text="hi", add_special_tokens=False))
-    sent = {"text_input": [b"hi"], "add_special_tokens": [False], "timeout_ms": [1000]}
-    assert tensors(message) == sent
-    assert (message.model_name, message.id) == ("demo", "r1")
-    assert message.parameters["triton_enable_empty_final_response"].bool_param
-
-
 def test_an_operators_limits_go_to_the_tokenizer():
     asked = request(text="hi", token_cap=9, prompt_cap=40)
     assert asked.needed_capabilities == {"limits"}
@@ -56,15 +48,6 @@ def test_an_operators_limits_go_to_the_tokenizer():
 def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_prompt():
     rest = request(text="hi", token_cap=9, prompt_cap=40).continued(" and more", 4, None)
     assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
-
-
-def test_the_rest_of_an_answer_begins_with_its_text_alone():
-    assert request(text="hi", generated=(7, 8)).continued(" and more", 4, None).generated == ()
-
-
-def test_an_engine_without_deadlines_is_sent_none():
-    older = replace(CARD, capabilities=CARD.capabilities - {"deadline"})
-    assert "timeout_ms" not in tensors(codec.encode(replace(request(text="hi"), model=older)))
 
 
 def test_a_lease_is_dummies_under_its_own_id():
@@ -133,30 +116,10 @@ def test_lists_constraints_and_the_rest_arrive_too():
     }
 
 
-def test_the_end_of_a_detokenizer_is_a_request_to_it_alone():
-    message = codec.encode_end_of_detokenizer(CARD)
-    assert message.model_name == "demo_detokenizer"
-    assert [one.name for one in message.inputs] == ["output_ids", "end_process"]
-
-
 def test_a_stop_names_the_engine_and_the_same_request():
     message = codec.encode_stop(request(text="hi"))
     assert (message.model_name, message.id) == ("demo_engine", "r1")
     assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "stop": [True]}
-
-
-@pytest.mark.parametrize(
-    ("lacks", "names"),
-    [
-        ("queue_time", {"queue_time_us"}),
-        ("engine_times", {"prefill_time_us", "decode_time_us"}),
-        ("receipt", {"receipt", "output_ids"}),
-    ],
-)
-def test_an_engine_is_not_asked_for_what_it_does_not_report(lacks, names):
-    older = replace(CARD, capabilities=CARD.capabilities - {lacks})
-    asked = replace(request(text="x"), model=older)
-    assert not names & {output.name for output in codec.encode(asked).outputs}
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,6 @@ def test_ids_of_another_number_than_the_tokens_are_malformed(raw):
         codec.decode(response(text_output=packed(b"a"), output_ids=raw))
 
 
-def test_an_end_without_a_token_keeps_its_reason():
-    message = codec.decode(response(text_output=b"", finish_reason=packed(b"stop")))
-    assert message.delta == TokenDelta((), finish=FinishReason.STOP)
-
-
 def floats(*values: float) -> bytes:
     return np.array(values, np.float32).tobytes()
 
@@ -143,15 +138,6 @@ def test_log_probs_and_ids_stand_beside_their_tokens():
             TokenLogProb(-1.5, (Alternative(b"y", -1.0, 8), Alternative(b"b", -1.5, 5)), 5),
         ),
     )
-
-
-def test_log_probs_may_have_no_alternatives():
-    message = codec.decode(response(text_output=packed(b"a"), output_log_probs=floats(-0.5)))
-    assert message.delta.log_probs == (TokenLogProb(-0.5),)
-
-
-def test_an_empty_final_response_has_no_delta():
-    assert codec.decode(response(final=True)) == codec.StreamMessage(None, True)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,7 @@ from tritonclient.grpc import service_pb2
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
-    DeadlineExceeded,
-    EngineFailed,
     ForeignAnswer,
-    InvalidRequest,
-    ModelUnavailable,
 )
 from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
@@ -137,30 +133,3 @@ def test_the_bytes_of_other_tokens_are_refused_and_triton_restarted(receipt):
     with pytest.raises(ForeignAnswer):
         asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9]))
     assert client.ended == [CARD]
-
-
-@pytest.mark.parametrize(
-    ("code", "details", "error"),
-    [
-        (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            '{"code": "context_length_exceeded", "param": "prompt", "message": "too long"}',
-            InvalidRequest,
-        ),
-        (grpc.StatusCode.UNAVAILABLE, "no connection", ModelUnavailable),
-        (grpc.StatusCode.UNAVAILABLE, "'demo_tokenizer' is not ready", ModelUnavailable),
-        (grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'x'", ModelUnavailable),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "", DeadlineExceeded),
-        (grpc.StatusCode.INTERNAL, "it broke", EngineFailed),
-    ],
-)
-def test_failures_are_the_proxys_errors(code, details, error):
-    client = AnsweringClient(failure(code, details))
-    with pytest.raises(error):
-        asyncio.run(TritonTokenizer(client).admit(REQUEST))
-
-
-def test_an_answer_without_the_limit_is_an_error():
-    client = AnsweringClient(input_ids=int32(4), request_output_len=b"", tokenized_for=R1)
-    with pytest.raises(EngineFailed, match="request_output_len"):
-        asyncio.run(TritonTokenizer(client).admit(REQUEST))
