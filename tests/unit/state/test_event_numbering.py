@@ -39,13 +39,6 @@ def test_parts_are_the_same_however_the_stream_is_cut(cuts: list[int]):
     assert numbering.events == 3
 
 
-def test_what_is_left_at_the_end_is_not_lost():
-    numbering = EventNumbering()
-    assert numbering.push(b': timing {"c":1}\n\ndata: cut') == ([], [])
-    assert numbering.flush() == [b': timing {"c":1}\n\ndata: cut']
-    assert numbering.flush() == []
-
-
 @pytest.mark.parametrize("after", range(4))
 def test_the_rest_begins_after_the_event(after: int):
     assert after_event(b"".join(PARTS), after) == b"".join(PARTS[after:])

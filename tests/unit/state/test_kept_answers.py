@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from proxy.state.memory_answers import MemoryRecords
@@ -40,17 +38,6 @@ async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
         assert 0 < await one._records.stored_bytes() <= 20_000
         await ask(one, generation, asked(tenant="small"))
         assert generation.runs == 61
-
-
-async def test_an_expired_answer_is_generated_anew(pair: Pair):
-    generation = Generation()
-    generation.step(100)
-    async with pair(keep_s=0.05) as (one, other):
-        await ask(one, generation)
-        await settled(one)
-        await asyncio.sleep(0.06)
-        await ask(other, generation)
-        assert generation.runs == 2
 
 
 async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):

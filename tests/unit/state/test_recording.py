@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
-from proxy.state.answer import AnswerLost, JoinRefused, Notice, Reason
+from proxy.state.answer import JoinRefused, Notice, Reason
 from proxy.state.recording import MemoryBudget, Reader, Recording
-from tests.unit.state.answering import HEAD, event
+from tests.unit.state.answering import HEAD
 
 pytestmark = pytest.mark.anyio
 
@@ -30,27 +29,6 @@ async def read(one: Recording, reader: Reader) -> list[bytes]:
     return found
 
 
-async def test_readers_of_any_speed_get_all_parts_in_order():
-    chance, one = random.Random(1), recording(10_000, 100_000)
-
-    async def reader() -> bytes:
-        mine, found = one.enter(0), b""
-        async for part in one.parts(mine):
-            assert isinstance(part, bytes)
-            found += part
-            for _ in range(chance.randint(0, 5)):
-                await asyncio.sleep(0)
-        return found
-
-    readers = [asyncio.create_task(reader()) for _ in range(20)]
-    for number in range(100):
-        await one.append(event(number))
-        await asyncio.sleep(0)
-    one.complete()
-    whole = b"".join(map(event, range(100)))
-    assert await asyncio.gather(*readers) == [whole] * 20
-
-
 @pytest.mark.parametrize("readers", [0, 1])
 async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound(readers):
     one = recording()
@@ -65,17 +43,6 @@ async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_t
     with pytest.raises(JoinRefused) as refused:
         one.enter(0)
     assert refused.value.reason is Reason.TOO_LARGE
-
-
-async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
-    one = recording()
-    slow, fast = one.enter(0), one.enter(0)
-    reading = asyncio.create_task(read(one, fast))
-    await write(one, 50)
-    assert b"".join(await reading) == PART * 50
-    assert one.held_bytes <= 1_000
-    with pytest.raises(AnswerLost):
-        await read(one, slow)
 
 
 async def test_all_recordings_together_have_a_bound():
