@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
 
 from proxy.access.process_sandbox import MB, ProcessSandbox
 from proxy.domain.errors import RateLimited
 from proxy.domain.sandbox import TooCostly
-
-ROOT = Path(__file__).parents[2]
 
 
 def fail(reason: str) -> None:
@@ -30,15 +23,6 @@ def burn() -> None:
 
 def fill(megabytes: int) -> int:
     return len(bytearray(megabytes * MB))
-
-
-def stamped_process_id(seconds: float) -> int:
-    time.sleep(seconds)
-    return os.getpid()
-
-
-def child_ids() -> set[int]:
-    return {child.pid for child in psutil.Process().children()}
 
 
 def run(scenario) -> object:
@@ -87,45 +71,3 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
         return await sandbox.run("a", abs, -4)
 
     assert run(scenario()) == 4
-
-
-UNGUARDED = """
-import asyncio
-from proxy.access.process_sandbox import ProcessSandbox
-
-if __name__ != "__main__":
-    raise SystemError("a child imports this")
-
-async def scenario():
-    sandbox = ProcessSandbox()
-    await sandbox.start()
-    try:
-        await sandbox.run("a", abs, -1)
-    except Exception as error:
-        print(type(error).__name__)
-
-asyncio.run(scenario())
-"""
-
-
-def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
-    script = tmp_path / "main.py"
-    script.write_text(UNGUARDED)
-    command = [sys.executable, str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "BrokenWorkerProcess"
-    assert "the sandbox cannot start" in done.stdout
-
-
-def test_a_start_makes_all_children_and_calls_start_no_other():
-    async def scenario():
-        sandbox, others = ProcessSandbox(processes=3), child_ids()
-        await sandbox.start()
-        children = child_ids() - others
-        calls = [sandbox.run(f"{number}", stamped_process_id, 0.2) for number in range(3)]
-        return children, await asyncio.gather(*calls)
-
-    children, used = run(scenario())
-    assert len(children) == 3
-    assert set(used) == children

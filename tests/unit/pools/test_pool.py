@@ -13,8 +13,6 @@ from structlog.testing import capture_logs
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import ModelUnavailable
 from proxy.pools import pool
-from proxy.pools.candidate import Candidate, Candidates
-from proxy.pools.choice import Chooser, Policy, RoutedRequest
 from proxy.pools.pool import may_eject
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -271,19 +269,6 @@ async def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
                 await asyncio.sleep(1)
         assert not stand.counter.ejections
         assert min((await one_after_another(stand, 30)).values()) == 10
-
-
-def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_the_prompt():
-    slow, fast, neither = (Candidate(name, bit=1 << n) for n, name in enumerate("abc"))
-    chooser = Chooser(Policy.PREFIX, clock=lambda: 0.0, random=Random(1))
-    request = RoutedRequest(10, adapter="tuned", output_tokens=100)
-    for one in (slow, fast):
-        chooser.sent(one, request)
-    chooser.slow_down(slow, 50.0)
-    chosen = {
-        chooser.choose(Candidates([slow, fast, neither]), request).candidate for _ in range(9)
-    }
-    assert chosen == {fast}
 
 
 @pytest.mark.parametrize(

@@ -59,16 +59,6 @@ def test_the_lower_of_the_callers_ceiling_and_its_tenants_holds(own, tenant, cei
         assert (caller.tenant, caller.max_priority, caller.weight) == ("acme", ceiling, 2.5)
 
 
-def test_a_certificate_has_its_tenants_weight_and_ceiling_and_a_token_those_of_its_claims():
-    store = KeysInMemory()
-    store.add_tenant("acme", max_priority=-2, weight=0.5)
-    caller = known(store, b"x-client-name", "acme")
-    assert (caller.key_id, caller.max_priority, caller.weight) == ("mtls:acme", -2, 0.5)
-    assert bearer(None, token(top=4)).max_priority == 4
-    caller = bearer(None, token())
-    assert (caller.max_priority, caller.weight) == (None, 1.0)
-
-
 def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential():
     store = KeysInMemory()
     store.add_tenant("acme", is_active=False)

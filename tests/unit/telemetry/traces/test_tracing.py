@@ -69,32 +69,6 @@ def traced(
     return [*kept.get_finished_spans()]
 
 
-def test_a_request_and_its_stages():
-    def work(record: RequestRecord) -> None:
-        with stage(StageName.QUEUE):
-            pass
-        triton = stage(StageName.TRITON)
-        triton.attributes["endpoint"] = "a:1"
-        Stage(StageName.ROUTING, triton.record, triton).end()
-        assert triton.traceparent == f"00-{'ab' * 16}-{triton.span_id:016x}-01"
-        triton.end()
-
-    request, queue, triton, routing = traced(headers=[(PARENT[0], PARENT[1] + b"-01")], work=work)
-    assert request.name == "chat demo"
-    assert request.parent.span_id == int("cd" * 8, 16)
-    assert {span.context.trace_id for span in (request, queue, triton)} == {int("ab" * 16, 16)}
-    assert [span.name for span in (queue, triton, routing)] == ["queue", "triton", "routing"]
-    assert queue.parent.span_id == triton.parent.span_id == request.context.span_id
-    assert routing.parent.span_id == triton.context.span_id
-    assert triton.attributes == {"server.address": "a:1"}
-    assert request.attributes["gen_ai.usage.input_tokens"] == 7
-    assert request.attributes["gen_ai.response.finish_reasons"] == ("stop",)
-    assert "somebody" not in str(request.attributes)
-    assert request.start_time <= triton.start_time <= routing.start_time
-    assert routing.end_time <= triton.end_time <= request.end_time
-    assert request.status.status_code is StatusCode.UNSET
-
-
 @pytest.mark.parametrize(
     ("flags", "changed", "is_kept"),
     [
