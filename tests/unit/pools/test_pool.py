@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.pools import pool
 from proxy.pools.pool import may_eject
@@ -282,3 +283,36 @@ def test_at_most_a_share_but_one_and_never_the_last_healthy_one(endpoints, share
             endpoints=endpoints, ejected=ejected, healthy_others=healthy, most_share=share
         )
         assert may == (ejected < most)
+
+
+def away(stand: PoolStand) -> None:
+    for triton in stand.tritons.values():
+        triton.reason = "cannot be reached"
+
+
+def drained(stand: PoolStand) -> None:
+    stand.decisions.drained = frozenset(stand.tritons)
+
+
+def unnamed(stand: PoolStand) -> None:
+    stand.source.name()
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason", "category"),
+    [
+        (away, "none of 2 .* a:1: cannot be reached", "no Triton server is ready"),
+        (drained, "an operator drains it", "every Triton server is drained"),
+        (unnamed, "no endpoint", "no Triton server is known"),
+    ],
+)
+@clock.jumps
+async def test_why_nothing_is_ready_names_endpoints_to_the_log_and_none_to_callers(
+    happens, reason, category
+):
+    async with PoolStand({"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}) as stand:
+        happens(stand)
+        await checked(2)
+        with pytest.raises(NotReady, match=reason) as error:
+            await stand.pools.load()
+        assert error.value.category == category

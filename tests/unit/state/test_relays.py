@@ -7,9 +7,10 @@ from contextlib import aclosing
 
 import pytest
 
-from proxy.state.answer import JoinRefused, Outcome, Reason
+from proxy.state.answer import JoinRefused, Outcome, Reason, RecordsUnavailable
+from proxy.state.memory_answers import MemoryRecords
 from proxy.state.redis_answers import RedisRecords
-from proxy.state.redis_connection import RedisConnection
+from proxy.state.redis_connection import ANSWERS, RedisConnection
 from proxy.state.relay import RunningAnswer
 from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.answering import (
@@ -169,3 +170,110 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
         assert streams
         await first.aclose()
         assert generation.runs == 1
+
+
+@needs_redis
+async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=1, beat_s=0.05)
+    records = RedisRecords(connection, LIMITS, lease_ms=400)
+    async with connection, relay_of(records) as one:
+        generation = Generation()
+        answer = await one.open(asked(), generation)
+        server.kill()
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked("other"), generation)
+        generation.step(5)
+        assert await read(answer) == whole()
+        await settled(one)
+        server.start()
+        await until(lambda: not connection.is_away)
+        generation.step(5)
+        assert await ask(one, generation, asked("other")) == whole()
+        assert generation.runs == 2
+
+
+@needs_redis
+async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
+    records = RedisRecords(connection, LIMITS, lease_ms=300)
+    async with connection, relay_of(records) as one:
+        assert await records.claim(asked(), "of another proxy") is None
+        generation = Generation()
+        generation.step(5)
+        answer = await one.open(asked(), generation)
+        assert answer.outcome is Outcome.JOINED
+        await answer.aclose()
+        await asyncio.sleep(0.4)
+        assert await ask(one, generation) == whole()
+
+
+@needs_redis
+async def test_a_broken_record_concerns_its_key_only(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
+    records = RedisRecords(connection, LIMITS)
+    async with connection, relay_of(records) as one:
+        generation = Generation()
+        generation.step(5)
+        await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked(), generation)
+        assert not connection.is_away
+        assert await ask(one, generation, asked("other")) == whole()
+
+
+async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
+    generation = Generation(1)
+    generation.step(100)
+    async with pair(tenant_answers=3) as (one, _):
+        await ask(one, generation, asked(tenant="small"))
+        for number in range(6):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+            await settled(one)
+        await ask(one, generation, asked(tenant="small"))
+        for number in (3, 4, 5):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+        assert generation.runs == 7
+        await ask(one, generation, asked("0", tenant="large"))
+        assert generation.runs == 8
+
+
+async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
+    generation = Generation(1)
+    generation.step(200)
+    async with pair(kept_bytes=20_000) as (one, _):
+        await ask(one, generation, asked(tenant="small"))
+        for number in range(60):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+            await settled(one)
+        assert 0 < await one._records.stored_bytes() <= 20_000
+        await ask(one, generation, asked(tenant="small"))
+        assert generation.runs == 61
+
+
+async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
+    generation = Generation(6_000)
+    generation.step(6_000)
+    async with pair() as (one, other):
+        assert await ask(one, generation) == whole(6_000)
+        await settled(one)
+        assert await ask(other, generation) == whole(6_000)
+        for after in (1, 2_999, 5_999, 6_000):
+            assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
+
+
+async def test_what_has_expired_gives_its_memory_back():
+    now = [0.0]
+    records = MemoryRecords(LIMITS, clock=lambda: now[0])
+    async with relay_of(records) as relay:
+        generation = Generation(1)
+        generation.step(100)
+        for number in range(10):
+            now[0] += 1
+            await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
+            await settled(relay)
+        kept = await records.stored_bytes()
+        now[0] = LIMITS.keep_s + 5
+        assert await records.stored_bytes() == kept / 2
+        now[0] += 5
+        assert await records.stored_bytes() == 0
+        assert (records._answers, records._tenants) == ({}, {})

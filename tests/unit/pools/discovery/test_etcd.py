@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +24,87 @@ from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
 from tests.fixtures.stack import free_port
-from tests.unit.pools.discovery.etcd_server import EtcdServer, encoded, needs_etcd, running
+
+PROGRAM = shutil.which("etcd")
+needs_etcd = pytest.mark.skipif(PROGRAM is None, reason="needs etcd: apt-get install etcd-server")
+
+
+class EtcdServer:
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._peer_port = free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False)
+
+    def start(self) -> None:
+        """With the data of the start before."""
+        assert PROGRAM is not None
+        own, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        self._process = subprocess.Popen(
+            [
+                *(PROGRAM, "--data-dir", str(self._folder / "data")),
+                *("--listen-client-urls", own, "--advertise-client-urls", own),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                *("--initial-cluster", f"default={peer}", "--unsafe-no-fsync"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(1500):
+            try:
+                if self._client.get("/health").json().get("health") == "true":
+                    return
+            except (httpx.TransportError, ValueError):
+                pass
+            time.sleep(0.02)
+        raise TimeoutError("etcd did not start")
+
+    def kill(self) -> None:
+        """As kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        self.kill()
+        self._client.close()
+
+    def call(self, path: str, token: str | None = None, **body: Any) -> dict[str, Any]:
+        headers = {} if token is None else {"Authorization": token}
+        answer = self._client.post(path, json=body, headers=headers)
+        answer.raise_for_status()
+        return answer.json()
+
+    def put(self, key: str, value: str, *, lease: str | None = None) -> int:
+        """The revision."""
+        more = {} if lease is None else {"lease": lease}
+        done = self.call("/v3/kv/put", key=encoded(key), value=encoded(value), **more)
+        return int(done["header"]["revision"])
+
+    def delete(self, key: str) -> None:
+        self.call("/v3/kv/deleterange", key=encoded(key))
+
+    def lease(self, seconds: int) -> str:
+        return str(self.call("/v3/lease/grant", TTL=str(seconds))["ID"])
+
+    def compact(self, revision: int) -> None:
+        self.call("/v3/kv/compaction", revision=str(revision), physical=True)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[EtcdServer]:
+    server = EtcdServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.fixture
