@@ -18,16 +18,6 @@ from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD, FACTS
 
 
-def test_a_request_takes_all_its_permits_or_none_and_gives_them_back():
-    limit = ConcurrencyLimit(5)
-    with limit.permits(3):
-        with pytest.raises(RateLimited, match="at most 5 generations"), limit.permits(3):
-            pass
-        with limit.permits(2):
-            assert limit.running == 5
-    assert limit.running == 0
-
-
 def choices(number: int, top: int | None = None) -> GenerationRequest:
     return GenerationRequest(
         id="r",

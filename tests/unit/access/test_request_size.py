@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.access.request_size import check_copies, limit_log_probs
+from proxy.access.request_size import check_copies
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest
@@ -49,16 +49,3 @@ def test_choices_times_what_each_is_sent_is_bounded(asked):
         check_copies(asked, sent, most=1000)
     assert refused.value.param == "choices"
     check_copies(asked, sent, most=10_000)
-
-
-def logged(top: int, **fields) -> GenerationRequest:
-    return request(sampling=Sampling(top_log_probs=top), **fields)
-
-
-@pytest.mark.parametrize(("top", "choices", "most"), [(0, 1, 100), (4, 1, 20), (4, 5, 4)])
-def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
-    allowed = logged(top, choices=choices, max_tokens=most)
-    assert limit_log_probs(allowed, CARD, 100) is allowed
-    with pytest.raises(InvalidRequest, match=rf"'max_tokens' to {most} or less") as refused:
-        limit_log_probs(replace(allowed, max_tokens=most + 1), CARD, 100)
-    assert refused.value.param == "max_tokens"

@@ -30,14 +30,3 @@ def test_a_burst_begins_a_few_a_turn_and_in_order():
     began, a_turn = asyncio.run(scenario())
     assert began == list(range(11))
     assert max(a_turn) <= 2
-
-
-async def test_those_that_leave_hold_up_nobody():
-    gate = StartGate(1)
-    tasks = [asyncio.ensure_future(gate.wait()) for _ in range(5)]
-    await asyncio.sleep(0)
-    for task in tasks[1:4]:
-        task.cancel()
-    await tasks[4]
-    await asyncio.wait(tasks)
-    await asyncio.wait_for(gate.wait(), 5)

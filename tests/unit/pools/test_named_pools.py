@@ -8,7 +8,6 @@ import pytest
 
 from build_engines import models_file
 from build_engines.models_file import ModelsFile, ModelsFileError
-from proxy.domain.errors import LaunchError
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.settings import Settings
@@ -61,11 +60,3 @@ def test_two_places_for_the_pool_default_are_refused(pools, read):
     assert pools(found) == ["default"]
     with pytest.raises(ModelsFileError, match="remove one of them"):
         pools(found, triton_url="grpc://b:8001")
-
-
-def test_kubernetes_needs_a_cluster(pools):
-    url = "k8s+grpc://llm/triton:8001"
-    with pytest.raises(LaunchError, match="KUBERNETES_SERVICE_HOST"):
-        pools(None, triton_url=url)
-    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    assert pools(None, inside, triton_url=url) == ["default"]

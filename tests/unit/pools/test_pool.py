@@ -120,15 +120,6 @@ async def test_one_endpoint_of_two_is_ejected_and_tried_with_one_request_when_it
 
 
 @clock.jumps
-async def test_the_last_endpoint_is_never_ejected():
-    tritons = {"a:1": lossy(), "b:1": lossy()}
-    async with PoolStand(tritons) as stand:
-        for address in ("a:1", "b:1", "a:1", "b:1"):
-            await eject(stand, address)
-        assert sorted(stand.states().values()) == [EJECTED, READY]
-
-
-@clock.jumps
 async def test_all_that_are_left_get_streams_when_only_ejected_ones_are():
     tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
     async with PoolStand(tritons) as stand:
@@ -150,19 +141,6 @@ async def test_a_start_waits_for_no_endpoint_for_ever():
     async with PoolStand({"a:1": ScriptedTriton(), "b:1": hanging}) as stand:
         assert loop.time() <= pool.FIRST_CHECKS_S + 1
         assert stand.states() == {"a:1": READY, "b:1": EndpointState.CONNECTING}
-
-
-@clock.jumps
-async def test_nothing_is_left_of_a_start_that_is_cancelled():
-    triton = ScriptedTriton()
-    triton.may_answer.clear()
-    stand = PoolStand({"a:1": triton})
-    starting = asyncio.create_task(stand.__aenter__())
-    await asyncio.sleep(1)
-    starting.cancel()
-    await asyncio.wait([starting])
-    assert triton.open == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @clock.jumps

@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
@@ -222,9 +221,6 @@ async def test_what_an_endpoint_has_cached_is_no_work_there():
         assert stand.outstanding[1] < 0.1 * tokens
         again.end()
         assert stand.outstanding == (0, 0)
-
-
-AMOUNT = st.integers(-5, 10_000)
 
 
 def test_estimates_follow_what_the_model_did_and_never_exceed_what_was_asked_for():

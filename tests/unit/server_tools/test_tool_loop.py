@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.completion import Completion, fold
 from proxy.domain.events import (
+    Finished,
     OutputEvent,
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason
+from proxy.domain.output import FinishReason, Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
-from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.domain.server_tools import CallStatus, ServerTool, ServerTools, ToolResult
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.server_tools.tool_loop import (
     AT_ONCE,
@@ -26,8 +29,6 @@ from proxy.server_tools.tool_loop import (
     parse_arguments,
     run_tool_loop,
 )
-from tests.doubles.answers import Answers
-from tests.doubles.tools import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)
@@ -35,6 +36,46 @@ CLOCK = ServerTool(name="clock", url="http://tools.example/c")
 OURS = ServerTools(tools=(WEATHER, CLOCK), max_rounds=3)
 THEIRS = Tool(name="theirs")
 HI = Message(role="user", content="hi")
+
+
+class Answers:
+    """Gives these answers one after another; each costs 10 and 5 tokens, 2 of reasoning."""
+
+    def __init__(self, *scripts: list[OutputEvent], reason: FinishReason | None = None) -> None:
+        self.scripts = scripts
+        self.reason = reason
+        self.requests: list[GenerationRequest] = []
+
+    async def __call__(self, request: GenerationRequest) -> AsyncGenerator[OutputEvent, None]:
+        script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
+        self.requests.append(request)
+        for event in script:
+            yield event
+        has_calls = any(isinstance(event, ToolCallStarted) for event in script)
+        is_called = has_calls and not request.tool_choice.is_named
+        reason = self.reason or (FinishReason.TOOL_CALLS if is_called else FinishReason.STOP)
+        usage = Usage(prompt_tokens=10, completion_tokens=5, reasoning_tokens=2)
+        yield Finished(reason=reason, usage=usage)
+
+
+class ScriptedTools:
+    """Answers each tool by its name, and keeps what it was asked. `takes_s` passes first."""
+
+    def __init__(self, texts: Mapping[str, str] | None = None, *, takes_s: float = 0) -> None:
+        self.texts = texts or {}
+        self.takes_s = takes_s
+        self.asked: list[str] = []
+        self.most_at_once = self._running = 0
+
+    async def run(
+        self, tool: ServerTool, arguments: Mapping[str, Any], *, timeout_s: float
+    ) -> ToolResult:
+        self.asked.append(tool.name)
+        self._running += 1
+        self.most_at_once = max(self.most_at_once, self._running)
+        await asyncio.sleep(self.takes_s)
+        self._running -= 1
+        return ToolResult(status=CallStatus.OK, text=self.texts[tool.name])
 
 
 def said(text: str) -> list[OutputEvent]:

@@ -29,19 +29,6 @@ from tests.unit.state.conftest import LIMITS, Pair, relay_of
 pytestmark = pytest.mark.anyio
 
 
-async def test_both_read_the_running_answer_from_its_beginning(pair: Pair):
-    generation = Generation()
-    async with pair() as (one, other):
-        first = await one.open(asked(), generation)
-        generation.step(2)
-        second = await other.open(asked(), generation)
-        assert (first.outcome, second.outcome) == (Outcome.GENERATED, Outcome.JOINED)
-        reads = [asyncio.create_task(read(each)) for each in (first, second)]
-        generation.step(3)
-        assert await asyncio.gather(*reads) == [whole(), whole()]
-        assert generation.runs == 1
-
-
 @pytest.mark.parametrize("finished", [False, True])
 async def test_another_body_is_refused_by_both(pair: Pair, finished: bool):
     generation = Generation()

@@ -13,7 +13,6 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord
 from proxy.telemetry import logs
 from proxy.telemetry.request_log import line_of
@@ -94,13 +93,3 @@ def test_no_text_of_a_caller_breaks_a_line_or_steers_a_terminal(form, is_request
     assert not {"\x1b", "\r", "\x00"} & set(line)
     assert form == "json" or line[:-1].isprintable()
     assert form == "text" or json.loads(line)["event"] == "request"
-
-
-@pytest.mark.parametrize(
-    ("queue_s", "times"), [(40.0, (40_000.0, -10_000.0)), (None, (None, 30_000.0))]
-)
-def test_queueing_is_told_from_inference(queue_s, times):
-    record = RequestRecord(finish=FinishReason.STOP, queue_s=queue_s, first_event_s=41.0)
-    record.has_generated, record.generation_s = True, 30.0
-    line = line_of(record)
-    assert (line.get("queue_ms"), line["inference_ms"]) == times

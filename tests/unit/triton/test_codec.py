@@ -15,7 +15,7 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.request import PromptLimit, Sampling
 from proxy.triton import codec
-from tests.doubles.engine import CARD, FACTS
+from tests.doubles.engine import CARD
 
 
 def request(**fields) -> EngineRequest:
@@ -37,31 +37,9 @@ def tensors(message: service_pb2.ModelInferRequest) -> dict[str, list]:
     return read
 
 
-def test_an_operators_limits_go_to_the_tokenizer():
-    asked = request(text="hi", token_cap=9, prompt_cap=40)
-    assert asked.needed_capabilities == {"limits"}
-    for message in (codec.encode(asked), codec.encode_admission(asked)):
-        sent = tensors(message)
-        assert (sent["default_max_tokens"], sent["max_prompt_tokens"]) == ([9], [40])
-
-
 def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_prompt():
     rest = request(text="hi", token_cap=9, prompt_cap=40).continued(" and more", 4, None)
     assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
-
-
-def test_a_lease_is_dummies_under_its_own_id():
-    message = codec.encode_lease(request(text="hi"), "lease-1")
-    assert (message.model_name, message.id) == ("demo_engine", "lease-1")
-    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "lease": [True]}
-    assert message.parameters["triton_enable_empty_final_response"].bool_param
-
-
-def test_an_adapter_goes_to_its_models_ensemble_with_its_name():
-    adapter = replace(CARD, name="sql", parent="demo")
-    message = codec.encode(replace(request(text="hi"), model=adapter))
-    assert (message.model_name, tensors(message)["lora_name"]) == ("demo", [b"sql"])
-    assert "lora_name" not in tensors(codec.encode_admission(replace(request(), model=adapter)))
 
 
 @given(
@@ -116,12 +94,6 @@ def test_lists_constraints_and_the_rest_arrive_too():
     }
 
 
-def test_a_stop_names_the_engine_and_the_same_request():
-    message = codec.encode_stop(request(text="hi"))
-    assert (message.model_name, message.id) == ("demo_engine", "r1")
-    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "stop": [True]}
-
-
 @pytest.mark.parametrize(
     ("fields", "outputs"),
     [
@@ -171,25 +143,6 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     assert needed - always == asked.needed_capabilities
 
 
-CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))
-
-
-def test_the_cpp_backend_is_asked_for_ids_and_for_nothing_that_it_does_not_tell():
-    message = codec.encode(replace(request(text="x"), model=CPP_CARD))
-    asked = {one.name for one in message.outputs}
-    assert asked == {"text_output", "num_input_tokens", "output_ids", "receipt"}
-
-
-def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
-    sent = tensors(codec.encode_stop(replace(request(text="x"), model=CPP_CARD)))
-    assert sent == {
-        "input_ids": [0],
-        "request_output_len": [0],
-        "input_lengths": [0],
-        "stop": [True],
-    }
-
-
 def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the_request():
     kept = request(text="hi", keeps_ids=True)
     older = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
@@ -198,16 +151,3 @@ def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the
     assert "output_ids" in [output.name for output in codec.encode(kept).outputs]
     assert "output_ids" not in [output.name for output in codec.encode(silent).outputs]
     assert not kept.needed_capabilities
-
-
-@pytest.mark.parametrize(
-    ("fields", "ids"),
-    [({"text": "hi"}, [7, 8]), ({"token_ids": (1, 2)}, [1, 2, 7, 8])],
-)
-def test_a_continued_answer_has_its_ids_behind_the_prompts(fields, ids):
-    continued = request(generated=(7, 8), max_tokens=9, **fields)
-    assert continued.needed_capabilities == {"resume"}
-    for message in (codec.encode(continued), codec.encode_admission(continued)):
-        sent = tensors(message)
-        assert (sent["input_ids"], sent["resume_from"], sent["max_tokens"]) == (ids, [2], [9])
-        assert sent.get("text_input") == ([b"hi"] if "text" in fields else None)

@@ -72,23 +72,6 @@ def failure(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
 
 
-def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
-    client = AnsweringClient(input_ids=int32(4, 5), request_output_len=int32(7), tokenized_for=R1)
-    admitted = asyncio.run(TritonTokenizer(client).admit(REQUEST))
-    assert (admitted.ids, admitted.max_tokens) == ((4, 5), 7)
-    (sent,) = client.sent
-    assert (sent.model_name, sent.id) == ("demo_tokenizer", "r1")
-    assert [row.name for row in sent.inputs] == [
-        "text_input",
-        "add_special_tokens",
-        "max_tokens",
-        "bad_words",
-        "guided_decoding_guide_type",
-        "guided_decoding_guide",
-    ]
-    assert sent.parameters["guide_may_be_pending"].bool_param
-
-
 def test_an_admission_is_asked_again_while_its_guide_is_pending():
     refused = '{"code": "guide_pending", "param": "guided_decoding_guide", "message": "not yet"}'
     pending = failure(grpc.StatusCode.INVALID_ARGUMENT, refused)
@@ -96,16 +79,6 @@ def test_an_admission_is_asked_again_while_its_guide_is_pending():
     client = AnsweringClient(pending, pending, **outputs)
     assert asyncio.run(TritonTokenizer(client).admit(REQUEST)).ids == (4,)
     assert len(client.sent) == 3
-
-
-def test_detokenizing_gives_each_tokens_bytes():
-    raw = struct.pack("<I", 2) + b"ab" + struct.pack("<I", 0)
-    client = AnsweringClient(text_output=raw)
-    assert asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9])) == (b"ab", b"")
-    (sent,) = client.sent
-    assert sent.model_name == "demo_detokenizer"
-    assert [(row.name, list(row.shape)) for row in sent.inputs] == [("output_ids", [1, 1, 2])]
-    assert sent.raw_input_contents == [int32(8, 9)]
 
 
 LATE = '{"code": "invalid_parameter", "param": "p", "message": "m", "request_id": "r0"}'

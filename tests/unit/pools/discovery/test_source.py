@@ -20,7 +20,6 @@ from proxy.pools.discovery.source import (
     WatchedFile,
 )
 from proxy.pools.discovery.source_url import parse
-from tests.doubles import clock
 from tests.doubles.watched_source import emitted, until, watched
 
 ONE, TWO = EndpointAddress("one:8001"), EndpointAddress("two:8001", 8012)
@@ -65,27 +64,6 @@ def test_an_outage_keeps_the_endpoints_and_is_logged_once_for_each_reason():
     assert found == [{ONE}]
     assert [each["log_level"] for each in logs] == ["warning"] * MOST_REASONS + ["info"]
     assert all(each["source"] == "dns+grpc://x:1" for each in logs)
-
-
-def test_pauses_grow_and_begin_anew_after_quiet():
-    async def run() -> tuple[list[float], float]:
-        now = asyncio.get_running_loop().time
-        pause, lengths = GrowingPause(0.1, 10.0), []
-        for _ in range(20):
-            began = now()
-            await pause.wait()
-            lengths.append(now() - began)
-        await asyncio.sleep(20.1)
-        began = now()
-        await pause.wait()
-        return lengths, now() - began
-
-    lengths, after_quiet = clock.run(run())
-    for number, length in enumerate(lengths):
-        longest = min(0.1 * 2**number, 10.0)
-        assert longest / 2 - 1e-6 <= length <= longest + 1e-6
-    assert len(set(lengths)) == len(lengths), "jittered"
-    assert after_quiet < 0.11
 
 
 @pytest.fixture
