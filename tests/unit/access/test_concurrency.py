@@ -1,7 +1,8 @@
-"""ConcurrencyLimit, ModelConcurrency: permits live as long as their stream, and count choices."""
+"""Permits, the size of a request, and a burst that begins over many turns of the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,18 @@ from proxy.access.concurrency import (
     ModelConcurrency,
     permits_needed,
 )
-from proxy.domain.errors import RateLimited
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.access.request_size import check_copies
+from proxy.access.start_gate import StartGate
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest, RateLimited
+from proxy.domain.request import (
+    GenerationRequest,
+    PromptBatch,
+    Sampling,
+    TextPrompt,
+    TokenPrompt,
+)
 from tests.doubles.engine import CARD, FACTS
 
 
@@ -85,3 +96,59 @@ def test_the_wait_is_the_missing_permits_over_the_measured_rate_within_bounds():
     assert halves.wait_s(10) == pytest.approx(5.5)
     assert measured(128, 0.0).wait_s(1) == SHORTEST_S
     assert measured(1, 10_000).wait_s(128) == LONGEST_S
+
+
+SENT = EngineRequest(id="r", model=CARD, timeout_s=9, sampling=Sampling())
+REGEX = Constraint(GuideKind.REGEX, "a" * 300)
+
+
+def request(prompt="x", **fields) -> GenerationRequest:
+    prompt = TextPrompt(text=prompt) if isinstance(prompt, str) else prompt
+    return GenerationRequest(id="r", model="demo", prompt=prompt, **fields)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("é" * 100, choices=6),
+        request("x" * 300, best_of=4),
+        request("x", choices=4, constraint=REGEX),
+        request(TokenPrompt(ids=(1,) * 100), choices=3),
+        request(PromptBatch(prompts=(TextPrompt(text="x" * 400),) * 2), choices=2),
+        request("x", choices=5, sampling=Sampling(bad_words=("w" * 50,) * 5)),
+        request("x", choices=5, sampling=Sampling(allowed_token_ids=(1,) * 60)),
+    ],
+)
+def test_choices_times_what_each_is_sent_is_bounded(asked):
+    sent = [
+        replace(SENT, text=getattr(prompt, "text", None), token_ids=getattr(prompt, "ids", None))
+        for prompt in asked.prompts
+    ]
+    with pytest.raises(InvalidRequest, match="at most 1000") as refused:
+        check_copies(asked, sent, most=1000)
+    assert refused.value.param == "choices"
+    check_copies(asked, sent, most=10_000)
+
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_burst_begins_a_few_a_turn_and_in_order():
+    async def scenario():
+        gate, began, a_turn = StartGate(2), [], []
+
+        async def begin(number: int) -> None:
+            await gate.wait()
+            began.append(number)
+
+        tasks = [asyncio.ensure_future(begin(number)) for number in range(11)]
+        while len(began) < 11:
+            before = len(began)
+            await asyncio.sleep(0)
+            a_turn.append(len(began) - before)
+        await asyncio.gather(*tasks)
+        return began, a_turn
+
+    began, a_turn = asyncio.run(scenario())
+    assert began == list(range(11))
+    assert max(a_turn) <= 2

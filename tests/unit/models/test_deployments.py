@@ -1,4 +1,4 @@
-"""deployments: rules before shares, shares that hold, and callers that stay where they are."""
+"""Rules before shares, shares that hold, and which card a request is tried with."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Registry: names, aliases, policy, and what happens while Triton is away."""
+"""Registry: names, aliases, policy, fallbacks, and what happens while Triton is away."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry, ModelsFile, SamplingDefaults
@@ -12,8 +14,9 @@ from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
 from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
 from proxy.domain.model import LoadedModel
+from proxy.models.readiness import refresh
 from proxy.models.registry import ModelInfo, Registry, ServedModel
-from tests.doubles.engine import FACTS
+from tests.doubles.engine import FACTS, FixedCatalog
 
 POLICY = {
     "big": ModelEntry(aliases=("gpt-4o",), owned_by="us"),
@@ -221,3 +224,35 @@ def test_without_a_name_the_first_allowed_model_answers(allowed):
     allowed("medium", "small")
     some = models("big", "medium", "small", away=("medium",))
     assert answered(some.serving(None)) == ("small", "small", "medium")
+
+
+def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
+    catalog, registry = FixedCatalog(), Registry({})
+    asyncio.run(refresh(catalog, registry))
+    known = registry.known("demo")
+    asyncio.run(refresh(catalog, registry))
+    assert registry.known("demo") is known
+    catalog.facts = replace(catalog.facts, context_length=7)
+    with capture_logs() as lines:
+        for _ in range(3):
+            asyncio.run(refresh(catalog, registry))
+    assert registry.known("demo").facts.context_length == 7
+    assert [line["event"] for line in lines] == ["ready"]
+
+
+def test_the_registry_follows_what_the_catalog_says():
+    catalog, registry = FixedCatalog("Triton is starting"), Registry({})
+
+    def look() -> str | None:
+        asyncio.run(refresh(catalog, registry))
+        return registry.why_not_ready and str(registry.why_not_ready)
+
+    assert look() == "Triton is starting"
+    catalog.reason = None
+    assert look() is None
+    assert registry.known("demo").name == "demo"
+    catalog.reason = "it died"
+    assert look() == "it died"
+    assert registry.known("demo").name == "demo"
+    catalog.reason = None
+    assert look() is None

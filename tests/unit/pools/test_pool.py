@@ -1,4 +1,4 @@
-"""A pool: endpoints that come, leave and come back, and its breakers."""
+"""A pool: endpoints that come, leave and come back, its breakers, and why nothing is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams over a pool: which endpoint they go to, what they report, and what they leave behind."""
+"""Streams and tokenizers over a pool: where they go, what they report and leave behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from proxy.domain.errors import (
     RateLimited,
 )
 from proxy.domain.record import Stage, StageName
-from proxy.pools.pooled_engine import TokenEstimates
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -221,19 +220,6 @@ async def test_what_an_endpoint_has_cached_is_no_work_there():
         assert stand.outstanding[1] < 0.1 * tokens
         again.end()
         assert stand.outstanding == (0, 0)
-
-
-def test_estimates_follow_what_the_model_did_and_never_exceed_what_was_asked_for():
-    estimates = TokenEstimates()
-    assert estimates.prompt_tokens((1, 2, 3)) == 3
-    assert estimates.prompt_tokens("x" * 4_000) == 1_001
-    assert estimates.output_tokens(None) == 256
-    for _ in range(200):
-        estimates.observe(text_length=1_000, prompt_tokens=1_000, output_tokens=40)
-    assert estimates.prompt_tokens("x" * 4_000) in range(3_900, 4_100)
-    assert estimates.output_tokens(None) == 40
-    assert estimates.output_tokens(7) == 7
-    assert estimates.output_tokens(1_000_000_000) == 40
 
 
 class Failing(ByteTokenizer):

@@ -27,17 +27,6 @@ def text(length: int, letter: str = "a") -> str:
     return "".join(f"{letter}{number:07d}" for number in range(-(-length // 8)))[:length]
 
 
-@pytest.mark.parametrize("prompt", [text(10_000), tuple(range(2_500)), list(range(2_500))])
-def test_prompts_share_the_blocks_of_their_common_beginning(prompt):
-    whole = blocks(prompt)
-    longer = blocks(prompt + prompt[:500])
-    other = blocks(prompt[:1_000] + prompt[:1_000])
-    assert longer.keys[: len(whole.keys)] == whole.keys
-    same = [one == two for one, two in zip(whole.keys, other.keys, strict=False)]
-    assert same == sorted(same, reverse=True), "a key covers all blocks before it"
-    assert whole.ends[sum(same) - 1] <= 1_000
-
-
 @pytest.mark.parametrize("scope", [{"cache_salt": "t"}, {"adapter": "t"}, {"model": "t"}])
 def test_nothing_is_shared_between_salts_adapters_and_models(scope):
     own = prompt_blocks(text(5_000), **{"model": "m", **scope})

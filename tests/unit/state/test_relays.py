@@ -1,4 +1,4 @@
-"""Requests with one key share a generation, over every kind of records."""
+"""Requests with one key share a generation; owners die, and the oldest answers make room."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What a request that has ended counts, by model and by tenant."""
+"""What a request counts when it has ended, by model, by tenant and by endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from proxy.domain.errors import EngineFailed, RateLimited
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
@@ -12,6 +13,13 @@ from proxy.domain.interrupt import Cause
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.telemetry.endpoint_metrics import (
+    MOST_ENDPOINTS,
+    OTHERS,
+    EndpointMetrics,
+    Outcome,
+    Place,
+)
 from proxy.telemetry.metrics import Metrics
 from tests.doubles.engine import CARD
 
@@ -135,3 +143,29 @@ def test_the_last_sampled_request_of_a_bucket_is_its_exemplar(is_sampled):
     expected = {"0.0025": f"{1:032x}", "0.025": f"{3:032x}", "+Inf": f"{4:032x}"}
     assert own == (expected if is_sampled else {})
     assert {family for family, _ in found} <= {name, "proxy_request_duration_seconds"}
+
+
+QUEUE = "default/demo"
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry) -> EndpointMetrics:
+    return EndpointMetrics(registry)
+
+
+def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
+    for number in range(MOST_ENDPOINTS + 3):
+        metrics.ejected(Place("west", f"10.0.0.1:{number}"))
+    metrics.ended(Place("west", f"10.0.0.1:{MOST_ENDPOINTS + 1}"), Outcome.LOST, 7)
+    others = {"pool": "west", "endpoint": OTHERS}
+    value = registry.get_sample_value
+    assert value("proxy_endpoint_ejections_total", others) == 3
+    assert value("proxy_endpoint_tokens_total", others) == 7
+    assert value("proxy_endpoint_streams_total", {**others, "outcome": "lost"}) == 1
+    own = {"pool": "west", "endpoint": "10.0.0.1:0"}
+    assert value("proxy_endpoint_ejections_total", own) == 1
