@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.answer import JoinRefused, Notice, Reason
+from proxy.state.answer import Head, JoinRefused, Notice, Reason
 from proxy.state.event_numbering import EventNumbering, after_event
 from proxy.state.recording import MemoryBudget, Reader, Recording
-from tests.unit.state.answering import HEAD
 
 pytestmark = pytest.mark.anyio
 
 PART = b"x" * 100
+HEAD = Head(status=200, headers=(), request_id="req_1", route="/x")
 
 
 def recording(most: int = 1_000, budget: int = 10_000) -> Recording:

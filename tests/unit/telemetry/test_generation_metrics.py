@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import EngineFailed, RateLimited
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.domain.scheduling import QueueState
 from proxy.telemetry.endpoint_metrics import (
     MOST_ENDPOINTS,
     OTHERS,
@@ -20,7 +22,7 @@ from proxy.telemetry.endpoint_metrics import (
     Outcome,
     Place,
 )
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import Metrics, QueueMetrics
 from tests.doubles.engine import CARD
 
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
@@ -169,3 +171,18 @@ def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
     assert value("proxy_endpoint_streams_total", {**others, "outcome": "lost"}) == 1
     own = {"pool": "west", "endpoint": "10.0.0.1:0"}
     assert value("proxy_endpoint_ejections_total", own) == 1
+
+
+def test_what_no_endpoint_and_no_queue_has_any_more_goes_back_to_zero(registry, metrics):
+    metrics.counted("west", {EndpointState.READY: 3, EndpointState.NOT_READY: 1})
+    metrics.counted("west", {EndpointState.READY: 4})
+    queues = QueueMetrics(registry)
+    queues.counted([QueueState(queue="q", capacity=None, running=1, waiting=4)])
+    queues.counted([])
+    for name, labels, expected in (
+        ("proxy_pool_endpoints", {"pool": "west", "state": "ready"}, 4),
+        ("proxy_pool_endpoints", {"pool": "west", "state": "not_ready"}, 0),
+        ("proxy_fair_queue_running", {"queue": "q"}, 0),
+        ("proxy_fair_queue_waiting", {"queue": "q"}, 0),
+    ):
+        assert registry.get_sample_value(name, labels) == expected
