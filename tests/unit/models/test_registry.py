@@ -75,16 +75,8 @@ def test_the_parts_of_every_deployment_and_build_are_internal():
     ]
     found = zip(facts, ("default", "b", "c"), strict=True)
     made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
-    assert made.internal_models() == {
-        "chat",
-        "o",
-        "engine_0",
-        "engine_1",
-        "engine_2",
-        "in_0",
-        "in_1",
-        "in_2",
-    }
+    parts = {f"{part}_{n}" for part in ("engine", "in") for n in range(3)}
+    assert made.internal_models() == {"chat", "o", *parts}
 
 
 def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,85 +32,50 @@ needs_etcd = pytest.mark.skipif(PROGRAM is None, reason="needs etcd: apt-get ins
 class EtcdServer:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
-        self._peer_port = free_port()
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False)
+        own, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{free_port()}"
+        self._url = own
+        self._command = [
+            *(str(PROGRAM), "--data-dir", str(folder / "data")),
+            *("--listen-client-urls", own, "--advertise-client-urls", own),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", f"default={peer}", "--unsafe-no-fsync", "--log-level", "fatal"),
+        ]
+        self.start()
 
     def start(self) -> None:
         """With the data of the start before."""
-        assert PROGRAM is not None
-        own, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
-        self._process = subprocess.Popen(
-            [
-                *(PROGRAM, "--data-dir", str(self._folder / "data")),
-                *("--listen-client-urls", own, "--advertise-client-urls", own),
-                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-                *("--initial-cluster", f"default={peer}", "--unsafe-no-fsync"),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(1500):
-            try:
-                if self._client.get("/health").json().get("health") == "true":
+        self._process = subprocess.Popen(self._command)
+        while True:  # pytest's timeout ends what never comes
+            with suppress(httpx.TransportError, ValueError):
+                if httpx.get(f"{self._url}/health", trust_env=False).json()["health"] == "true":
                     return
-            except (httpx.TransportError, ValueError):
-                pass
             time.sleep(0.02)
-        raise TimeoutError("etcd did not start")
 
     def kill(self) -> None:
         """As kill -9."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def close(self) -> None:
-        self.kill()
-        self._client.close()
+        self._process.kill()
+        self._process.wait()
 
     def call(self, path: str, token: str | None = None, **body: Any) -> dict[str, Any]:
         headers = {} if token is None else {"Authorization": token}
-        answer = self._client.post(path, json=body, headers=headers)
-        answer.raise_for_status()
-        return answer.json()
+        answer = httpx.post(self._url + path, json=body, headers=headers, trust_env=False)
+        return answer.raise_for_status().json()
 
-    def put(self, key: str, value: str, *, lease: str | None = None) -> int:
+    def put(self, key: str, value: str) -> int:
         """The revision."""
-        more = {} if lease is None else {"lease": lease}
-        done = self.call("/v3/kv/put", key=encoded(key), value=encoded(value), **more)
+        done = self.call("/v3/kv/put", key=encoded(key), value=encoded(value))
         return int(done["header"]["revision"])
-
-    def delete(self, key: str) -> None:
-        self.call("/v3/kv/deleterange", key=encoded(key))
-
-    def lease(self, seconds: int) -> str:
-        return str(self.call("/v3/lease/grant", TTL=str(seconds))["ID"])
-
-    def compact(self, revision: int) -> None:
-        self.call("/v3/kv/compaction", revision=str(revision), physical=True)
 
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-@contextmanager
-def running(folder: Path) -> Iterator[EtcdServer]:
-    server = EtcdServer(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.close()
-
-
 @pytest.fixture
 def etcd(tmp_path) -> Iterator[EtcdServer]:
-    with running(tmp_path) as server:
-        yield server
+    server = EtcdServer(tmp_path)
+    yield server
+    server.kill()
 
 
 def prefix(where: str | EtcdServer, *, watch_s: float = WATCH_S) -> EtcdPrefix:
@@ -136,7 +101,7 @@ async def test_endpoints_come_change_and_go(etcd):
         assert await watching.addresses() == ["10.0.0.2:8001", "10.0.0.3:8001"]
         etcd.put("/triton0", "10.9.9.8:8001")
         etcd.put("/triton/a", "10.0.0.3:8001")
-        etcd.delete("/triton/b")
+        etcd.call("/v3/kv/deleterange", key=encoded("/triton/b"))
         assert await watching.addresses() == ["10.0.0.3:8001"]
 
 
@@ -180,7 +145,8 @@ async def test_a_compacted_revision_is_no_failure(etcd):
         async with watched(prefix(etcd)) as watching:
             await watching.endpoints()
             etcd.put("/triton/a", "10.0.0.2:8001")
-            etcd.compact(etcd.put("/triton/b", "10.0.0.3:8001"))
+            revision = etcd.put("/triton/b", "10.0.0.3:8001")
+            etcd.call("/v3/kv/compaction", revision=str(revision), physical=True)
             assert await watching.addresses() == ["10.0.0.2:8001", "10.0.0.3:8001"]
     assert logs == []
 
