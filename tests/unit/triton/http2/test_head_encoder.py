@@ -39,15 +39,6 @@ def test_what_is_shared_shrinks_to_a_byte_a_field():
     assert third == second
 
 
-def test_a_peer_without_a_table_gets_all_of_it_each_time():
-    heads, reader = HeadEncoder(SHARED), Decoder()
-    heads.resize(0)
-    for _ in range(3):
-        block = heads.encode([])
-        assert len(block) > 150
-        assert reader.decode(block) == list(SHARED)
-
-
 def test_a_block_of_references_means_what_the_table_has_now():
     def read(*fields: tuple[str, str]) -> dict[str, str]:
         block = peers.encode(fields)
