@@ -161,8 +161,8 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 # of parameters in docs/api.md, what the OpenAPI document says about each field.
 # Then Grafana's dashboards, from their description in dashboards/.
 doc-tables: $(DEV)
-	@$(RUN) tests.fixtures.settings_tables
-	@$(RUN) tests.fixtures.parameter_table
+	@$(RUN) tests.docs.settings_tables
+	@$(RUN) tests.docs.parameter_table
 	@$(RUN) tests.docs.generated
 	@$(RUN) dashboards
 

@@ -12,12 +12,10 @@ import structlog
 import yaml
 from starlette.testclient import TestClient
 
-from proxy.app import compose
-from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.engine import ScriptedEngine
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.tool_server import ToolServer, running
 
 Serve = Callable[..., TestClient]
@@ -40,12 +38,10 @@ def serving(folder: Path) -> Iterator[Serve]:
         def start(
             engine: ScriptedEngine, catalog=None, sandbox=None, keys=None, **settings
         ) -> TestClient:
-            none = folder / "none.yaml"  # says nothing of the model, unless a test wrote it
-            if not none.exists():
-                none.write_text("models: {another: {weights: w}}")
-            settings = Settings(**{"models_file": none, **settings})
-            catalog, sandbox = catalog or FixedCatalog(), sandbox or InProcess()
-            app = compose(settings, engine, catalog, ByteTokenizer(), sandbox, keys=keys)
+            written, sandbox = folder / "none.yaml", sandbox or InProcess()
+            if written.exists():
+                settings = {"models_file": written, **settings}
+            app = application(engine, catalog, sandbox, keys=keys, **settings)
             client = stack.enter_context(TestClient(app))
             client.sandbox = sandbox
             return client

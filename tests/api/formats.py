@@ -1,4 +1,4 @@
-"""Requests of both endpoints, their streams, forms of answers, and engines that give one or not."""
+"""Requests of both endpoints, their streams, errors and forms of answers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def events(response) -> list[dict]:
     *lines, done, rest = response.text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def error_of(response) -> dict:
+    """An error's body, held to OpenAI's form."""
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    assert response.json().keys() == {"error"}
+    error = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str)
+    return error
 
 
 def answering(first: str, *more: str, finish: FinishReason = FinishReason.STOP) -> ScriptedEngine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,8 +60,3 @@ def percentile_ms(values_s: Sequence[float], percent: float) -> float:
         return 0.0
     ordered = sorted(values_s)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000
-
-
-def medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Of each figure by itself."""
-    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}

@@ -1,11 +1,10 @@
 """What a token costs between the engine and the client's socket. Real stack, scripted engine.
 
-usage: make bench            writes front.json and front-*.png into bench/, prints the table
+usage: make bench            writes front.json and benchmarks.md into bench/
        BENCH_SHORT=1         one round of little: to see that it works
        python -m tests.bench.front FOLDER
 
-Ways alternate within a round; every figure is the median of ROUNDS rounds. Where perf_analyzer is
-on PATH, it measures the ensemble too, beside our own gRPC generator.
+Ways alternate within a round; every figure is the median of ROUNDS rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,15 +20,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import perf_analyzer, table
-from tests.bench.figures import medians
-from tests.bench.plot import draw_bars
-from tests.bench.scripted_stack import SCRIPTED, BenchStack, demo, running
+from tests.bench.scripted_stack import SCRIPTED, BenchStack, Processes, running
 from tests.fixtures.stack import ROOT
 
 WORD = "word "  # one token or two in most vocabularies
 Run = Callable[..., dict[str, float]]
 Rows = dict[str, dict[str, float]]
+COLUMNS = {
+    "tokens/s": ("tokens_per_s", 0),
+    "tokens an arrival": ("tokens_an_arrival", 1),
+    "TTFT p50 ms": ("ttft_p50_ms", 1),
+    "TTFT p99 ms": ("ttft_p99_ms", 1),
+    "gap p50 ms": ("gap_p50_ms", 1),
+    "gap p99 ms": ("gap_p99_ms", 1),
+    "proxy µs": ("proxy_us", 1),
+    "tritonserver µs": ("tritonserver_us", 1),
+    "tokenizer µs": ("tokenizer_us", 1),
+    "engine µs": ("engine_us", 1),
+    "detokenizer µs": ("detokenizer_us", 1),
+    "client µs": ("client_us", 1),
+    "proxy MB": ("proxy_mb", 0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +78,10 @@ def measured(ways: dict[str, Run], rounds: int) -> Rows:
     for _ in range(rounds):
         for name, run in ways.items():
             runs[name].append(run())
-    found = {name: medians(each) for name, each in runs.items()}
+    found = {
+        name: {figure: statistics.median(run[figure] for run in each) for figure in each[0]}
+        for name, each in runs.items()
+    }
     for name, figures in found.items():
         say(f"  {name:28} {figures['tokens_per_s']:9.0f} tokens/s")
     return found
@@ -83,22 +98,8 @@ def streams(stack: BenchStack, scale: Scale) -> Rows:
             f"direct, paced, {count}": lambda n=count, t=paced: stack.direct("paced", n, t),
             f"proxy, paced, {count}": lambda n=count, t=paced: stack.through_proxy("paced", n, t),
         }
-        if perf_analyzer.path() is not None:
-            ways[f"perf_analyzer, flood, {count}"] = lambda n=count, t=each: stack.perf_analyzer(
-                "flood", n, t
-            )
         found |= measured(ways, scale.rounds)
     return found
-
-
-def onnx(stack: BenchStack, scale: Scale) -> Rows:
-    return measured(
-        {
-            "direct, demo, 8": lambda: stack.direct("demo", 8, 64),
-            "proxy, demo, 8": lambda: stack.through_proxy("demo", 8, 64, ignore_eos=True),
-        },
-        scale.rounds,
-    )
 
 
 def requests(stack: BenchStack, scale: Scale) -> Rows:
@@ -131,7 +132,7 @@ def _tool(number: int) -> dict[str, Any]:
 
 def idle(stack: BenchStack, scale: Scale) -> Rows:
     """Many streams, a token a second each."""
-    before = stack.processes("slow").usage().memory["proxy"]
+    before = Processes(stack.stack, "slow").usage().memory["proxy"]
     found = measured(
         {
             f"{scale.idle_streams} idle streams": lambda: stack.through_proxy(
@@ -145,14 +146,32 @@ def idle(stack: BenchStack, scale: Scale) -> Rows:
     return found
 
 
+def page(report: dict[str, Any]) -> str:
+    """docs/generated/benchmarks.md. µs: CPU microseconds a token."""
+    lines = [
+        "# Figures of `make bench`",
+        "",
+        "[Benchmarks](../performance.md) says what they mean.",
+        "",
+        f"{report['machine']}; medians of {report['rounds']}, "
+        f"{report['seconds']} s in all; CPU is microseconds a token.",
+        "",
+        "| | " + " | ".join(COLUMNS) + " |",
+        "|---|" + "---:|" * len(COLUMNS),
+    ]
+    for rows in report["sections"].values():
+        for name, row in rows.items():
+            cells = [f"{row[key]:,.{digits}f}" for key, digits in COLUMNS.values()]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
 def main(target: Path) -> None:
     is_short = bool(os.environ.get("BENCH_SHORT"))
     scale, began = SHORT if is_short else FULL, time.time()
-    models = SCRIPTED if is_short else {**SCRIPTED, "demo": demo()}
-    sections = [streams, requests, idle, *([] if is_short else [onnx])]
     rows: dict[str, Rows] = {}
-    with running(models) as stack:
-        for section in sections:
+    with running(SCRIPTED) as stack:
+        for section in (streams, requests, idle):
             say(section.__name__)
             rows[section.__name__] = section(stack, scale)
     report = {
@@ -165,26 +184,7 @@ def main(target: Path) -> None:
     }
     target.mkdir(exist_ok=True)
     (target / "front.json").write_text(json.dumps(report, indent=2) + "\n")
-    say(table.of(report))
-    draw(rows["streams"], target)
-
-
-def draw(rows: Rows, target: Path) -> None:
-    """A plot of each kind and figure; a way that does not measure it is left out there."""
-    for kind in ("flood", "paced"):
-        of_kind = {name: row for name, row in rows.items() if f", {kind}, " in name}
-        counts = sorted({int(name.rpartition(" ")[2]) for name in of_kind})
-        for figure, unit in (("tokens_per_s", "tokens a second"), ("gap_p99_ms", "ms")):
-            groups = {
-                f"{count} streams": {
-                    name.partition(",")[0]: row[figure]
-                    for name, row in of_kind.items()
-                    if name.endswith(f" {count}") and figure in row
-                }
-                for count in counts
-            }
-            file = target / f"front-{kind}-{figure}.png"
-            draw_bars(f"{kind}: {figure}", unit, groups, file)
+    (target / "benchmarks.md").write_text(page(report))
 
 
 if __name__ == "__main__":

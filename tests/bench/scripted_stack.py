@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
-from tests.bench import perf_analyzer
-from tests.bench.processes import Processes
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT, Stack, free_ports
 
@@ -30,14 +30,50 @@ SCRIPTED = {
 PROMPT = "<|im_start|>user\nHello! Who are you?<|im_end|>\n<|im_start|>assistant\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds since the process began, and resident bytes, by part."""
+
+    cpu_s: dict[str, float]
+    memory: dict[str, int]
+
+    def since(self, before: Usage, tokens: int) -> dict[str, float]:
+        """Microseconds a token by part."""
+        return {
+            f"{part}_us": (self.cpu_s[part] - before.cpu_s[part]) / max(1, tokens) * 1e6
+            for part in self.cpu_s
+        }
+
+
+class Processes:
+    """The proxy, tritonserver, and the stub of each role of one model."""
+
+    def __init__(self, stack: Stack, model: str) -> None:
+        main = psutil.Process(stack.process.pid)
+        triton = stack.tritonserver()
+        self._parts = {"proxy": [main], "tritonserver": [triton]}
+        for role in ("tokenizer", "engine", "detokenizer"):
+            word = f"/{model}_{role}/"
+            self._parts[role] = [
+                process
+                for process in triton.children(recursive=True)
+                if word in " ".join(process.cmdline()) and "stub" in process.name()
+            ]
+
+    def usage(self) -> Usage:
+        cpu, memory = {}, {}
+        for part, processes in self._parts.items():
+            times = [process.cpu_times() for process in processes]
+            cpu[part] = sum(one.user + one.system for one in times)
+            memory[part] = sum(process.memory_info().rss for process in processes)
+        return Usage(cpu, memory)
+
+
 class BenchStack:
     """What the sections of the benchmark ask of a running stack."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-
-    def processes(self, model: str) -> Processes:
-        return Processes(self.stack, model)
 
     def through_proxy(
         self, model: str, streams: int, max_tokens: int, **fields: Any
@@ -62,12 +98,8 @@ class BenchStack:
             model, "tests.bench.grpc_load", {**plan, "streams": streams, "max_tokens": max_tokens}
         )
 
-    def perf_analyzer(self, model: str, streams: int, max_tokens: int) -> dict[str, float]:
-        port = self.stack.triton_grpc_port
-        return perf_analyzer.run(port, model, PROMPT, streams, max_tokens)
-
     def _load(self, model: str, generator: str, plan: dict[str, Any]) -> dict[str, float]:
-        processes = self.processes(model)
+        processes = Processes(self.stack, model)
         before = processes.usage()
         done = subprocess.run(
             [sys.executable, "-m", generator],

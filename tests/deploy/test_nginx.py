@@ -17,12 +17,9 @@ import httpx
 import pytest
 
 from proxy.api.openai import chat_socket
-from proxy.app import compose
 from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures import nginx
+from tests.fixtures.application import application
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import HANG_S, free_port
 
@@ -191,11 +188,7 @@ def raw(front: nginx.Front, target: str) -> bytes:
 @nginx.needs_nginx
 def test_no_spelling_of_the_metrics_reaches_them(tmp_path):
     """The proxy itself gives them to everybody, so that only nginx stands before them."""
-    (tmp_path / "models.yaml").write_text("models: {another: {weights: w}}")
-    settings = Settings(models_file=tmp_path / "models.yaml", public_metrics=True)
-    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
-    proxy = RunningApp()
-    proxy.app = compose(settings, *ports)
+    proxy = RunningApp(application(public_metrics=True))
     with proxy, nginx.running([urlsplit(proxy.url).port], tmp_path) as front:
         assert b"proxy_http_responses" in httpx.get(f"{proxy.url}/metrics/").content
         assert raw(front, "/version").startswith(b"HTTP/1.1 200")

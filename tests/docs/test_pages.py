@@ -23,9 +23,8 @@ from build_engines.pool_entry import PoolEntry
 from proxy.domain.errors import ErrorCode
 from proxy.settings import Settings
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics
-from tests.docs import generated
+from tests.docs import generated, settings_tables
 from tests.docs.pages import ROOT
-from tests.fixtures import settings_tables
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 from executor_inputs import BANNED, ExecutorInputs
 from refusal import Refusal
-from tests.fixtures import triton_python_model
 
-newest = triton_python_model.load("detokenizer").newest_log_probs
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+
+
+def load(role: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{role}_model", REPOSITORY / role / "1/model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+newest = load("detokenizer").newest_log_probs
 INPUTS = ExecutorInputs(end_ids=(2, 5), logits_size=50)
 
 

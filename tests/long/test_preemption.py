@@ -15,12 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bench.tenant_shares import stack
 from tests.fixtures.pool_load import CONTINUED, until
 from tests.fixtures.random_model import medium
 from tests.fixtures.running import ARTIFACTS, alone
 from tests.fixtures.stack import HANG_S, Stack
-from tests.fixtures.tenant_load import LoadedTenant
+from tests.fixtures.tenant_load import LoadedTenant, stack
 
 ROWS, LOW_STREAMS, LOW_TOKENS = 2, 4, 120
 LEAST_TOP_STREAMS, TRIES = 6, 3  # usually 14 and more

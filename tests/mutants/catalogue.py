@@ -12,9 +12,9 @@ CHAT = "proxy/api/openai/renderers.py"
 ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
 CHOICE_TESTS = ("tests/unit/generation/choice",)
 API_TESTS = (
-    "tests/api/test_fold.py",
-    "tests/api/test_generation.py",
-    "tests/api/test_parameters.py",
+    "tests/api/answers/test_fold.py",
+    "tests/api/answers/test_generation.py",
+    "tests/api/answers/test_parameters.py",
 )
 STREAM_TESTS = ("tests/server/test_streams.py",)
 GPU = "build_engines/gpu"
@@ -111,7 +111,7 @@ CATALOGUE = (
         path=f"{CHOICE}/answer_text.py",
         before="is_checked = self._cost.tokens > self._min_tokens",
         after="is_checked = True",
-        tests=(*CHOICE_TESTS, "tests/api/test_parameters.py"),
+        tests=(*CHOICE_TESTS, "tests/api/answers/test_parameters.py"),
     ),
     Mutant(
         fault="usage counts a delta of several tokens as one",
@@ -148,7 +148,7 @@ CATALOGUE = (
         after="            pass",
         tests=(
             "tests/unit/access",
-            "tests/api/test_admission.py",
+            "tests/api/limits/test_admission.py",
         ),
     ),
     Mutant(
@@ -163,7 +163,7 @@ CATALOGUE = (
         path="proxy/generation/stream/engine_stream.py",
         before="delta = replace(delta, prompt_tokens=None, cached_tokens=None)",
         after="pass",
-        tests=("tests/api/test_continuation.py",),
+        tests=("tests/api/lost_engines/test_continuation.py",),
     ),
     Mutant(
         fault="a stream that is preempted keeps its row",
@@ -184,7 +184,7 @@ CATALOGUE = (
         path="proxy/api/http/answer.py",
         before="self._format.error(body) + self._format.end",
         after="self._format.end",
-        tests=("tests/api/test_errors.py", *API_TESTS),
+        tests=("tests/api/wrong_requests/test_errors.py", *API_TESTS),
     ),
     Mutant(
         fault="a stream has no chunk with the role",
@@ -205,14 +205,14 @@ CATALOGUE = (
         path=CHAT,
         before="return dict.fromkeys(self._reasoning_fields, event.text)",
         after='return {"content": event.text}',
-        tests=("tests/unit/api", "tests/api/test_fold.py", "tests/api/test_tools.py"),
+        tests=("tests/unit/api", "tests/api/answers/test_fold.py", "tests/api/tools/test_tools.py"),
     ),
     Mutant(
         fault="arguments of all calls go to the first call",
         path=CHAT,
         before='arguments = {"index": event.index,',
         after='arguments = {"index": 0,',
-        tests=("tests/api/test_tools.py", "tests/api/test_fold.py"),
+        tests=("tests/api/tools/test_tools.py", "tests/api/answers/test_fold.py"),
     ),
     Mutant(
         fault="quantize.py gets a flag that upstream does not have",

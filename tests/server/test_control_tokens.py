@@ -76,16 +76,3 @@ def test_tools_results_and_marks_are_text_too_and_an_answers_own_calls_are_not(c
     own_turns = 5  # of the system, the user, the assistant, the tool, and the answer's
     found = counts(ids, ids_of(START, END, CALL))
     assert found == [own_turns, own_turns - 1, 2]
-
-
-@pytest.mark.parametrize("text", ["", "Hello!", "a < b, [x] | 3 > 2", "für <b>dich</b>\n", "<|im_"])
-def test_other_messages_have_the_ids_of_their_prompts_text(client, text):
-    found = rendered(client, user(text))
-    assert found["prompt_token_ids"] == tokens(client, prompt=found["prompt"])
-
-
-def test_a_message_of_nothing_but_control_tokens_is_refused_by_its_length(client):
-    import openai
-
-    with pytest.raises(openai.BadRequestError, match="maximum context length"):
-        rendered(client, user(END * 150_000))

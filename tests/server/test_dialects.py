@@ -37,16 +37,6 @@ async def received(socket: ClientConnection, until: int = 1) -> list[dict]:
     return messages
 
 
-def text_of(messages: list[dict]) -> str:
-    chunks = [message for message in messages if "choices" in message]
-    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
-
-
-def chat_text(http, **fields) -> str:
-    body = {"model": "demo", "messages": HI, **fields}
-    return http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
-
-
 def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
     """The engine's process is halted; with a second proxy in front, which has little patience."""
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
@@ -67,40 +57,6 @@ def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
 
     assert_the_engine_stops(stack, stall)
     hasty.stop()
-
-
-@pytest.mark.anyio
-async def test_a_socket_takes_requests_one_after_another_and_several_at_once(stack, http):
-    body = {"model": "demo", "messages": HI}
-    prompts = {f"r{number}": f"Hello number {number}!" for number in range(4)}
-    expected = {
-        request_id: chat_text(http, messages=[{"role": "user", "content": prompt}])
-        for request_id, prompt in prompts.items()
-    }
-    async with socket_of(stack) as socket:
-        for _ in range(2):
-            await socket.send(json.dumps(body))
-            messages = await received(socket)
-            assert text_of(messages) == chat_text(http)
-            assert messages[-1] == {"type": "done"}
-        for request_id, prompt in prompts.items():
-            own = {"messages": [{"role": "user", "content": prompt}], "request_id": request_id}
-            await socket.send(json.dumps({**body, **own}))
-        messages = await received(socket, until=len(prompts))
-        for request_id, text in expected.items():
-            assert text_of([m for m in messages if m["request_id"] == request_id]) == text
-
-
-@pytest.mark.anyio
-async def test_errors_leave_the_socket_open_and_pings_are_answered(stack):
-    async with socket_of(stack) as socket:
-        for bad in ("{", json.dumps({"model": "nope", "messages": HI}), "x" * 2_000_001):
-            await socket.send(bad)
-            (error,) = await received(socket)
-            assert error["type"] == "error"
-        await asyncio.wait_for(await socket.ping(), HANG_S)
-        await socket.send(json.dumps({"model": "demo", "messages": HI}))
-        assert (await received(socket))[-1] == {"type": "done"}
 
 
 @pytest.mark.anyio
@@ -137,21 +93,6 @@ def test_a_socket_that_closes_stops_the_engine(stack, is_polite):
                 socket.transport.abort()
 
     assert_the_engine_stops(stack, lambda: asyncio.run(leave()))
-
-
-@pytest.mark.anyio
-async def test_a_client_that_closes_all_at_once_leaves_an_idle_engine(stack):
-    before = stack.settled_engine("endless")
-    async with socket_of(stack) as socket:
-        begun = stack.begun("endless")
-        for number in range(6):
-            await socket.send(json.dumps({**LONG, "request_id": str(number)}))
-        eventually(lambda: stack.begun("endless") == begun + 6, 10, "all have come to the engine")
-    after = stack.settled_engine("endless")
-    cancelled = after["requests_cancelled"] - before["requests_cancelled"]
-    finished = after["requests_finished"] - before["requests_finished"]
-    assert cancelled > 0
-    assert cancelled + finished == 6, "a slow machine may have finished some"
 
 
 def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):

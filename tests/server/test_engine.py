@@ -94,26 +94,6 @@ def test_ends_are_where_they_are_asked_for(ask):
     assert len(ask(max_tokens=len(ids) + 9, sampling=late)["output_ids"]) >= len(ids) + 3
 
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"enum": [1, 2]}},
-    "required": ["a", "b"],
-    "additionalProperties": False,
-}
-
-
-def test_an_answer_held_to_a_schema_conforms(ask):
-    """By a model that has never seen JSON."""
-    sampling = Sampling(temperature=1.0, seed=4)
-    guide = Constraint(GuideKind.JSON_SCHEMA, json.dumps(SCHEMA))
-    answer = ask(model="endless", sampling=sampling, constraint=guide, max_tokens=400)
-    assert answer["finish_reason"] == [b"stop"]
-    value = json.loads(answer.text)
-    assert value.keys() == {"a", "b"}
-    assert len(value["a"]) <= 5
-    assert value["b"] in (1, 2)
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

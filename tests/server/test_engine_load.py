@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 
@@ -94,66 +93,9 @@ async def busy_metrics(stack) -> dict[tuple[str, str], float]:
     return seen[-1]
 
 
-def test_what_waits_for_a_row_is_logged_as_queueing(stack):
-    """All rows are taken; the request that comes then waits at least as long as we watch it."""
-
-    stack.settled_engine("endless")
-    late, waited_ms = asyncio.run(behind_long_ones(stack))
-    assert late["usage"]["completion_tokens"] == 2
-    line = eventual_line(stack, late["id"])
-    assert waited_ms <= line["queue_ms"] <= line["duration_ms"]
-    assert line["queue_ms"] + line["inference_ms"] <= line["duration_ms"] + 0.2
-    text = httpx.get(f"{stack.url}/metrics").text
-    assert 'proxy_queue_time_seconds_count{model="endless"}' in text
-    assert 'proxy_inter_token_latency_seconds_count{model="endless"}' in text
-
-
 def waiting(stack) -> float:
     """Requests to `endless` that wait for a row, in the engine and in the proxy."""
     page = httpx.get(f"{stack.url}/metrics", timeout=HANG_S).text
     of_proxy = re.search(r'^proxy_fair_queue_waiting{queue="default/endless"} (\S+)$', page, re.M)
     assert of_proxy is not None
     return stack.engine("endless")["requests_waiting"] + float(of_proxy[1])
-
-
-async def behind_long_ones(stack) -> tuple[dict, float]:
-    """The answer to a request behind three times as many as there are rows, and how long it waited
-    at least.
-    """
-    body = {"model": "endless", "prompt": "x", "ignore_eos": True}
-
-    def is_queued() -> bool:
-        return waiting(stack) >= 2 * ROWS
-
-    def is_last() -> bool:
-        return waiting(stack) >= 2 * ROWS + 1
-
-    async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as http:
-
-        def ask(max_tokens: int) -> asyncio.Task:
-            asked = http.post("/v1/completions", json={**body, "max_tokens": max_tokens})
-            return asyncio.create_task(asked)
-
-        long = [ask(4_000) for _ in range(3 * ROWS)]
-        await asyncio.to_thread(eventually, is_queued, 60, "two thirds of them wait")
-        late = ask(2)
-        await asyncio.to_thread(eventually, is_last, 60, "one more waits")
-        seen_at = time.monotonic()
-        await asyncio.sleep(0.3)
-        waited_ms = (time.monotonic() - seen_at) * 1000
-        for one in long:
-            one.cancel()
-        await asyncio.gather(*long, return_exceptions=True)
-        return (await late).json(), waited_ms
-
-
-def eventual_line(stack, request_id: str) -> dict:
-    """The log line of a request, which is written after its answer."""
-
-    def found() -> list[dict]:
-        text = stack.log.read_text().splitlines()
-        lines = [json.loads(line) for line in text if line.startswith("{")]
-        return [line for line in lines if line.get("id") == request_id]
-
-    eventually(found, 10, f"a log line of {request_id}")
-    return found()[0]

@@ -1,6 +1,6 @@
 """The fair queue in front of the real tritonserver and the ONNX engine, in tokens.
 
-tests/bench/tenant_shares.py measures the same for longer, and what the queue costs in throughput.
+tests/bench/tenant_shares.py measures the same for longer.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.bench.tenant_shares import stack
 from tests.fixtures.stack import HANG_S, Stack, eventually
-from tests.fixtures.tenant_load import LoadedTenant, loaded
+from tests.fixtures.tenant_load import LoadedTenant, loaded, stack
 
 WARM_UP_TOKENS, TOKENS = 1_000, 4_000
 ROWS = 2

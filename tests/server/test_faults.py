@@ -31,12 +31,6 @@ def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> tuple[str
     return first, lines
 
 
-def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
-    *_, error, done = [line for line in lines if line]
-    assert json.loads(error.removeprefix("data: "))["error"]["code"] == code
-    assert done == "data: [DONE]"
-
-
 def test_a_second_start_builds_nothing_and_a_stop_lets_streams_end_and_leaves_nothing(start):
     stack = start("serve")
     stack.wait_ready()
@@ -56,18 +50,10 @@ def test_a_second_start_builds_nothing_and_a_stop_lets_streams_end_and_leaves_no
     eventually(partial(all_gone, processes), 5, "no process is left")
 
 
-def test_streams_that_outlast_the_drain_are_told(start):
-    stack = start("serve", DRAIN_TIMEOUT_S=1)
-    stack.wait_ready()
-    with httpx.Client(timeout=HANG_S) as client:
-        _, lines = begin_stream(client, stack, n=32)  # takes many seconds
-        stack.process.send_signal(signal.SIGTERM)
-        assert_ends_with_error(lines, "model_unavailable")
-    assert stack.stop() == 0
-
-
 def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start):
-    """While a stream runs: a Python model then waits for its server."""
+    """While a stream runs: a Python model then waits for its server. The last one is stopped, and
+    its stream outlasts the drain.
+    """
     stack = start("serve")
     stack.wait_ready()
     for killed_too in (None, "lifeline.py"):
@@ -82,10 +68,16 @@ def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start)
                 process.kill()
         stack.process.wait(HANG_S)
         eventually(partial(all_gone, processes), 5, "no orphan")
-        killed, stack = stack, start("serve")
+        killed, stack = stack, start("serve", DRAIN_TIMEOUT_S=1)
         stack.wait_ready()
         assert not regions(killed)
-    stack.stop()
+    with httpx.Client(timeout=HANG_S) as client:
+        _, lines = begin_stream(client, stack, n=32)  # takes many seconds
+        stack.process.send_signal(signal.SIGTERM)
+        *_, error, done = [line for line in lines if line]
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "model_unavailable"
+    assert done == "data: [DONE]"
+    assert stack.stop() == 0
 
 
 def all_gone(processes: Iterable[psutil.Process]) -> bool:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from proxy.api.http.application import Application
-from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.kserve import kserve_routes
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_log import RequestLog
 from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
 from proxy.triton.target import Target
-from tests.doubles.sandbox import InProcess
-from tests.fixtures.limits import unlimited
+from tests.fixtures.application import application, operations
 from tests.fixtures.stack import SECRET, Stack, eventually, free_ports, stopped_at_the_end
 
 TYPES = {
@@ -81,25 +74,10 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def client(triton: Stack) -> Iterator[TestClient]:
-    """Of the routes over one TritonClient; everybody may use them."""
+    """Of a proxy over one TritonClient; everybody may use these routes."""
     engine = TritonClient(Target(f"127.0.0.1:{triton.triton_grpc_port}"))
-    sandbox = InProcess()
-    router = kserve_routes.routes(
-        TritonKserve(engine),
-        frozenset,
-        bodies=BodyReader(BodyLimits(), sandbox, BytesInFlight(10**7)),
-        sandbox=sandbox,
-        timeout_s=60,
-    )
-
-    @asynccontextmanager
-    async def running(_):
-        async with engine:
-            yield
-
-    app = Application(running, metrics=Metrics(), log=RequestLog(), limiter=unlimited())
-    app.include_router(router)
-    with TestClient(app) as client:
+    operated = operations(kserve=TritonKserve(engine))
+    with TestClient(application(engine, operations=operated)) as client:
 
         def is_ready() -> bool:
             assert triton.process.poll() is None, triton.log.read_text()[-3000:]
@@ -185,10 +163,3 @@ def test_an_empty_batch_which_triton_never_answers_is_refused(client, shape):
     answer = client.post("/v2/models/batches/infer", json={"inputs": [one]})
     assert answer.status_code == 400
     assert "an empty batch: the model 'batches' batches" in answer.json()["error"]
-
-
-def test_tensors_without_elements_are_answered_where_they_are_valid(client):
-    for model, shape in (("echo", [0]), ("batches", [1, 0])):
-        one = {"name": "in_FP32", "datatype": "FP32", "shape": shape, "data": []}
-        answer = client.post(f"/v2/models/{model}/infer", json={"inputs": [one]})
-        assert answer.json()["outputs"][0]["shape"] == shape

@@ -131,16 +131,6 @@ def test_a_request_that_comes_after_its_lease_is_over_never_runs(stack, direct):
     eventually(lambda: stack.engine("endless")["requests_cancelled"] == cancelled, 5, "it is gone")
 
 
-def test_a_lease_is_refused_where_its_id_is_held_already(stack, direct):
-    for _ in range(2):
-        direct.send(
-            "endless_engine", "mine",
-            input_ids=("INT32", [0]), request_output_len=("INT32", [0]), lease=("BOOL", [True]),
-        )  # fmt: skip
-    _, error = direct.messages.get(timeout=HANG_S)
-    assert "is open" in str(error)
-
-
 def test_the_engine_ends_a_request_at_its_deadline_also_one_that_waits(stack, direct):
     """More than there are rows, for a client that stops none of them."""
     before = stack.settled_engine("endless")
@@ -157,9 +147,3 @@ def test_the_engine_ends_a_request_at_its_deadline_also_one_that_waits(stack, di
     assert all('"deadline_exceeded"' in error for error in errors)
     after = stack.settled_engine("endless")
     assert after["requests_cancelled"] - before["requests_cancelled"] == STREAMS
-
-
-def test_a_deadline_of_no_time_is_refused(direct):
-    direct.send("endless", "r", text_input=("BYTES", [b"abc"]), timeout_ms=("INT32", [0]))
-    _, error = direct.messages.get(timeout=HANG_S)
-    assert "timeout_ms is 0, must be at least 1" in str(error)

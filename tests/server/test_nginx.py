@@ -8,13 +8,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from proxy.domain.identity import Limits
+from proxy.access.store.store import Store
+from proxy.domain.identity import ALL_SCOPES, Limits
 from tests.fixtures import nginx
 from tests.fixtures.metric_samples import MetricSamples
 from tests.fixtures.redis_server import needs_redis
 from tests.fixtures.redis_server import running as redis_running
 from tests.fixtures.stack import HANG_S, Stack
-from tests.fixtures.stored_keys import PEPPER, stored
+
+PEPPER = "a-pepper-for-tests-that-is-long-enough"
+
+
+async def stored(url: str, *limits: Limits) -> list[str]:
+    """The key of a new tenant for each of the limits."""
+    store, keys = Store(url, PEPPER.encode()), []
+    await store.prepare()
+    for number, each in enumerate(limits):
+        name = f"tenant-{number}"
+        await store.tenants.create("test", name, limits=each)
+        made = await store.keys.create("test", name, name="a key", scopes=ALL_SCOPES)
+        keys.append(made.key)
+    await store.close()
+    return keys
+
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 24  # twice as many stay within the burst that the example allows
@@ -22,35 +38,6 @@ ASKED = {
     "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 20,
 }  # fmt: skip
-
-
-def test_a_key_and_the_headers_of_its_limits_pass_through(start, scripted_stack, tmp_path):
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    (key,) = asyncio.run(stored(url, Limits(requests_per_day=2)))
-    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
-    proxy = start("proxy", "--triton", target, KEY_PEPPER=PEPPER, STORE_URL=url)
-    proxy.wait_ready(120)
-
-    def ask(**headers: str) -> httpx.Response:
-        url = f"{front.url}/v1/chat/completions"
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        return httpx.post(url, json=ASKED, headers=sent, verify=front.trust, timeout=HANG_S)
-
-    with nginx.running([proxy.port], tmp_path) as front:
-        none, wrong = ask(), ask(authorization=f"Bearer {key}x")
-        first, second = ask(authorization=f"Bearer {key}"), ask(x_api_key=key)
-        refused = ask(api_key=key)
-    errors = [(each.status_code, each.json()["error"]["code"]) for each in (none, wrong, refused)]
-    assert errors == [
-        *[(401, "missing_api_key"), (401, "invalid_api_key")],
-        (429, "rate_limit_exceeded"),
-    ]
-    left = [each.headers["x-ratelimit-remaining-requests"] for each in (first, second, refused)]
-    assert left == ["1", "0", "0"]
-    assert first.headers["x-ratelimit-limit-requests"] == "2"
-    assert refused.headers["x-ratelimit-exceeded"] == "tenant.requests_per_day"
-    assert refused.headers["x-should-retry"] == "false"
-    assert int(refused.headers["retry-after-ms"]) <= 1000 * int(refused.headers["retry-after"])
 
 
 def test_all_are_answered_while_one_drains_and_when_it_is_gone(start, scripted_stack, tmp_path):

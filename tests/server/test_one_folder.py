@@ -55,21 +55,6 @@ def test_it_chats_under_the_name_of_its_architecture_and_size(client):
     assert answer.choices[0].message.content
 
 
-def test_a_request_without_max_tokens_gets_the_default_and_one_with_it_its_own(client):
-    def tokens(**fields) -> int:
-        answer = client.chat.completions.create(model=NAME, messages=MESSAGES, **fields)
-        assert answer.choices[0].finish_reason == "length"
-        return answer.usage.completion_tokens
-
-    assert tokens() == 12
-    assert tokens(max_tokens=30) == 30
-
-
-def test_the_default_is_cut_to_what_the_context_leaves(client):
-    answer = client.completions.create(model=NAME, prompt=[300] * 4090)
-    assert answer.usage.total_tokens == 4096
-
-
 def test_an_empty_prompt_is_the_one_token_that_begins_a_document(client):
     """The folder has a BOS token that its tokenizer does not add by itself."""
     for prompt in ("", None):

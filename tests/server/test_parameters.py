@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 ABC = {"model": "endless", "prompt": "abc", "max_tokens": 12}
 
 
 def chat(client, **fields):
     return client.chat.completions.create(model="demo", messages=MESSAGES, **fields)
-
-
-def test_log_probs_of_a_chat_add_up_to_its_text_streamed_and_whole(client):
-    whole = chat(client, logprobs=True, top_logprobs=3).choices[0]
-    logged = whole.logprobs.content
-    assert b"".join(bytes(token.bytes) for token in logged).decode() == whole.message.content
-    assert all(len(token.top_logprobs) == 3 for token in logged)
-    assert all(token.top_logprobs[0].logprob == pytest.approx(token.logprob) for token in logged)
-    with client.chat.completions.stream(
-        model="demo", messages=MESSAGES, logprobs=True, top_logprobs=3
-    ) as stream:
-        streamed = stream.get_final_completion().choices[0]
-    assert [token.token for token in streamed.logprobs.content] == [token.token for token in logged]
-
-
-def test_log_probs_of_a_completion_have_the_older_form(client):
-    choice = client.completions.create(**ABC, temperature=0, logprobs=2).choices[0]
-    found = choice.logprobs
-    assert len(found.tokens) == len(found.token_logprobs) == len(found.text_offset) == 12
-    assert all(1 <= len(top) <= 3 for top in found.top_logprobs), "parts of characters look alike"
-    assert found.text_offset[0] == 0
 
 
 def test_choices_differ_by_seed_and_can_be_had_again(client):
@@ -75,23 +52,6 @@ def test_the_best_of_several_is_the_likeliest(client):
     assert best.usage.completion_tokens == 48
 
 
-def test_lists_of_prompts_are_answered_in_their_order(client):
-    one_by_one = [
-        client.completions.create(model="endless", prompt=prompt, max_tokens=5, temperature=0)
-        for prompt in ("abc", "xyz")
-    ]
-    together = client.completions.create(
-        model="endless", prompt=["abc", "xyz"], max_tokens=5, temperature=0, n=2
-    )
-    expected = [answer.choices[0].text for answer in one_by_one for _ in range(2)]
-    assert [choice.text for choice in together.choices] == expected
-    prompt_tokens = sum(answer.usage.prompt_tokens for answer in one_by_one)
-    assert together.usage.prompt_tokens == prompt_tokens
-    ids = client.completions.create(model="endless", prompt=[[5], [6, 7]], max_tokens=1)
-    assert len(ids.choices) == 2
-    assert ids.usage.prompt_tokens == 3
-
-
 def test_a_bias_forces_a_token_and_forbids_one(client):
     forced = client.completions.create(
         **ABC, temperature=0, logit_bias={"70": 100}, extra_body={"return_token_ids": True}
@@ -124,32 +84,6 @@ def test_a_stop_token_ends_the_answer_and_shows_only_when_asked(client):
     assert shown.choices[0].text != ""
 
 
-def test_more_parameters_are_taken(client):
-    answer = chat(
-        client,
-        presence_penalty=0.5,
-        frequency_penalty=-0.5,
-        seed=1,
-        service_tier="auto",
-        modalities=["text"],
-        store=False,
-        prompt_cache_key="k",
-        safety_identifier="s",
-        extra_body={
-            "top_k": 5,
-            "min_p": 0.01,
-            "repetition_penalty": 1.1,
-            "min_tokens": 2,
-            "priority": 3,
-            "cache_salt": "salt",
-            "request_id": "mine-1",
-        },
-    )
-    assert answer.id == "chatcmpl-mine-1"
-    assert answer.service_tier == "default"
-    assert answer.system_fingerprint.startswith("fp_")
-
-
 def test_echo_and_continued_messages(client):
     echoed = client.completions.create(**ABC, temperature=0, echo=True).choices[0].text
     plain = client.completions.create(**ABC, temperature=0).choices[0].text
@@ -159,10 +93,3 @@ def test_echo_and_continued_messages(client):
         model="demo", messages=begun, extra_body={"continue_final_message": True}
     )
     assert continued.choices[0].message.content.startswith(" ")
-
-
-def test_models_tell_what_they_can_do(client):
-    model = client.models.retrieve("endless")
-    assert model.max_output_tokens == model.context_length == 4096
-    assert {"logprobs", "min_p", "return_token_ids"} <= set(model.capabilities)
-    assert "lora" not in model.capabilities

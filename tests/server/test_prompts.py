@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import openai
 import pytest
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while. " * 3
@@ -46,13 +45,6 @@ def test_a_harness_that_asks_for_one_token_finds_a_score_for_each_of_the_prompts
     assert all(own in top.values() for own, top in pairs)
 
 
-def test_a_model_without_a_token_that_begins_a_document_refuses_an_empty_prompt(client):
-    for prompt in ("", None):
-        with pytest.raises(openai.BadRequestError, match=r"no tokens\. Give a text") as refused:
-            client.post("/completions", body={"model": "demo", "prompt": prompt}, cast_to=dict)
-        assert refused.value.param == "prompt"
-
-
 def test_a_cached_prompt_has_the_same_scores(client):
     first, second = (score(client, TEXT) for _ in range(2))
     assert second.usage.prompt_tokens_details.cached_tokens == 0
@@ -60,24 +52,6 @@ def test_a_cached_prompt_has_the_same_scores(client):
         first.choices[0].logprobs.token_logprobs[1:], abs=1e-2
     )
     assert first.choices[0].text == TEXT
-
-
-def test_the_echo_of_a_stream_is_that_of_the_whole_answer(client):
-    fields = {"max_tokens": 8, "temperature": 0}
-    whole = score(client, TEXT, **fields).choices[0]
-    assert whole.text.startswith(TEXT)
-    text, tokens, offsets = "", [], []
-    for chunk in score(client, TEXT, stream=True, **fields):
-        text += chunk.choices[0].text
-        if chunk.choices[0].logprobs:
-            tokens += chunk.choices[0].logprobs.tokens
-            offsets += chunk.choices[0].logprobs.text_offset
-    assert (text, tokens, offsets) == (
-        whole.text,
-        whole.logprobs.tokens,
-        whole.logprobs.text_offset,
-    )
-    assert all(text[at:].startswith(one) for at, one in zip(offsets, tokens, strict=True))
 
 
 @pytest.mark.parametrize(("side", "kept"), [("left", slice(-5, None)), ("right", slice(5))])

@@ -22,12 +22,6 @@ def test_the_default_token_limit_is_what_the_context_leaves(client):
     assert answer.choices[0].finish_reason == "length"
 
 
-def test_the_default_token_limit_of_completions_is_openais(client):
-    answer = client.completions.create(model="endless", prompt="abc", temperature=0)
-    assert answer.usage.completion_tokens == 16
-    assert answer.choices[0].finish_reason == "length"
-
-
 @pytest.mark.parametrize(
     ("fields", "kind", "code", "param"),
     [

@@ -58,29 +58,6 @@ def test_parse_into_a_pydantic_model(client, kind):
     assert json.loads(answer.choices[0].message.content) == json.loads(parsed.model_dump_json())
 
 
-def test_a_parsed_stream_gives_the_same_model(client):
-    arguments = {"response_format": Person, "max_tokens": 600}
-    with client.chat.completions.stream(model="demo", messages=ASKED, **arguments) as stream:
-        streamed = stream.get_final_completion().choices[0].message.parsed
-    answer = client.chat.completions.parse(model="demo", messages=ASKED, **arguments)
-    assert streamed == answer.choices[0].message.parsed
-
-
-def test_a_json_object_is_an_object(client):
-    for seed in range(3):
-        answer = client.chat.completions.create(
-            model="demo",
-            messages=ASKED,
-            response_format={"type": "json_object"},
-            seed=seed,
-            temperature=1.0,
-            max_tokens=60,
-        )
-        text, reason = answer.choices[0].message.content, answer.choices[0].finish_reason
-        assert text.startswith("{")
-        assert reason == "length" or isinstance(json.loads(text), dict)
-
-
 PLACE = {
     "type": "object",
     "properties": {"city": {"enum": ["Paris", "Rome"]}, "zip": {"enum": [1, 2]}},

@@ -76,17 +76,6 @@ def test_parallel_calls(client):
     ]
 
 
-def test_no_tool_is_called_where_none_may_be(client):
-    choice = asked(client, IN_ROME, tool_choice="none")
-    assert (calls(choice), choice.finish_reason) == ([], "stop")
-
-
-def test_small_talk_calls_nothing(client):
-    choice = asked(client, [{"role": "user", "content": "Hello!"}])
-    assert (calls(choice), choice.finish_reason) == ([], "stop")
-    assert choice.message.content[-1] in ".!?"
-
-
 def test_required_picks_a_tool_by_meaning(client):
     convert = function("convert", "Convert an amount of money", amount={"type": "number"})
     tools = [convert, PEOPLE, WEATHER]
@@ -114,16 +103,6 @@ def test_a_named_function_is_called_and_the_answer_stops(client):
     assert choice.finish_reason == "stop"
 
 
-def test_allowed_tools_are_the_only_ones(client):
-    allowed = {
-        "mode": "required",
-        "tools": [{"type": "function", "function": {"name": "get_population"}}],
-    }
-    choice = asked(client, IN_ROME, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
-    assert {name for name, _ in calls(choice)} == {"get_population"}
-    assert choice.finish_reason == "tool_calls"
-
-
 def test_strict_arguments_conform(client):
     unit = {"enum": ["celsius", "kelvin"]}
     tool = function("get_weather", "Get the current weather in a city", city=CITY, unit=unit)
@@ -135,12 +114,3 @@ def test_strict_arguments_conform(client):
     ((name, arguments),) = calls(asked(client, question, tools=[tool]))
     assert (name, set(arguments), arguments["city"]) == ("get_weather", {"city", "unit"}, "Rome")
     assert arguments["unit"] in unit["enum"]
-
-
-def test_a_format_beside_tools(client):
-    schema = {"name": "said", "schema": {"type": "object", "properties": {"a": {"enum": [1]}}}}
-    fields = {"response_format": {"type": "json_schema", "json_schema": schema}}
-    assert calls(asked(client, IN_ROME, **fields)) == [("get_weather", {"city": "Rome"})]
-    choice = asked(client, [{"role": "user", "content": "Hello!"}], **fields)
-    if not calls(choice):
-        json.loads(choice.message.content)

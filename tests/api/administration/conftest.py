@@ -13,50 +13,30 @@ from starlette.testclient import TestClient
 
 from proxy.access.store import open_store
 from proxy.access.store.store import Store
-from proxy.app import Operations, compose
-from proxy.domain.log_level import LogLevel
+from proxy.app import Operations
 from proxy.settings import Settings
-from proxy.telemetry.logs import ChosenLevel
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.kserve import EchoModels
-from tests.doubles.pools import FixedPools, endpoint
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine
+from tests.fixtures.application import NONE, application, operations
 
 PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 
 
-def operations(store: Store) -> Operations:
+def operations_of(store: Store) -> Operations:
     """Two endpoints, and no other models; decisions and audit are the store's."""
-    pools = FixedPools(store.decisions, endpoint("10.0.0.1:8001"), endpoint("10.0.0.2:8001"))
-    return Operations(
-        pools=pools,
-        kserve=EchoModels("add"),
-        decisions=store.decisions,
-        audit=store.audit,
-        log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
-    )
+    kept = {"decisions": store.decisions, "audit": store.audit}
+    return operations("10.0.0.1:8001", "10.0.0.2:8001", **kept)
 
 
 class Proxy:
     """app: the application. admin: sends the first admin key. url: of the store."""
 
     def __init__(self, stack: ExitStack, folder: Path, engine: ScriptedEngine) -> None:
-        none = folder / "none.yaml"
-        none.write_text("models: {another: {weights: w}}")
         self.url = f"sqlite:///{folder / 'store.db'}"
-        self.settings = Settings(models_file=none, key_pepper=PEPPER, store_url=self.url)
+        self.settings = Settings(models_file=NONE, key_pepper=PEPPER, store_url=self.url)
         self.key = asyncio.run(self._first_key())
         self.store = self.new_store()
-        self.app = compose(
-            self.settings,
-            engine,
-            FixedCatalog(),
-            ByteTokenizer(),
-            InProcess(),
-            store=self.store,
-            operations=operations(self.store),
-        )
+        own = operations_of(self.store)
+        self.app = application(engine, settings=self.settings, store=self.store, operations=own)
         self.admin = stack.enter_context(TestClient(self.app))
         self.admin.headers["authorization"] = f"Bearer {self.key}"
 

@@ -9,11 +9,8 @@ import pytest
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from proxy import app as composition
-from tests.api.test_parameters import deltas
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
 
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
 
@@ -60,10 +57,7 @@ def test_a_months_tokens_are_remembered_by_the_store(proxy, made):
     proxy.admin.portal.call(proxy.store.usage.flush)
     changes = {"limits": {"monthly_tokens": spent + 3}}
     proxy.admin.patch(f"/admin/v1/keys/{issued['id']}", json=changes)
-    later = composition.compose(
-        proxy.settings, ScriptedEngine(deltas("ab")), FixedCatalog(), ByteTokenizer(), InProcess(),
-        store=proxy.new_store(),
-    )  # fmt: skip
+    later = application(settings=proxy.settings, store=proxy.new_store())
     with proxy.client_of(later, issued["key"]) as client:
         refused = ask(client)
     assert refused.status_code == 429
@@ -75,9 +69,7 @@ def test_other_writers_of_the_store_show_only_without_redis(proxy, ledger_url, s
     store = proxy.new_store()
     secret = None if ledger_url is None else SecretStr(ledger_url)
     settings = proxy.settings.model_copy(update={"ledger_url": secret, "public_metrics": True})
-    app = composition.compose(
-        *(settings, ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess()), store=store
-    )
+    app = application(settings=settings, store=store)
     store.usage.others = 2
     client = TestClient(app, headers=dict(proxy.admin.headers))
     assert f"\nproxy_unshared_proxies {shown}\n" in client.get("/metrics").text

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
-from tests.fixtures.examples import examples
-from tests.fixtures.own_document import without_keys
+from tests.fixtures.own_document import every_case, without_keys
 
 EXAMPLES = 15
 KEY_HEADERS = {"authorization", "x-api-key", "api-key"}  # the client has one of its own
@@ -56,14 +54,6 @@ def test_every_check_of_schemathesis_passes(proxy, made, method, path, mode):
     document = client.get("/openapi.json").json()
     operation = schemathesis.openapi.from_dict(without_keys(document))[path][method]
 
-    @settings(
-        max_examples=examples(EXAMPLES),
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case) -> None:
         if mode is GenerationMode.POSITIVE and case.path_parameters:
             own = {"tenant": "acme", "key": key, "model": "another"}
@@ -84,5 +74,5 @@ def test_every_check_of_schemathesis_passes(proxy, made, method, path, mode):
         if mode is GenerationMode.POSITIVE and response.status_code not in (200, 409):
             assert any(words in response.text for words in UNSAYABLE), response.text
 
-    holds()
+    every_case(operation.as_strategy(generation_mode=mode), EXAMPLES, holds)
     assert proxy.admin.get("/admin/v1/audit/verify").json()["problems"] == []

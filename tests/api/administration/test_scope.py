@@ -8,12 +8,8 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from proxy.app import compose
-from proxy.settings import Settings
-from tests.api.administration.conftest import operations
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.api.administration.conftest import operations_of
+from tests.fixtures.application import application
 from tests.fixtures.stack import HANG_S
 
 TENANTS, KEYS, AUDIT = "/admin/v1/tenants", "/admin/v1/keys", "/admin/v1/audit"
@@ -65,10 +61,7 @@ def test_these_are_all_routes_of_the_administration(proxy):
 
 @pytest.mark.parametrize("given", [{}, {"auth": "off"}, {"auth": "off", "admin": "on"}])
 def test_without_keys_a_fuzzer_that_follows_the_document_changes_nothing(proxy, given):
-    settings = Settings(models_file=proxy.settings.models_file, **given)
-    pools = operations(proxy.store)
-    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
-    with TestClient(compose(settings, *ports, operations=pools)) as anyone:
+    with TestClient(application(operations=operations_of(proxy.store), **given)) as anyone:
         paths = anyone.get("/openapi.json").json()["paths"]
         described = [path for path in paths if path.startswith("/admin/")]
         assert bool(described) is (given == {})
@@ -88,17 +81,13 @@ def test_without_keys_a_fuzzer_that_follows_the_document_changes_nothing(proxy, 
 @pytest.mark.parametrize("admin", ["off", "on"])
 def test_a_store_whose_keys_are_not_checked_is_not_administrated(proxy, admin):
     settings = proxy.settings.model_copy(update={"auth": "off", "admin": admin})
-    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
-    with TestClient(compose(settings, *ports, store=proxy.new_store())) as anyone:
+    with TestClient(application(settings=settings, store=proxy.new_store())) as anyone:
         for path in (TENANTS, KEYS, AUDIT):
             assert anyone.get(path).json()["error"]["code"] == "insufficient_scope"
 
 
 def test_without_keys_the_setting_admin_lets_everybody_on_this_machine_administrate(proxy):
-    settings = Settings(models_file=proxy.settings.models_file, admin="on")
-    pools = operations(proxy.store)
-    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
-    with TestClient(compose(settings, *ports, operations=pools)) as anyone:
+    with TestClient(application(operations=operations_of(proxy.store), admin="on")) as anyone:
         assert anyone.get("/admin/v1/endpoints").status_code == 200
         assert anyone.get("/v2/models/demo_engine").status_code == 404  # of the double
 

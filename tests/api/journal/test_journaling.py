@@ -12,12 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
-from proxy.app import compose
-from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.own_server import served
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -34,12 +31,9 @@ class Recorded:
         keys.add_tenant("acme", records=True)
         keys.add_tenant("other")
         self.keys = {name: keys.add(f"{name}key", tenant=name) for name in ("acme", "other")}
-        none = folder / "none.yaml"
-        none.write_text("models: {another: {weights: w}}")
-        given = {"models_file": none, "key_pepper": PEPPER, "record_dir": self.folder, **settings}
+        given = {"key_pepper": PEPPER, "record_dir": self.folder, **settings}
         self.engine = engine or ScriptedEngine(deltas("abc"))
-        ports = (self.engine, FixedCatalog(), ByteTokenizer(), InProcess())
-        self.app = compose(Settings(**given), *ports, keys=keys)
+        self.app = application(self.engine, keys=keys, **given)
 
     def run(self, work: Work) -> list[dict[str, Any]]:
         """The records, when all of them are written."""

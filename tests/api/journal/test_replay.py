@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
-from proxy.app import compose
 from proxy.cli import main
-from proxy.settings import Settings
 from tests.api.journal.test_journaling import BODY, CHAT, COMPLETIONS, Recorded
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
-from tests.fixtures.own_server import served
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
+from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import free_port
 
 KEY = "the-key-of-the-other-proxy"
 SEEDED = {**BODY, "seed": 7}
 
 
-@contextmanager
-def running(app: FastAPI) -> Iterator[str]:
-    """Its URL; served by uvicorn in a thread."""
-    started, urls, ends = threading.Event(), [], []
-
-    async def serve() -> None:
-        end = asyncio.Event()
-        ends.append((asyncio.get_running_loop(), end))
-        async with app.router.lifespan_context(app), served(app) as (host, port):
-            urls.append(f"http://{host}:{port}")
-            started.set()
-            await end.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    started.wait()
-    yield urls[0]
-    ends[0][0].call_soon_threadsafe(ends[0][1].set)
-    thread.join()
-
-
-def other(folder: Path, engine: ScriptedEngine) -> FastAPI:
-    settings = Settings(models_file=folder / "none.yaml", api_key=KEY)
-    return compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+def other(engine: ScriptedEngine) -> RunningApp:
+    return RunningApp(application(engine, api_key=KEY))
 
 
 class Replays:
@@ -98,8 +68,8 @@ REQUESTS = (
 def test_the_same_answers_are_the_same(tmp_path, replays, concurrency):
     record(tmp_path, *REQUESTS)
     engine = ScriptedEngine(deltas("abc"))
-    with running(other(tmp_path, engine)) as url:
-        table, lines = replays.run("--to", url, "--strict", "--concurrency", concurrency)
+    with other(engine) as proxy:
+        table, lines = replays.run("--to", proxy.url, "--strict", "--concurrency", concurrency)
     assert [line["differs"] for line in lines] == [[]] * 4
     assert sorted(line["status"] for line in lines) == [[200, 200]] * 3 + [[400, 400]]
     assert len(engine.requests) == 3
@@ -111,14 +81,14 @@ def test_the_same_answers_are_the_same(tmp_path, replays, concurrency):
 
 def test_other_texts_are_differences_of_requests_that_repeat_only(tmp_path, replays):
     record(tmp_path, (CHAT, SEEDED), (CHAT, {**SEEDED, "stream": True}), (CHAT, BODY))
-    with running(other(tmp_path, ScriptedEngine(deltas("abX")))) as url:
-        _, lines = replays.run("--to", url, "--strict", status=1)
+    with other(ScriptedEngine(deltas("abX"))) as proxy:
+        _, lines = replays.run("--to", proxy.url, "--strict", status=1)
         found = sorted(
             (line["differs"], line["first_difference"]) for line in lines if line["differs"]
         )
         assert found == [(["text"], 2), (["text"], 2)]
         assert [line["is_deterministic"] for line in lines].count(False) == 1
-        replays.run("--to", url)
+        replays.run("--to", proxy.url)
     assert all("abX" not in json.dumps(line) for line in lines)
 
 
@@ -127,8 +97,8 @@ def test_a_proxy_that_does_not_answer_or_knows_no_key_differs(tmp_path, replays,
     _, (line,) = replays.run("--to", f"http://127.0.0.1:{free_port()}", "--strict", status=1)
     assert (line["differs"], line["fault"].split(":")[0]) == (["no answer"], "ConnectError")
     monkeypatch.setenv("REPLAY_KEY", "wrong")
-    with running(other(tmp_path, ScriptedEngine(deltas("abc")))) as url:
-        _, (line,) = replays.run("--to", url)
+    with other(ScriptedEngine(deltas("abc"))) as proxy:
+        _, (line,) = replays.run("--to", proxy.url)
     assert (line["status"], line["differs"]) == ([200, 401], ["status", "finish", "text"])
 
 

@@ -6,64 +6,31 @@ import asyncio
 import json
 import struct
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 
 import pytest
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Message
 
-from proxy.access.authentication.authenticator import Authenticator
-from proxy.api.http.application import Application
-from proxy.api.http.authentication import Authentication
-from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
-from proxy.api.http.route_scopes import check
-from proxy.api.kserve import kserve_routes
 from proxy.domain.identity import Limits, Scope
-from proxy.settings import Settings
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.request_log import RequestLog
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels
 from tests.doubles.sandbox import InProcess
-from tests.fixtures.limits import AsCaller, caller, unlimited
+from tests.fixtures.application import application, operations
+from tests.fixtures.asgi_calls import Call, started
+from tests.fixtures.limits import AsCaller, caller
 
 INFER = "/v2/models/echo/infer"
 HEAD = "inference-header-content-length"
 
 
 class Front:
-    def __init__(self) -> None:
-        self.keys, self.models, self.sandbox = (
-            KeysInMemory(),
-            EchoModels("echo", "engine"),
-            InProcess(),
-        )
-        bodies = BodyReader(BodyLimits(bytes=400_000), self.sandbox, BytesInFlight(10**6))
-        router = kserve_routes.routes(
-            self.models,
-            lambda: frozenset({"engine"}),
-            bodies=bodies,
-            sandbox=self.sandbox,
-            timeout_s=9,
-        )
-        metrics = Metrics()
-        self.router = router
-        callers = Authenticator(Settings(key_pepper=PEPPER), self.keys, metrics)
+    """The proxy over models that answer with their own inputs, one of them internal to `demo`."""
 
-        @asynccontextmanager
-        async def running(_):
-            async with callers.running():
-                yield
-
-        self.app = Application(
-            running,
-            metrics=metrics,
-            log=RequestLog(),
-            limiter=unlimited(),
-            authentication=Authentication(callers, metrics),
-        )
-        self.app.include_router(router)
-        check(self.app.routes)
+    def __init__(self, **given: object) -> None:
+        self.keys, self.sandbox = KeysInMemory(), InProcess()
+        given |= {"keys": self.keys} if "key_pepper" in given else {}
+        self.models = EchoModels("echo", "demo_engine")
+        operated = operations(kserve=self.models)
+        self.app = application(sandbox=self.sandbox, operations=operated, **given)
 
     def header(self, *scopes: Scope, models: tuple[str, ...] = ()) -> dict[str, str]:
         key = self.keys.add(f"caller{len(self.keys.keys)}", scopes=frozenset(scopes), models=models)
@@ -72,7 +39,8 @@ class Front:
 
 @pytest.fixture
 def front() -> Front:
-    return Front()
+    """Whose callers need keys."""
+    return Front(max_request_size_mb=0.4, key_pepper=PEPPER)
 
 
 @pytest.fixture
@@ -213,11 +181,11 @@ def test_who_may_use_which_model(client, front):
     body = {"inputs": [tensor()]}
     unknown = client.post("/v2/models/none/infer", json=body)
     assert (unknown.status_code, type(unknown.json()["error"])) == (404, str)
-    for path in ("/v2/models/engine", "/v2/models/engine/ready"):
+    for path in ("/v2/models/demo_engine", "/v2/models/demo_engine/ready"):
         assert client.get(path).status_code == 403
-    assert client.post("/v2/models/engine/infer", json=body).status_code == 403
+    assert client.post("/v2/models/demo_engine/infer", json=body).status_code == 403
     admin = front.header(Scope.KSERVE, Scope.ADMIN)
-    assert client.post("/v2/models/engine/infer", json=body, headers=admin).status_code == 200
+    assert client.post("/v2/models/demo_engine/infer", json=body, headers=admin).status_code == 200
     some = front.header(Scope.KSERVE, models=("ech*",))
     assert client.post(INFER, json=body, headers=some).status_code == 200
     others = front.header(Scope.KSERVE, models=("other",))
@@ -228,57 +196,33 @@ def test_who_may_use_which_model(client, front):
     assert client.get("/v2/models/echo/versions/x").status_code == 400
 
 
-def without_keys(front: Front) -> ASGIApp:
-    app = Application(None, metrics=Metrics(), log=RequestLog(), limiter=unlimited())
-    app.include_router(front.router)
-    return app
-
-
-async def infer(app: ASGIApp, *, hangs_up: bool = False) -> int:
-    """The status of an inference; 0 without an answer. hangs_up: right after the request."""
-    body = json.dumps({"inputs": [tensor()]}).encode()
-    messages = [{"type": "http.request", "body": body}]
-    status, stays = 0, asyncio.Event()
-
-    async def receive() -> Message:
-        if not messages and not hangs_up:
-            await stays.wait()
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        nonlocal status
-        status = message.get("status", status)
-
-    path = {"path": INFER, "raw_path": INFER.encode(), "query_string": b"", "root_path": ""}
-    scope = {"type": "http", "method": "POST", "headers": [], **path}
-    await app(scope, receive, send)
-    return status if not hangs_up else 0
-
-
 @pytest.mark.anyio
-async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_triton_has_answered(
-    front,
-):
-    app = without_keys(front)
-    noisy, quiet = AsCaller(app, caller("noisy")), AsCaller(app, caller("quiet"))
-    front.models.may_answer.clear()
-    gone = [infer(noisy, hangs_up=True) for _ in range(260)]
-    assert await asyncio.wait_for(asyncio.gather(*gone), 60) == [0] * 260
-    assert len(front.models.requests) == 64  # none was cancelled: that could crash Triton
-    assert await infer(noisy) == 429
-    waiting = asyncio.create_task(infer(quiet))
-    while len(front.models.requests) < 65:
-        assert not waiting.done()
-        await asyncio.sleep(0)
-    front.models.may_answer.set()
-    assert await waiting == 200
-    assert await infer(noisy) == 200
+async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_triton_has_answered():
+    front = Front()
+
+    def infer(tenant: str) -> Call:
+        return Call(AsCaller(front.app, caller(tenant)), INFER, {"inputs": [tensor()]}, {})
+
+    async with started(front.app):
+        front.models.may_answer.clear()
+        gone = [infer("noisy") for _ in range(260)]
+        while len(front.models.requests) < 64:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0)
+        await asyncio.gather(*(call.disconnect() for call in gone))
+        assert len(front.models.requests) == 64  # none was cancelled: that could crash Triton
+        assert (await infer("noisy").done()).status == 429
+        waiting = infer("quiet")
+        while len(front.models.requests) < 65:
+            assert not waiting.task.done()
+            await asyncio.sleep(0)
+        front.models.may_answer.set()
+        assert (await waiting.done()).status == 200
+        assert (await infer("noisy").done()).status == 200
 
 
-def test_inferences_and_metadata_count_in_limits_on_requests(front):
-    app = without_keys(front)
-    who = caller(key=Limits(requests_per_minute=2))
-    with TestClient(AsCaller(app, who)) as client:
+def test_inferences_and_metadata_count_in_limits_on_requests():
+    front, who = Front(), caller(key=Limits(requests_per_minute=2))
+    with TestClient(AsCaller(front.app, who)) as client:
         assert client.get("/v2/health/live").status_code == 200  # for load balancers: free
         assert client.get("/v2/models/echo").headers["x-ratelimit-remaining-requests"] == "1"
         assert client.post(INFER, json={"inputs": [tensor()]}).status_code == 200

@@ -1,4 +1,4 @@
-"""The proxy in this process, and what each request costs its event loop. Started by cost_meter.
+"""The proxy in this process, and what each request costs its event loop. Started by cost.CostMeter.
 
 Reads cases as lines of JSON and answers each with a line: loop_s, the longest time that one step of
 the loop took (CPU of its thread); total_s, all steps; grown_bytes, memory at its peak.

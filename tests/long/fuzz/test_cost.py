@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.long.fuzz.cases import Case, seeds
-from tests.long.fuzz.cost import Fuzzer, Thresholds, described
-from tests.long.fuzz.cost_child import Meter
-from tests.long.fuzz.cost_meter import Cost, CostMeter
+from tests.long.fuzz.cases import seeds
+from tests.long.fuzz.cost import CostMeter, Fuzzer, Thresholds, described
 
 SECONDS, TRIES, SEED = 60, 150, 16
-SPENT_S, GROWN_BYTES = 0.03, 60_000_000
 # Wider than those of `make fuzz`: this runs on any machine, in any state.
 WIDE = Thresholds(loop_s=0.1, grown_bytes=150_000_000)
 
@@ -31,46 +25,5 @@ def test_no_small_request_holds_the_loop_or_takes_much_memory(meter):
     fuzzer = Fuzzer(meter, WIDE, SEED)
     fuzzer.run(SECONDS, TRIES)
     assert fuzzer.tried > len(list(seeds()))
-    found = [described(fuzzer.small(offender)) for offender in fuzzer.offenders.values()]
+    found = [described(offender) for offender in fuzzer.offenders.values()]
     assert not found, "\n".join(found)
-
-
-def test_the_longest_step_of_the_loop_is_measured():
-    async def two_steps() -> None:
-        for seconds in (SPENT_S, SPENT_S / 10):
-            spend(seconds)
-            await asyncio.sleep(0)
-
-    meter = Meter()
-    try:
-        asyncio.run(two_steps())
-    finally:
-        meter.close()
-    assert SPENT_S <= meter.longest_s < meter.total_s
-
-
-def spend(seconds: float) -> None:
-    ends_at = time.thread_time() + seconds
-    while time.thread_time() < ends_at:
-        pass
-
-
-def test_what_costs_too_much_is_an_offender_made_small():
-    """The double of a meter: each letter of the first message costs a tenth of a millisecond."""
-    fuzzer = Fuzzer(LetterMeter(), Thresholds(), SEED)
-    fuzzer.run(SECONDS, TRIES)
-    offender = max(fuzzer.offenders.values(), key=lambda found: found.cost.loop_s)
-    small = fuzzer.small(offender)
-    assert 50 < letters(small.case) <= letters(offender.case)
-    assert letters(small.case) < 110  # half of it would cost too little
-
-
-class LetterMeter:
-    def cost(self, case: Case) -> Cost:
-        loop_s = letters(case) / 10_000
-        return Cost(status=200, loop_s=loop_s, total_s=loop_s, grown_bytes=0)
-
-
-def letters(case: Case) -> int:
-    messages = case.body.get("messages") if isinstance(case.body, dict) else None
-    return len(json.dumps(messages[0])) if messages and isinstance(messages, list) else 0

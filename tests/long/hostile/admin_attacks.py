@@ -7,7 +7,7 @@ import urllib.request
 
 from tests.long.hostile.attack import Attack, Reply, Target
 from tests.long.hostile.caller import exchange, many, message
-from tests.long.hostile.structured_attacks import fresh, one
+from tests.long.hostile.structured_attacks import fresh
 
 BODIES = (b"", b"{}", b'{"address": "127.0.0.1:8001"}', b'{"level": "debug"}')
 
@@ -34,10 +34,9 @@ def random_paths(target: Target) -> list[Reply]:
 
 FORBIDDEN = frozenset({403})
 ATTACKS: list[Attack] = [
-    one("admin: every documented route", 0, documented_routes, answers=FORBIDDEN, cpu_s=3),
-    one(
+    Attack("admin: every documented route", documented_routes, answers=FORBIDDEN, cpu_s=3),
+    Attack(
         "admin: 2,000 random paths",
-        0,
         random_paths,
         answers=FORBIDDEN,
         connections=2_000,

@@ -43,11 +43,10 @@ class Reply:
 Send = Callable[[Target], list[Reply]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Attack:
     """One reproduction.
 
-    finding: number of the finding that it belongs to, 0 for related ones.
     answers: statuses that are right. wall_s: of each reply at most, in seconds.
     cpu_s: CPU of the proxy's processes, without its sandboxes. growth_mb: of their memory.
     gap_s: the largest in the bystander's stream, of 20 ms a token.
@@ -56,7 +55,6 @@ class Attack:
     """
 
     name: str
-    finding: int
     send: Send
     answers: frozenset[int] = ANY
     wall_s: float = 10.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.long.hostile.attack import ANY, Target
+from tests.long.hostile.attack import ANY, Attack, Target
 from tests.long.hostile.caller import RENDER, Body, burst, post
 from tests.long.hostile.schema_attacks import PATTERNS, properties
-from tests.long.hostile.structured_attacks import HI, chat, fresh, one
+from tests.long.hostile.structured_attacks import HI, chat, fresh
 
 REFUSED_BODY = frozenset({400, 413, 415, 422, 429})
 
@@ -67,81 +67,81 @@ def schema_tower(depth: int) -> dict[str, Any]:
 
 
 JSON = [
-    one("json: 9.9 MB of [[1],…", 7, post(raw('"x":[' + "[1]," * 2_470_000 + "[1]]"))),
-    one("json: 1.9 MB of [[1],…", 7, post(raw('"x":[' + "[1]," * 474_000 + "[1]]"))),
-    one("json: 1.9 MB of [[1],… in metadata", 7,
+    Attack("json: 9.9 MB of [[1],…", post(raw('"x":[' + "[1]," * 2_470_000 + "[1]]"))),
+    Attack("json: 1.9 MB of [[1],…", post(raw('"x":[' + "[1]," * 474_000 + "[1]]"))),
+    Attack("json: 1.9 MB of [[1],… in metadata",
         post(raw('"metadata":{"a":[' + "[1]," * 474_000 + "[1]]}"))),
-    one("json: 1.9 MB of empty objects in messages", 7,
+    Attack("json: 1.9 MB of empty objects in messages",
         post(lambda t: b'{"model":"%s","messages":[' % t.steady.encode() + b"{}," * 630_000
              + b"{}]}")),
-    one("json: 1.9 MB of zeros in stop", 7, post(raw('"stop":[' + "0," * 940_000 + "0]"))),
-    one("json: 300,000 escapes", 7, post(raw('"user":"' + "\\u00e9" * 300_000 + '"'))),
-    one("json: 300,000 surrogate pairs in a message", 7,
+    Attack("json: 1.9 MB of zeros in stop", post(raw('"stop":[' + "0," * 940_000 + "0]"))),
+    Attack("json: 300,000 escapes", post(raw('"user":"' + "\\u00e9" * 300_000 + '"'))),
+    Attack("json: 300,000 surrogate pairs in a message",
         post(lambda t: b'{"model":"%s","max_tokens":1,"messages":[{"role":"user","content":"'
              % t.steady.encode() + b"\\ud83d\\ude00" * 150_000 + b'"}]}')),
-    one("json: 200,000 equal keys", 7, post(raw('"temperature":1,' * 100_000 + '"temperature":1'))),
-    one("json: 100,000 unknown keys", 7,
+    Attack("json: 200,000 equal keys", post(raw('"temperature":1,' * 100_000 + '"temperature":1'))),
+    Attack("json: 100,000 unknown keys",
         post(raw(",".join(f'"k{i}":1' for i in range(100_000))))),
-    one("json: an integer of 100,000 digits", 7, post(raw('"seed":' + "9" * 100_000))),
-    one("json: a float of 1,000,000 digits", 7, post(raw('"temperature":0.' + "1" * 1_000_000))),
-    one("json: arrays 500,000 deep", 7, post(lambda _: b"[" * 500_000)),
-    one("json: 8 bodies of 1.9 MB of [[1],… at once", 7,
+    Attack("json: an integer of 100,000 digits", post(raw('"seed":' + "9" * 100_000))),
+    Attack("json: a float of 1,000,000 digits", post(raw('"temperature":0.' + "1" * 1_000_000))),
+    Attack("json: arrays 500,000 deep", post(lambda _: b"[" * 500_000)),
+    Attack("json: 8 bodies of 1.9 MB of [[1],… at once",
         burst(raw('"x":[' + "[1]," * 474_000 + "[1]]"), count=8), wall_s=20, cpu_s=2),
-    one("json: a text of quotes and brackets", 7,
+    Attack("json: a text of quotes and brackets",
         post(chat(messages=[{"role": "user", "content": '\\"[{' * 300_000}]))),
-    one("body: 20 MB, over every limit", 7, post(lambda _: b" " * 20_000_000),
+    Attack("body: 20 MB, over every limit", post(lambda _: b" " * 20_000_000),
         answers=REFUSED_BODY, growth_mb=60),
-    one("metadata: 100,000 keys", 0,
+    Attack("metadata: 100,000 keys",
         post(chat(metadata={f"k{i}": "v" * 10 for i in range(100_000)}))),
-    one("user: 1.9 MB for the log", 12, post(chat(user="u" * 1_900_000))),
-    one("model: a name of 1.9 MB", 12, post(chat(model="m" * 1_900_000)), answers=ANY),
+    Attack("user: 1.9 MB for the log", post(chat(user="u" * 1_900_000))),
+    Attack("model: a name of 1.9 MB", post(chat(model="m" * 1_900_000)), answers=ANY),
 ]  # fmt: skip
 
 TEMPLATES = [
-    one("template: values 90 deep", 0, post(chat(chat_template_kwargs={"a": nested(45)}))),
-    one("template: values of 1.9 MB", 0,
+    Attack("template: values 90 deep", post(chat(chat_template_kwargs={"a": nested(45)}))),
+    Attack("template: values of 1.9 MB",
         post(chat(chat_template_kwargs={f"k{i}": "v" * 100 for i in range(16_000)}))),
-    one("template: a loop in the caller's own", 1,
+    Attack("template: a loop in the caller's own",
         post(chat(chat_template="{% for i in range(99999) %}" * 3 + "a" + "{% endfor %}" * 3))),
-    one("template: a power of ten", 1, post(chat(chat_template="{{ 10 ** 10 ** 8 }}"))),
-    one("template: 2,000 operators in a row", 0,
+    Attack("template: a power of ten", post(chat(chat_template="{{ 10 ** 10 ** 8 }}"))),
+    Attack("template: 2,000 operators in a row",
         post(chat(chat_template="{{ 1" + " % 1" * 2_000 + " }}"))),
-    one("template: a string of a gigabyte", 3, post(chat(chat_template="{{ 'a' * 10**9 }}"))),
-    one("documents: 5,000", 0,
+    Attack("template: a string of a gigabyte", post(chat(chat_template="{{ 'a' * 10**9 }}"))),
+    Attack("documents: 5,000",
         post(chat(documents=[{"title": "t", "text": "x" * 300} for _ in range(5_000)]))),
-    one("messages: tool calls with arguments 90 deep", 0,
+    Attack("messages: tool calls with arguments 90 deep",
         post(chat(messages=calls(json.dumps(nested(45)))))),
-    one("messages: tool calls with arguments 5,000 deep", 0,
+    Attack("messages: tool calls with arguments 5,000 deep",
         post(chat(messages=calls('{"a":' * 5_000 + "1" + "}" * 5_000)))),
-    one("messages: tool call arguments of 1.9 MB of [[1],…", 0,
+    Attack("messages: tool call arguments of 1.9 MB of [[1],…",
         post(chat(messages=calls('{"a":[' + "[1]," * 470_000 + "[1]]}")))),
-    one("messages: 100,000 text parts", 0,
+    Attack("messages: 100,000 text parts",
         post(chat(messages=[{"role": "user", "content": [{"type": "text", "text": "a"}] * 40_000}]))
         ),
-    one("messages: 2,000 tool calls in one message", 0,
+    Attack("messages: 2,000 tool calls in one message",
         post(chat(messages=[*HI, {"role": "assistant", "content": None, "tool_calls": [
             {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
             for i in range(2_000)]}]))),
 ]  # fmt: skip
 
 TOOLS = [
-    one("tools: 128 with schemas 25 deep", 4,
+    Attack("tools: 128 with schemas 25 deep",
         post(with_tools(128, schema_tower(25), tool_choice="required"))),
-    one("tools: 128 with 10 enums", 4,
+    Attack("tools: 128 with 10 enums",
         post(with_tools(128, wide(10), tool_choice="required"))),
-    one("tools: 4,000 for /tokenize", 4,
+    Attack("tools: 4,000 for /tokenize",
         post(lambda _: {"messages": HI, "tools": tools(4_000, wide(1))}, "/tokenize")),
-    one("tools: 128 rendered for 128 choices", 4,
+    Attack("tools: 128 rendered for 128 choices",
         post(with_tools(128, wide(8), n=128))),
-    one("tools: one with 80 patterns (a{500}){500}", 3,
+    Attack("tools: one with 80 patterns (a{500}){500}",
         post(with_tools(1, properties(PATTERNS), tool_choice="required"))),
-    one("render: 128 tools with schemas 25 deep", 4,
+    Attack("render: 128 tools with schemas 25 deep",
         post(with_tools(128, schema_tower(25), tool_choice="required"), RENDER)),
 ]  # fmt: skip
 
 
 METRICS = [
-    one("metrics: 200 at once", 0, burst(lambda _: b"", "/metrics", count=200), answers=ANY | {405},
+    Attack("metrics: 200 at once", burst(lambda _: b"", "/metrics", count=200), answers=ANY | {405},
         wall_s=20, cpu_s=3),
 ]  # fmt: skip
 

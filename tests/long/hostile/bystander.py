@@ -114,11 +114,16 @@ class Stream:
         self._target = target
         self._request = message(target, body)
         self.arrivals: deque[tuple[float, bool]] = deque(maxlen=200_000)  # moment, is it the first
-        self.ends: deque[tuple[float, str]] = deque(maxlen=1_000)
+        self.ends: deque[tuple[float, str]] = deque(maxlen=10_000)
+        self._is_closed = False
         threading.Thread(target=self._run, daemon=True).start()
 
+    def close(self) -> None:
+        """Begins no stream any more."""
+        self._is_closed = True
+
     def _run(self) -> None:
-        while True:
+        while not self._is_closed:
             try:
                 with connected(self._target) as sock:
                     why = self._read(sock)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.long.hostile.attack import ANY, Attack, Target
 from tests.long.hostile.caller import RENDER, TEXT, Body, Reply, burst, encoded, many, message, post
-from tests.long.hostile.structured_attacks import HI, chat, on_engine, one
+from tests.long.hostile.structured_attacks import HI, chat, on_engine
 
 OVERLOADED = ANY | {503}
 # the emoji comes first: each prefix of the text then takes four bytes a character
@@ -32,70 +33,60 @@ def storm(target: Target) -> list[Reply]:
 
 
 MEMORY = [
-    one(
+    Attack(
         "stops: 128 choices with four of 1 KB and an emoji",
-        3,
         post(chat(n=128, stop=EMOJI_STOPS, max_tokens=100)),
     ),
-    one(
+    Attack(
         "stops: sixteen of 255 bytes for 128 choices",
-        3,
         post(chat(n=128, stop=["ab" * 126 + f"{i:02}" for i in range(16)], max_tokens=100)),
     ),
-    one("n: 128 choices of a prompt of 1.9 MB", 3, post(big_chat(1_900_000, n=128)), wall_s=20),
-    one("n: 128 choices of a prompt of 9.9 MB", 3, post(big_chat(9_900_000, n=128)), wall_s=20),
-    one(
+    Attack("n: 128 choices of a prompt of 1.9 MB", post(big_chat(1_900_000, n=128)), wall_s=20),
+    Attack("n: 128 choices of a prompt of 9.9 MB", post(big_chat(9_900_000, n=128)), wall_s=20),
+    Attack(
         "n: 128 choices of 400 KB with a guide",
-        3,
         post(big_chat(400_000, n=128, guided_regex="[a-z]{5}")),
         wall_s=20,
     ),
-    one(
+    Attack(
         "n: 128 choices with 20 log-probabilities, unstreamed",
-        3,
         post(chat(n=128, logprobs=True, top_logprobs=20, max_tokens=400)),
         wall_s=25,
         cpu_s=6,
     ),
-    one(
+    Attack(
         "n: 128 choices of 1,000 tokens, unstreamed",
-        3,
         post(chat(n=128, max_tokens=500)),
         wall_s=25,
         cpu_s=6,
     ),
-    one(
+    Attack(
         "best_of 20 with log-probabilities",
-        3,
         post(text(best_of=20, n=1, logprobs=20, max_tokens=200), TEXT),
         wall_s=20,
         cpu_s=4,
     ),
-    one(
+    Attack(
         "echo with log-probabilities of a long prompt",
-        3,
         post(text(model="demo", echo=True, logprobs=20, prompt=WORDS * 40, max_tokens=1), TEXT),
         wall_s=20,
         cpu_s=3,
     ),
-    one("echo of 9.9 MB", 3, post(text(echo=True, prompt="a " * 4_950_000, n=64), TEXT), wall_s=20),
-    one(
+    Attack("echo of 9.9 MB", post(text(echo=True, prompt="a " * 4_950_000, n=64), TEXT), wall_s=20),
+    Attack(
         "prompts: 128 texts of 70 KB",
-        3,
         post(text(prompt=["word " * 14_000] * 128), TEXT),
         wall_s=20,
         cpu_s=2,
     ),
-    one(
+    Attack(
         "prompts: 30,000 combining marks in the wrong order",
-        0,
         post(text(prompt="a" + "\u0300" * 15_000 + "\u0327" * 15_000), TEXT),
     ),
-    one("prompts: 100,000 empty texts", 0, post(text(prompt=[""] * 100_000), TEXT)),
-    one("prompts: 1,000,000 token ids", 0, post(text(prompt=[7] * 1_000_000), TEXT)),
-    one(
+    Attack("prompts: 100,000 empty texts", post(text(prompt=[""] * 100_000), TEXT)),
+    Attack("prompts: 1,000,000 token ids", post(text(prompt=[7] * 1_000_000), TEXT)),
+    Attack(
         "prompts: 128 x 4,900 token ids",
-        3,
         post(text(prompt=[[7] * 4_900] * 128), TEXT),
         cpu_s=3,
         wall_s=20,
@@ -103,29 +94,25 @@ MEMORY = [
 ]
 
 LISTS = [
-    one(
+    Attack(
         "logit_bias: a token outside the vocabulary",
-        0,
         burst(chat(logit_bias={"999999999": 1}, stream=True), count=100),
         answers=frozenset({400}),
     ),
-    one(
+    Attack(
         "logit_bias: 1,024 entries for 128 choices",
-        0,
         post(chat(n=128, logit_bias={str(i): 1 for i in range(1_024)})),
     ),
-    one(
-        "logit_bias: 200,000 entries", 0, post(chat(logit_bias={str(i): 1 for i in range(200_000)}))
+    Attack(
+        "logit_bias: 200,000 entries", post(chat(logit_bias={str(i): 1 for i in range(200_000)}))
     ),
-    one(
+    Attack(
         "allowed_token_ids: 16,384 equal ones for 128 choices",
-        0,
         post(chat(n=128, allowed_token_ids=[5] * 16_384)),
     ),
-    one("allowed_token_ids: 1,000,000", 0, post(chat(allowed_token_ids=[5] * 1_000_000))),
-    one(
+    Attack("allowed_token_ids: 1,000,000", post(chat(allowed_token_ids=[5] * 1_000_000))),
+    Attack(
         "bad_words: 1,024 of about 500 tokens",
-        12,
         post(
             on_engine(
                 bad_words=[f"{i} " + "a b " * 240 for i in range(1_024)],
@@ -136,116 +123,73 @@ LISTS = [
         is_on_engine=True,
         wall_s=25,
     ),
-    one("bad_words: 100,000 short ones", 12, post(chat(bad_words=["a"] * 100_000))),
-    one("stop: 100,000 strings", 0, post(chat(stop=["a"] * 100_000))),
-    one("stop_token_ids: 100,000", 0, post(chat(stop_token_ids=[5] * 100_000))),
-    one(
+    Attack("bad_words: 100,000 short ones", post(chat(bad_words=["a"] * 100_000))),
+    Attack("stop: 100,000 strings", post(chat(stop=["a"] * 100_000))),
+    Attack("stop_token_ids: 100,000", post(chat(stop_token_ids=[5] * 100_000))),
+    Attack(
         "truncate_prompt_tokens of 1.9 MB",
-        0,
         post(text(prompt="a " * 950_000, truncate_prompt_tokens=1), TEXT),
     ),
 ]
 
+_queue = partial(Attack, answers=OVERLOADED, wall_s=28, cpu_s=6)
 QUEUES = [
-    one(
+    _queue(
         "priority: a storm that rises",
-        5,
         storm,
         connections=100,
-        answers=OVERLOADED,
         is_on_engine=True,
         wall_s=25,
         cpu_s=3,
     ),
-    one(
+    _queue(
         "queue: 1,500 equal prompts for one engine",
-        4,
         burst(on_engine(max_tokens=8), count=1_500),
-        answers=OVERLOADED,
         is_on_engine=True,
         gap_s=1.0,  # as below
-        wall_s=28,
         cpu_s=8,
     ),
-    one(
+    _queue(
         "queue: 400 equal prompts for another model",
-        4,
         burst(chat(), count=400),
-        answers=OVERLOADED,
         gap_s=1.0,  # so long two cores take for them, a few a turn: no turn of the loop is long
-        wall_s=28,
         cpu_s=8,
     ),
-    one(
-        "queue: 40 requests of 128 choices",
-        4,
-        burst(chat(n=128), count=40),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=8,
-    ),
-    one(
-        "tokenize: 1,500 at once",
-        4,
-        burst(lambda _: {"prompt": "a"}, "/tokenize", count=1_500),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=6,
-    ),
-    one(
+    _queue("queue: 40 requests of 128 choices", burst(chat(n=128), count=40), cpu_s=8),
+    _queue("tokenize: 1,500 at once", burst(lambda _: {"prompt": "a"}, "/tokenize", count=1_500)),
+    _queue(
         "tokenize: 200 of 100 KB",
-        4,
         burst(lambda _: {"prompt": "word " * 20_000}, "/tokenize", count=200),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=6,
     ),
-    one(
+    _queue(
         "detokenize: 1,500 at once",
-        4,
         burst(lambda _: {"tokens": [5] * 50}, "/detokenize", count=1_500),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=6,
     ),
-    one(
-        "render: 1,000 at once",
-        4,
-        burst(chat(), RENDER, count=1_000),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=6,
-    ),
-    one(
+    _queue("render: 1,000 at once", burst(chat(), RENDER, count=1_000)),
+    _queue(
         "annotations of nvext: 500 at once",
-        4,
         burst(
             chat(stream=True, nvext={"annotations": ["formatted_prompt", "token_ids"]}), count=500
         ),
-        answers=OVERLOADED,
-        wall_s=28,
-        cpu_s=6,
     ),
-    one("tokenize: 2 MB", 4, post(lambda _: {"prompt": "word " * 380_000}, "/tokenize")),
-    one(
-        "tokenize: one word of 1.9 MB", 4, post(lambda _: {"prompt": "a" * 1_900_000}, "/tokenize")
+    Attack("tokenize: 2 MB", post(lambda _: {"prompt": "word " * 380_000}, "/tokenize")),
+    Attack(
+        "tokenize: one word of 1.9 MB", post(lambda _: {"prompt": "a" * 1_900_000}, "/tokenize")
     ),
-    one("detokenize: 1,000,000 ids", 4, post(lambda _: {"tokens": [5] * 1_000_000}, "/detokenize")),
+    Attack("detokenize: 1,000,000 ids", post(lambda _: {"tokens": [5] * 1_000_000}, "/detokenize")),
 ]
 
 MESSAGES = [
-    one(
+    Attack(
         "chat: 2,049 messages",
-        4,
         post(lambda t: {"model": t.steady, "messages": HI * 2_049}, "/chat/json"),
     ),
-    one(
+    Attack(
         "chat: 40,000 messages",
-        4,
         post(lambda t: {"model": t.steady, "messages": HI * 40_000}, "/chat/sse"),
     ),
-    one("tokenize: 40,000 messages", 4, post(lambda _: {"messages": HI * 40_000}, "/tokenize")),
-    one("v1: 2,048 messages for 128 choices", 4, post(chat(messages=HI * 2_048, n=128))),
+    Attack("tokenize: 40,000 messages", post(lambda _: {"messages": HI * 40_000}, "/tokenize")),
+    Attack("v1: 2,048 messages for 128 choices", post(chat(messages=HI * 2_048, n=128))),
 ]
 
 ATTACKS: list[Attack] = [*MEMORY, *LISTS, *QUEUES, *MESSAGES]

@@ -8,11 +8,11 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
-from tests.long.hostile.attack import ANY, CLOSED, SILENT, Attack, Reply, Send, Target
+from tests.long.hostile.attack import ANY, CLOSED, SILENT, Attack, Reply, Target
 from tests.long.hostile.caller import CHAT, connected, encoded, message, status_of
-from tests.long.hostile.structured_attacks import chat, one
+from tests.long.hostile.structured_attacks import chat
 
 WHATEVER = ANY | {CLOSED, SILENT, 408, 503}
 HELD_S = 3.0
@@ -199,39 +199,26 @@ def idle_connections(target: Target) -> list[Reply]:
     return []
 
 
-def _attack(
-    name: str, finding: int, send: Send, answers: frozenset[int] = WHATEVER, **more: Any
-) -> Attack:
-    return one(name, finding, send, answers=answers, **more)
-
-
+_attack = partial(Attack, answers=WHATEVER)
 ATTACKS = [
-    _attack("slow: 50 bodies byte by byte", 7, drips, connections=50, wall_s=30),
-    _attack("slow: 200 heads line by line", 7, slow_heads, connections=200, wall_s=30),
+    _attack("slow: 50 bodies byte by byte", drips, connections=50, wall_s=30),
+    _attack("slow: 200 heads line by line", slow_heads, connections=200, wall_s=30),
     _attack(
-        "slow: 300 bodies that stop after 1 MB",
-        7,
-        stopped_bodies,
-        connections=300,
-        wall_s=30,
-        cpu_s=2,
+        "slow: 300 bodies that stop after 1 MB", stopped_bodies, connections=300, wall_s=30, cpu_s=2
     ),
-    _attack(
-        "slow: 20 streams that nobody reads", 7, slow_readers, connections=20, wall_s=30, cpu_s=6
-    ),
-    _attack("slow: 1,500 idle connections", 7, idle_connections, connections=1500, wall_s=30),
-    _attack("chunks: 300,000 of one byte", 7, tiny_chunks, answers=ANY | {CLOSED}),
-    _attack("chunks: an extension of 4 MB", 7, endless_chunk_extension, ANY | {CLOSED}),
-    _attack("chunks: with a length, too", 7, both_lengths, frozenset({400, CLOSED})),
-    _attack("pipeline: 2,000 health checks", 7, pipelined, connections=20, cpu_s=3),
-    _attack("pipeline: 500 chats", 7, pipelined_chats, connections=500, cpu_s=3),
-    _attack("headers: 20,000", 7, many_headers, ANY | {CLOSED}),
-    _attack("headers: one of 2 MB", 7, one_long_header, ANY | {CLOSED}),
-    _attack("http2: 20,000 empty CONTINUATION frames", 12, old_http2, ANY | {CLOSED}),
-    _attack("hang-ups: 300 at every stage", 0, hang_ups, connections=300, wall_s=30, cpu_s=3),
+    _attack("slow: 20 streams that nobody reads", slow_readers, connections=20, wall_s=30, cpu_s=6),
+    _attack("slow: 1,500 idle connections", idle_connections, connections=1500, wall_s=30),
+    _attack("chunks: 300,000 of one byte", tiny_chunks, answers=ANY | {CLOSED}),
+    _attack("chunks: an extension of 4 MB", endless_chunk_extension, answers=ANY | {CLOSED}),
+    _attack("chunks: with a length, too", both_lengths, answers=frozenset({400, CLOSED})),
+    _attack("pipeline: 2,000 health checks", pipelined, connections=20, cpu_s=3),
+    _attack("pipeline: 500 chats", pipelined_chats, connections=500, cpu_s=3),
+    _attack("headers: 20,000", many_headers, answers=ANY | {CLOSED}),
+    _attack("headers: one of 2 MB", one_long_header, answers=ANY | {CLOSED}),
+    _attack("http2: 20,000 empty CONTINUATION frames", old_http2, answers=ANY | {CLOSED}),
+    _attack("hang-ups: 300 at every stage", hang_ups, connections=300, wall_s=30, cpu_s=3),
     _attack(
         "hang-ups: 200 streams after the first bytes",
-        0,
         cancelled_streams,
         connections=200,
         wall_s=30,

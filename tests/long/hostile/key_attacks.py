@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any
 
 from tests.long.hostile.attack import ANY, Attack, Target
 from tests.long.hostile.caller import Body, Reply, encoded, exchange, many, message
 from tests.long.hostile.connection_attacks import HELD_S, opened, sent
-from tests.long.hostile.structured_attacks import chat, fresh, one
+from tests.long.hostile.structured_attacks import chat, fresh
 
 KEY, LAST = "Idempotency-Key", "Last-Event-ID"
 FLOODED = ANY | {409, 503}
@@ -62,20 +61,17 @@ def large_bodies(target: Target) -> list[Reply]:
     return many(target, [keyed(target, body, fresh())] * 2, 2)
 
 
-def _attack(name: str, send: Any, **more: Any) -> Attack:
-    return one(name, 0, send, **{"wall_s": 30, **more})
-
-
 ATTACKS = [
-    _attack(
+    Attack(
         "keys: 1,000 connections with one",
         one_key,
         connections=1_000,
         answers=FLOODED,
         gap_s=1.0,  # the throughput of two cores, as of other floods
+        wall_s=30,
         cpu_s=8,
     ),
-    _attack(
+    Attack(
         "keys: 5,000 different ones from one caller",
         many_keys,
         connections=5_000,
@@ -84,14 +80,19 @@ ATTACKS = [
         wall_s=60,
         cpu_s=25,
     ),
-    _attack("keys: 50 of 100 KB", long_keys, connections=50, answers=frozenset({400, 431})),
-    _attack(
+    Attack(
+        "keys: 50 of 100 KB", long_keys, connections=50, wall_s=30, answers=frozenset({400, 431})
+    ),
+    Attack(
         "keys: 300 bodies with one",
         one_key_for_many_bodies,
         connections=300,
+        wall_s=30,
         answers=frozenset({200, 409}),
         cpu_s=4,
     ),
-    _attack("keys: 200 readers that read nothing", unread_answers, connections=201, cpu_s=6),
-    _attack("keys: a body of 1.9 MB twice", large_bodies, connections=2),
+    Attack(
+        "keys: 200 readers that read nothing", unread_answers, connections=201, wall_s=30, cpu_s=6
+    ),
+    Attack("keys: a body of 1.9 MB twice", large_bodies, connections=2, wall_s=30),
 ]

@@ -15,7 +15,7 @@ from tests.long.hostile.attack import Attack
 from tests.long.hostile.catalogue import EVERY
 from tests.long.hostile.trial import Result
 
-HEAD = ("attack", "#", "status", "wall s", "CPU s", "proxy MB", "triton MB", "gap ms", "verdict")
+HEAD = ("attack", "status", "wall s", "CPU s", "proxy MB", "triton MB", "gap ms", "verdict")
 
 
 def results(arena: Arena, attacks: list[Attack]) -> Iterator[Result]:
@@ -34,7 +34,6 @@ def row(result: Result) -> tuple[str, ...]:
     )
     return (
         result.attack,
-        str(result.finding or "-"),
         statuses,
         f"{result.wall_s:.2f}",
         f"{result.proxy_cpu_s:.2f}",
@@ -64,7 +63,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     attacks = [attack for attack in EVERY if given.only in attack.name]
-    attacks.sort(key=lambda attack: (attack.is_on_engine, attack.finding == 0))
+    attacks.sort(key=lambda attack: attack.is_on_engine)
     found = []
     with Arena(given.url) as arena:
         for result in results(arena, attacks):

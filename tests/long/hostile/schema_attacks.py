@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.long.hostile.attack import Send, Target
+from tests.long.hostile.attack import Attack, Send, Target
 from tests.long.hostile.caller import CHAT, RENDER, burst, post
-from tests.long.hostile.structured_attacks import fresh, on_engine, one
+from tests.long.hostile.structured_attacks import fresh, on_engine
 
 FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "duration", "date")
 
@@ -73,57 +73,57 @@ MANY = {f"p{i}": {"type": "string"} for i in range(4_900)}
 FLOOD = {f"p{i}": {"type": "string", "format": FORMATS[i % 9]} for i in range(1_500)}
 
 ATTACKS = [
-    one("schema: oneOf of 1,500 consts", 1, schema(consts(1_500))),
-    one("schema: oneOf of 3,000 consts", 1, schema(consts(3_000))),
-    one("schema: anyOf of 3,000 consts", 1, schema({"anyOf": consts(3_000)["oneOf"]})),
-    one("schema: oneOf of 800 objects", 1, schema(objects(800))),
-    one("schema: oneOf of 400 enums of 20", 0,
+    Attack("schema: oneOf of 1,500 consts", schema(consts(1_500))),
+    Attack("schema: oneOf of 3,000 consts", schema(consts(3_000))),
+    Attack("schema: anyOf of 3,000 consts", schema({"anyOf": consts(3_000)["oneOf"]})),
+    Attack("schema: oneOf of 800 objects", schema(objects(800))),
+    Attack("schema: oneOf of 400 enums of 20",
         schema({"oneOf": [{"enum": [f"{i} {j}" for j in range(20)]} for i in range(400)]})),
-    one("schema: a pattern of 6,000 escaped brackets", 1,
+    Attack("schema: a pattern of 6,000 escaped brackets",
         schema({"type": "string", "pattern": "\\[" * 6_000})),
-    one("schema: 80 patterns (a{500}){500}", 3, schema(properties(PATTERNS))),
-    one("schema: a pattern with nested quantifiers", 3,
+    Attack("schema: 80 patterns (a{500}){500}", schema(properties(PATTERNS))),
+    Attack("schema: a pattern with nested quantifiers",
         schema({"type": "string", "pattern": "^" + "(" * 12 + "a" + "+)+" * 12 + "$"})),
-    one("schema: 4,900 properties", 0, schema(properties(MANY))),
-    one("schema: 4,900 optional properties", 0, schema({"type": "object", "properties": MANY})),
-    one("schema: an enum of 50,000", 0, schema({"enum": [f"v{i}" for i in range(50_000)]})),
-    one("schema: an enum of 12,000", 0, schema({"enum": [f"v{i}" for i in range(12_000)]})),
-    one("schema: $ref chain of 2,000", 0, schema(chain(2_000, {"type": "string"}))),
-    one("schema: $ref circle", 0, schema(chain(50, {"$ref": "#/$defs/d0"}))),
-    one("schema: $ref to itself", 0, schema({"$ref": "#"})),
-    one("schema: anyOf doubling 40 times", 0, schema(doubling(40, "anyOf"))),
-    one("schema: allOf doubling 40 times", 0, schema(doubling(40, "allOf"))),
-    one("schema: oneOf doubling 24 times", 0, schema(doubling(24, "oneOf"))),
-    one("schema: properties fanning out 12 levels", 0, schema(fan(12))),
-    one("schema: objects 60 deep", 0, schema(deep(60))),
-    one("schema: objects 3,000 deep in JSON text", 0,
+    Attack("schema: 4,900 properties", schema(properties(MANY))),
+    Attack("schema: 4,900 optional properties", schema({"type": "object", "properties": MANY})),
+    Attack("schema: an enum of 50,000", schema({"enum": [f"v{i}" for i in range(50_000)]})),
+    Attack("schema: an enum of 12,000", schema({"enum": [f"v{i}" for i in range(12_000)]})),
+    Attack("schema: $ref chain of 2,000", schema(chain(2_000, {"type": "string"}))),
+    Attack("schema: $ref circle", schema(chain(50, {"$ref": "#/$defs/d0"}))),
+    Attack("schema: $ref to itself", schema({"$ref": "#"})),
+    Attack("schema: anyOf doubling 40 times", schema(doubling(40, "anyOf"))),
+    Attack("schema: allOf doubling 40 times", schema(doubling(40, "allOf"))),
+    Attack("schema: oneOf doubling 24 times", schema(doubling(24, "oneOf"))),
+    Attack("schema: properties fanning out 12 levels", schema(fan(12))),
+    Attack("schema: objects 60 deep", schema(deep(60))),
+    Attack("schema: objects 3,000 deep in JSON text",
         post(on_engine(guided_json='{"properties":{"a":' * 3_000 + "{}" + "}}" * 3_000))),
-    one("schema: maxLength of a billion", 0, schema({"type": "string", "maxLength": 10**9})),
-    one("schema: minLength of 100,000", 0,
+    Attack("schema: maxLength of a billion", schema({"type": "string", "maxLength": 10**9})),
+    Attack("schema: minLength of 100,000",
         schema(properties({f"p{i}": {"type": "string", "minLength": 100_000} for i in range(40)}))),
-    one("schema: items 30,000 at least", 0,
+    Attack("schema: items 30,000 at least",
         schema({"type": "array", "items": deep(5), "minItems": 30_000})),
-    one("schema: prefixItems of 5,000", 0,
+    Attack("schema: prefixItems of 5,000",
         schema({"type": "array", "prefixItems": [{"type": "integer"}] * 5_000})),
-    one("schema: integers between 10^300 and 10^301", 0,
+    Attack("schema: integers between 10^300 and 10^301",
         schema({"type": "integer", "minimum": 10**300, "maximum": 10**301})),
-    one("schema: 900 ranges of integers", 0,
+    Attack("schema: 900 ranges of integers",
         schema(properties({
             f"p{i}": {"type": "integer", "minimum": -(10**17) + i, "maximum": 10**17 - 7 * i}
             for i in range(900)
         }))),
-    one("schema: propertyNames with 500 patterns", 0,
+    Attack("schema: propertyNames with 500 patterns",
         schema({"type": "object", "propertyNames": {
             "anyOf": [{"pattern": f"^(a{{50}}){{50}}{i}$"} for i in range(500)]}})),
-    one("schema: patternProperties of 300", 0,
+    Attack("schema: patternProperties of 300",
         schema({"type": "object", "patternProperties": {
             f"^(k{{9}}{i}){{9}}": {"type": "string"} for i in range(300)}})),
-    one("schema: 1,500 formats", 0, schema(properties(FLOOD))),
-    one("render: oneOf of 3,000 consts", 1,
+    Attack("schema: 1,500 formats", schema(properties(FLOOD))),
+    Attack("render: oneOf of 3,000 consts",
         guided(consts(3_000), RENDER)),
-    one("render: 80 patterns (a{500}){500}", 3,
+    Attack("render: 80 patterns (a{500}){500}",
         guided(properties(PATTERNS), RENDER)),
-    one("render: 80 patterns (a{500}){500}, eight at once", 3,
+    Attack("render: 80 patterns (a{500}){500}, eight at once",
         burst(on_engine(guided_json=properties(PATTERNS)), RENDER, count=8), wall_s=25),
-    one("schema: oneOf of 1,500 consts, not strict", 1, guided(consts(1_500))),
+    Attack("schema: oneOf of 1,500 consts, not strict", guided(consts(1_500))),
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """`python -m tests.long.hostile.siege [URL]`: honest streams while the whole catalogue is sent.
 
 Prints what the honest streams saw, with --baseline beside a run without attack, and the memory of
-every process at the start, in the middle and at the end. Honest callers come from 127.0.0.1,
-attackers from 127.0.0.2.
+the proxies and of tritonserver before, in the middle and at the end. Honest callers come from
+127.0.0.1, attackers from 127.0.0.2 and a process of their own.
 """
 
 from __future__ import annotations
@@ -10,104 +10,111 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import subprocess
+import multiprocessing
+import random
 import sys
+import threading
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil
-
-from tests.fixtures.stack import ROOT
 from tests.long.hostile import processes, stand
-from tests.long.hostile.attack import Target
+from tests.long.hostile.attack import Attack, Target
+from tests.long.hostile.bystander import Stream
+from tests.long.hostile.caller import allow_many_connections
+from tests.long.hostile.catalogue import EVERY
 from tests.long.hostile.processes import Processes
 
 HONEST, ATTACKER = "127.0.0.1", "127.0.0.2"
-KEYS = (
-    *("started", "finished", "failed", "refused", "tokens_per_s"),
-    *("median_gap_ms", "p99_gap_ms", "largest_gap_ms", "p99_first_token_ms"),
-)
+AT_ONCE = 64  # attacks; where all of them wait for answers, the rate is not reached
+SHARE_AT_MOST = 5.0  # seconds of the rate that one attack may take
+SETTLE_S = 10.0  # before memory is read last
 
 
-def begun(module: str, plan: dict[str, Any]) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"tests.long.hostile.{module}"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+def attack(target: Target, rate: float, seconds: float, seed: int) -> None:
+    """All kinds in random order, over and over. One of many requests takes as many turns."""
+    allow_many_connections()
+    chance, free, order = random.Random(seed), threading.Semaphore(AT_ONCE), list[Attack]()
+    allowed = [one for one in EVERY if one.requests <= SHARE_AT_MOST * rate]
+
+    def send(one: Attack) -> None:
+        with contextlib.suppress(OSError):
+            one.send(target)
+        free.release()
+
+    began = due = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while due < began + seconds:
+            time.sleep(max(0.0, due - time.monotonic()))
+            order = order or chance.sample(allowed, len(allowed))
+            one = order.pop()
+            free.acquire()
+            pool.submit(send, one)
+            due = max(due + one.requests / rate, time.monotonic() - 1)
+
+
+def figures(streams: Sequence[Stream], seconds: float) -> dict[str, Any]:
+    """Of the honest streams, which begin anew by themselves. A refusal is no failure."""
+    ends = [why for stream in streams for _, why in stream.ends]
+    refused = [why for why in ends if why in ("status 429", "status 503")]
+    failures = [why for why in ends if why != "done" and why not in refused]
+    arrivals = [list(stream.arrivals) for stream in streams]
+    gaps = sorted(
+        1000 * (after - before)
+        for each in arrivals
+        for (before, _), (after, is_first) in pairwise(each)
+        if not is_first
     )
-    process.stdin.write(json.dumps(plan))
-    process.stdin.close()
-    return process
+    return {
+        "finished": ends.count("done"),
+        "refused": len(refused),
+        "failed": len(failures),
+        "events_per_s": round(sum(map(len, arrivals)) / seconds, 1),
+        "median_gap_ms": round(gaps[len(gaps) // 2], 1) if gaps else None,
+        "p99_gap_ms": round(gaps[int(len(gaps) * 0.99)], 1) if gaps else None,
+        "largest_gap_ms": round(gaps[-1], 1) if gaps else None,
+        "failures": failures[:10],
+    }
 
 
-def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    answer = process.stdout.read()
-    process.stdout.close()
-    process.wait()
-    return json.loads(answer)
-
-
-def memory(watched: Processes) -> dict[str, float]:
-    """MB of each process, by its id and name."""
-    found = {}
-    for pid in (*watched.proxies, *watched.triton, *_sandboxes(watched)):
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            found[f"{pid} {_name(process)}"] = round(processes.rss(pid) / 1e6, 1)
-    return found
-
-
-def _sandboxes(watched: Processes) -> list[int]:
-    known, found = {*watched.proxies, *watched.triton}, list[int]()
-    for pid in watched.proxies:
-        with contextlib.suppress(psutil.NoSuchProcess):  # a child may end while we look
-            found += [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return [pid for pid in found if pid not in known]
-
-
-def _name(process: psutil.Process) -> str:
-    words = [word for word in process.cmdline() if "model_repository/" in word]
-    return words[0].split("/")[1] if words else process.name()
-
-
-def besieged(given: argparse.Namespace, target: Target, watched: Processes) -> dict[str, Any]:
+def besieged(given: argparse.Namespace, target: Target, watched: Processes, rate: float) -> Any:
     """With attackers unless the rate is 0."""
-    times = {"start": memory(watched)}
-    streams = {"streams": given.streams, "tokens": given.tokens, "seconds": given.seconds}
-    honest = begun("honest", {**streams, "target": asdict(replace(target, source=HONEST))})
-    attackers = None
-    if given.rate:
-        plan = {"rate": given.rate, "seconds": given.seconds, "seed": given.seed}
-        attackers = begun("attackers", {**plan, "target": asdict(replace(target, source=ATTACKER))})
+
+    def memory_mb() -> list[int]:
+        return [processes.tree_rss(pids) // 1_000_000 for pids in (watched.proxies, watched.triton)]
+
+    body = {
+        "model": target.steady,
+        "messages": [{"role": "user", "content": "Tell me a story."}],
+        "max_tokens": given.tokens,
+        "stream": True,
+    }
+    memory = [memory_mb()]
+    content, honest = json.dumps(body).encode(), replace(target, source=HONEST)
+    streams = [Stream(honest, content) for _ in range(given.streams)]
+    attackers = multiprocessing.get_context("spawn").Process(
+        target=attack, args=(replace(target, source=ATTACKER), rate, given.seconds, given.seed)
+    )
+    if rate:
+        attackers.start()
     time.sleep(given.seconds / 2)
-    times["middle"] = memory(watched)
-    found = {"honest": ended(honest), "attackers": attackers and ended(attackers)}
-    time.sleep(given.settle_s)
-    times["end"] = memory(watched)
-    return {**found, "is_alive": watched.are_alive, "memory_mb": times}
+    memory.append(memory_mb())
+    time.sleep(given.seconds / 2)
+    found = figures(streams, given.seconds)
+    for stream in streams:
+        stream.close()
+    if rate:
+        attackers.join()
+    time.sleep(SETTLE_S)
+    memory.append(memory_mb())
+    return {**found, "is_alive": watched.are_alive, "memory_mb": memory}
 
 
-def text(found: dict[str, Any], baseline: dict[str, Any] | None) -> str:
-    lines = [f"{'honest streams':24}{'siege':>12}{'baseline' if baseline else '':>12}"]
-    for key in KEYS:
-        other = baseline["honest"][key] if baseline else ""
-        lines.append(f"{key:24}{found['honest'][key]:>12}{other:>12}")
-    lines += ["failures: " + failure for failure in found["honest"]["failures"]]
-    lines += ["", f"attackers: {json.dumps(found['attackers'])}", ""]
-    times = found["memory_mb"]
-    lines.append(f"{'MB of each process':40}" + "".join(f"{name:>10}" for name in times))
-    for name in dict.fromkeys(name for each in times.values() for name in each):
-        cells = "".join(f"{each.get(name, '-'):>10}" for each in times.values())
-        lines.append(f"{name:40}{cells}")
-    lines.append(f"the proxy lives: {found['is_alive']}")
-    return "\n".join(lines)
-
-
-def arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", nargs="?", help="a server on this machine; none: a stack of its own")
     parser.add_argument("--seconds", type=float, default=300)
@@ -115,13 +122,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=300, help="of each honest stream")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--settle-s", type=float, default=10, help="before memory is read last")
     parser.add_argument("--baseline", action="store_true", help="the same without attack, first")
-    return parser.parse_args()
-
-
-def main() -> None:
-    given = arguments()
+    given = parser.parse_args()
     with contextlib.ExitStack() as ends:
         if given.url:
             parts = urlsplit(given.url)
@@ -129,13 +131,11 @@ def main() -> None:
         else:
             host, port = "127.0.0.1", ends.enter_context(stand.running()).port
         target, watched = Target(host=host, port=port), processes.of_port(port)
-        baseline = None
         if given.baseline:
-            quiet = argparse.Namespace(**{**vars(given), "rate": 0})
-            baseline = besieged(quiet, target, watched)
-        found = besieged(given, target, watched)
-    print(text(found, baseline))  # noqa: T201  # a command's output
-    sys.exit(bool(found["honest"]["failed"]) or not found["is_alive"])
+            print("baseline", json.dumps(besieged(given, target, watched, 0), indent=2))  # noqa: T201
+        found = besieged(given, target, watched, given.rate)
+    print("siege", json.dumps(found, indent=2))  # noqa: T201  # a command's output
+    sys.exit(bool(found["failed"]) or not found["is_alive"])
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import socket
 import time
 from collections.abc import Iterator
 
-from tests.long.hostile.attack import ANY, CLOSED, SILENT, Reply, Target
+from tests.long.hostile.attack import ANY, CLOSED, SILENT, Attack, Reply, Target
 from tests.long.hostile.caller import SOCKET, connected, status_of
-from tests.long.hostile.structured_attacks import chat, one
+from tests.long.hostile.structured_attacks import chat
 
 SWITCHED = 101
 OPEN = ANY | {SWITCHED, CLOSED, SILENT, 503}
@@ -120,52 +120,47 @@ CANCEL = frame(TEXT, b'{"type":"cancel"}')
 MANY_ARRAYS = frame(TEXT, b'{"x":[' + b"[1]," * 470_000 + b"[1]]}")
 
 ATTACKS = [
-    one(
-        "websocket: 5,000 wrong messages", 7, flood(WRONG * 5_000), answers=OPEN, wall_s=20, cpu_s=4
+    Attack(
+        "websocket: 5,000 wrong messages", flood(WRONG * 5_000), answers=OPEN, wall_s=20, cpu_s=4
     ),
-    one("websocket: 20,000 cancels", 7, flood(CANCEL * 20_000), answers=OPEN, wall_s=20, cpu_s=4),
-    one(
-        "websocket: 50,000 pings", 7, flood(frame(PING) * 50_000), answers=OPEN, wall_s=20, cpu_s=4
+    Attack("websocket: 20,000 cancels", flood(CANCEL * 20_000), answers=OPEN, wall_s=20, cpu_s=4),
+    Attack(
+        "websocket: 50,000 pings", flood(frame(PING) * 50_000), answers=OPEN, wall_s=20, cpu_s=4
     ),
-    one(
+    Attack(
         "websocket: 200,000 empty fragments",
-        12,
         flood(FIRST + EMPTY * 200_000),
         answers=OPEN,
         wall_s=20,
         cpu_s=4,
     ),
-    one(
+    Attack(
         "websocket: 200,000 fragments of one byte",
-        7,
         flood(FIRST + FRAGMENT * 200_000),
         answers=OPEN,
         wall_s=20,
         cpu_s=4,
     ),
-    one(
-        "websocket: 50 messages 100,000 deep", 7, flood(DEEP * 50), answers=OPEN, wall_s=20, cpu_s=3
+    Attack(
+        "websocket: 50 messages 100,000 deep", flood(DEEP * 50), answers=OPEN, wall_s=20, cpu_s=3
     ),
-    one("websocket: 1.9 MB of [[1],…", 7, flood(MANY_ARRAYS), answers=OPEN),
-    one(
+    Attack("websocket: 1.9 MB of [[1],…", flood(MANY_ARRAYS), answers=OPEN),
+    Attack(
         "websocket: one frame of 40 MB",
-        7,
         flood(frame(TEXT, b" " * 40_000_000)),
         answers=OPEN,
         growth_mb=60,
     ),
-    one(
+    Attack(
         "websocket: 200 messages that do not end",
-        7,
         unfinished_messages,
         connections=200,
         answers=OPEN,
         wall_s=30,
         cpu_s=2,
     ),
-    one(
+    Attack(
         "websocket: 40 sockets with 8 requests of 16 choices",
-        4,
         many_requests,
         connections=320,
         answers=OPEN,

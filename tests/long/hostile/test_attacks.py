@@ -30,7 +30,7 @@ def arena() -> Iterator[Arena]:
 
 
 # As slow as an attack that waits for its answer: shows what the machine alone does to a stream.
-NOTHING = Attack(name="nothing", finding=0, send=lambda _: time.sleep(1) or [], cpu_s=math.inf)
+NOTHING = Attack("nothing", lambda _: time.sleep(1) or [], cpu_s=math.inf)
 
 
 def tried(arena: Arena, attack: Attack) -> list[str]:

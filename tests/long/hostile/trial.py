@@ -27,7 +27,6 @@ class Result:
     """faults: why it failed, empty where the server stood it."""
 
     attack: str
-    finding: int
     statuses: dict[int, int]
     wall_s: float
     proxy_cpu_s: float
@@ -55,7 +54,6 @@ def judged(attack: Attack, replies: list[Reply], sent_s: float, seen: dict[str, 
     slowest = max((reply.wall_s for reply in replies), default=sent_s)
     return Result(
         attack=attack.name,
-        finding=attack.finding,
         statuses=dict(Counter(reply.status for reply in replies)),
         wall_s=round(slowest, 3),
         proxy_cpu_s=round(seen["cpu_s"], 3),

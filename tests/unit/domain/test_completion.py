@@ -1,4 +1,4 @@
-"""fold: what is no answer is refused; tests/api/test_fold.py shows what is one."""
+"""fold: what is no answer is refused; tests/api/answers/test_fold.py shows what is one."""
 
 from __future__ import annotations
 

@@ -15,13 +15,10 @@ import pytest
 import typer
 
 from proxy import __version__
-from proxy.app import compose
 from proxy.cli import app, explain, misspelt
 from proxy.operate import run as running
 from proxy.settings import Settings
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application
 from tests.fixtures.demo_folder import FOLDER, TRAINED
 from tests.fixtures.published import config
 from tests.fixtures.running_app import RunningApp
@@ -202,9 +199,7 @@ def test_a_disk_that_refuses_is_explained_and_a_bug_is_not():
 )
 def test_the_start_says_how_to_get_an_admin_key(given, is_said):
     said: list[str] = []
-    proxy = RunningApp()
-    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
-    proxy.app = compose(Settings(), *ports)
+    proxy = RunningApp(application())
     with proxy:
         settings = Settings(port=int(proxy.url.rpartition(":")[2]), **given)
         asyncio.run(running.announce(settings, "demo", said.append))

@@ -18,7 +18,7 @@ from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.running_app import RunningApp
 
 
-class RunningPools(RunningApp, OperatedPools):
+class RunningPools(OperatedPools, RunningApp):
     """Over doubles of the pools."""
 
 
@@ -93,7 +93,7 @@ def test_weights_are_set_switched_and_rolled_back(succeeds):
     assert "95.0%" in table
     table = succeeds("deployments", "rollback", "demo")
     assert "100%" in table
-    succeeds("deployments", "switch", "org/chat", "only")
+    succeeds("deployments", "switch", "chat", "only")
 
 
 def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, succeeds, proxy):

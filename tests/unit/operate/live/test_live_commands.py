@@ -15,23 +15,15 @@ import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.app import Operations, compose
 from proxy.domain.identity import Scope
-from proxy.domain.log_level import LogLevel
-from proxy.settings import Settings
-from proxy.telemetry.logs import ChosenLevel
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
-from tests.doubles.kserve import EchoModels
-from tests.doubles.pools import AuditInMemory, DecisionsInMemory, FixedPools, endpoint
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.application import application, operations
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import HANG_S, ROOT, eventually
 
@@ -42,25 +34,13 @@ ADDRESS = "10.0.0.1:8001"
 class RunningProxy(RunningApp):
     """admin, watcher, caller: keys with all scopes, with `metrics` only, with `chat` only."""
 
-    def __init__(self, models_file: Path) -> None:
+    def __init__(self) -> None:
         keys = KeysInMemory()
         self.admin = keys.add("admin")
         self.watcher = keys.add("watcher", scopes=frozenset({Scope.METRICS}))
         self.caller = keys.add("caller", scopes=frozenset({Scope.CHAT}))
-        decisions = DecisionsInMemory()
-        operations = Operations(
-            pools=FixedPools(decisions, endpoint(ADDRESS)),
-            kserve=EchoModels("add"),
-            decisions=decisions,
-            audit=AuditInMemory(),
-            log_levels=ChosenLevel(LogLevel.INFO, lambda _: None),
-        )
-        self.app = compose(
-            Settings(key_pepper=PEPPER, models_file=models_file),
-            *(ScriptedEngine(deltas("an answer")), FixedCatalog(), ByteTokenizer(), InProcess()),
-            keys=keys,
-            operations=operations,
-        )
+        engine, operated = ScriptedEngine(deltas("an answer")), operations(ADDRESS)
+        super().__init__(application(engine, keys=keys, operations=operated, key_pepper=PEPPER))
 
     def chat(self, **fields: object) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.caller}"}
@@ -77,10 +57,8 @@ class RunningProxy(RunningApp):
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningProxy]:
-    none = tmp_path / "none.yaml"
-    none.write_text("models: {another: {weights: w}}")
-    with capture_logs(), RunningProxy(none) as running:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningProxy]:
+    with capture_logs(), RunningProxy() as running:
         monkeypatch.setenv("ADMIN_KEY", running.admin)
         monkeypatch.setenv("PORT", running.url.rpartition(":")[2])
         yield running

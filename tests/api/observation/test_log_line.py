@@ -1,0 +1,64 @@
+"""The log line of a request: which model, how many tokens, also when the client hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.application import application
+from tests.fixtures.asgi_calls import Call, started
+from tests.fixtures.stack import HANG_S
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+CHAT = {"model": "demo", "messages": MESSAGES}
+BEGUN = deltas("abc", finish=None)  # a prompt of 7 tokens, 4 of them cached
+COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "tokens"),
+    [
+        ("/tokenize", {"prompt": "hi"}, 3),
+        ("/tokenize", {"messages": MESSAGES}, len("<user>hi\n<assistant>")),
+        ("/detokenize", {"tokens": [104, 105]}, 2),
+        ("/v1/chat/completions/render", CHAT, len("<user>hi\n<assistant>")),
+    ],
+)
+def test_a_tokenizer_request_is_logged_with_its_tokens(serve, path, body, tokens):
+    client = serve(ScriptedEngine())
+    with capture_logs() as lines:
+        assert client.post(path, json=body).status_code == 200
+    (line,) = [one for one in lines if one["event"] == "request"]
+    assert (line["log_level"], line["path"], line["status"]) == ("info", path, 200)
+    assert (line["model"], line["prompt_tokens"]) == ("demo", tokens)
+
+
+async def line_of_an_abandoned(engine: ScriptedEngine, body: dict) -> dict:
+    """A client sends the body, waits until the engine has sent all its tokens, and hangs up."""
+    app = application(engine)
+    with capture_logs() as lines:
+        async with started(app):
+            call = Call(app, "/v1/chat/completions", body, {})
+            await asyncio.wait_for(engine.given.wait(), HANG_S)
+            await call.disconnect()
+        (line,) = [one for one in lines if one["event"] == "request"]
+    return line
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_abandoned_request_is_logged_with_the_tokens_so_far(stream):
+    engine = ScriptedEngine(BEGUN, hangs=True)
+    line = await line_of_an_abandoned(engine, {**CHAT, "stream": stream})
+    assert line["finish"] == "abandoned"
+    assert [line[name] for name in COUNTS] == [7, 4, 3]
+
+
+@pytest.mark.anyio
+async def test_a_request_abandoned_before_its_first_token_has_no_counts():
+    line = await line_of_an_abandoned(ScriptedEngine(hangs=True), CHAT)
+    assert line["finish"] == "abandoned"
+    assert not set(COUNTS) & line.keys()
