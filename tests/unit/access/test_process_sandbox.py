@@ -12,10 +12,6 @@ from proxy.domain.errors import RateLimited
 from proxy.domain.sandbox import TooCostly
 
 
-def fail(reason: str) -> None:
-    raise ValueError(reason)
-
-
 def burn() -> None:
     while True:
         pass
@@ -23,10 +19,6 @@ def burn() -> None:
 
 def fill(megabytes: int) -> int:
     return len(bytearray(megabytes * MB))
-
-
-def run(scenario) -> object:
-    return asyncio.run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +35,7 @@ def test_a_call_over_its_limit_is_ended_and_the_next_one_runs(limit, costly, sai
             await sandbox.run("a", *costly)
         return await sandbox.run("a", fill, 20)
 
-    assert run(scenario()) == 20 * MB
+    assert asyncio.run(scenario()) == 20 * MB
 
 
 def test_a_call_that_waits_too_long_for_a_child_is_sent_again_later_and_not_too_costly():
@@ -57,7 +49,7 @@ def test_a_call_that_waits_too_long_for_a_child_is_sent_again_later_and_not_too_
         await held
         return await sandbox.run("b", abs, -2)
 
-    assert run(scenario()) == 2
+    assert asyncio.run(scenario()) == 2
 
 
 def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
@@ -70,4 +62,4 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
             await call
         return await sandbox.run("a", abs, -4)
 
-    assert run(scenario()) == 4
+    assert asyncio.run(scenario()) == 4
