@@ -28,9 +28,6 @@ ALLOWED = {
     f"{ENGINE}/trtllm/library.py": {"_executor", "_tensorrt_engine"},
     # token ids for bad words; the public field takes texts
     f"{ENGINE}/trtllm/sampling_params.py": {"_bad_word_ids"},
-    # whether a code is known, without the exception that the enum itself raises
-    "proxy/triton/http2/frames.py": {"_value2member_map_"},
-    "proxy/triton/http2/status.py": {"_value2member_map_"},
     # of its own class, which a base class of ours gives it
     "proxy/language/syntax/reasoning.py": {"_reader"},
 }
