@@ -1,4 +1,4 @@
-"""Which requests become traces, what their spans say, and their way to an OTLP endpoint."""
+"""Which variables trace, which requests become traces, what spans say, and their way out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from proxy.domain.record import (
     current_record,
     stage,
 )
-from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.configuration import (
+    TraceConfiguration,
+    WrongTraceVariable,
+)
 from proxy.telemetry.traces.tracing import (
     LONGEST_HEADER,
     CountedExporter,
@@ -156,3 +159,63 @@ def exported(url: str, spans: int, close_s: float) -> Counter[str]:
 def test_an_endpoint_that_is_away_does_not_hold_up_the_end():
     counts = exported(f"http://127.0.0.1:{free_port()}/v1/traces", 10, close_s=0.2)
     assert set(counts) <= {"failed"}
+
+
+URL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
+
+
+def read(**variables: str) -> TraceConfiguration | None:
+    return TraceConfiguration.read({**URL, **variables})
+
+
+def test_an_endpoint_turns_traces_on_and_others_say_what_is_done():
+    assert TraceConfiguration.read({}) is None
+    found = read()
+    assert found.endpoint == "http://collector:4318/v1/traces"
+    assert (found.ratio, found.follows_callers, found.propagates) == (1.0, True, True)
+    own = read(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://traces/in")
+    assert own.endpoint == "http://traces/in"
+    assert read(OTEL_SDK_DISABLED="TRUE") is read(OTEL_TRACES_EXPORTER="none") is None
+    assert not read(OTEL_PROPAGATORS="none").propagates
+    assert read(OTEL_PROPAGATORS="baggage,tracecontext").propagates
+    for value, has_content in (("", False), ("NO_CONTENT", False), ("true", True)):
+        found = read(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
+        assert found.has_content is has_content
+
+
+@pytest.mark.parametrize(
+    ("sampler", "argument", "ratio", "follows_callers"),
+    [
+        ("always_on", "", 1.0, False),
+        ("always_off", "0.5", 0.0, False),
+        ("traceidratio", "0.25", 0.25, False),
+        ("traceidratio", "", 1.0, False),
+        ("parentbased_traceidratio", "0.01", 0.01, True),
+        ("parentbased_always_off", "", 0.0, True),
+    ],
+)
+def test_samplers(sampler, argument, ratio, follows_callers):
+    found = read(OTEL_TRACES_SAMPLER=sampler, OTEL_TRACES_SAMPLER_ARG=argument)
+    assert (found.ratio, found.follows_callers) == (ratio, follows_callers)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+        ("OTEL_PROPAGATORS", "b3"),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(name, value):
+    with pytest.raises(WrongTraceVariable, match=f"{name}={value} is not supported"):
+        read(**{name: value})
+
+
+@pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])
+def test_a_ratio_is_a_share(argument):
+    with pytest.raises(WrongTraceVariable, match=f"OTEL_TRACES_SAMPLER_ARG={argument}"):
+        read(OTEL_TRACES_SAMPLER="traceidratio", OTEL_TRACES_SAMPLER_ARG=argument)
