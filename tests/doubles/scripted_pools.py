@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from random import Random
 
 from proxy.domain.endpoints import (
     DEFAULT_POOL,
     EndpointAddress,
-    EndpointRefused,
     EndpointState,
 )
 from proxy.domain.engine import EngineRequest, NotReady
@@ -58,7 +57,7 @@ class GivenSource:
 class ScriptedTriton:
     """Stands for a TritonConnection. reason: why it is not ready; None: it is.
 
-    fault: what its catalog raises instead. hangs: checks get no answer. open: connections.
+    fault: what its catalog raises instead. open: connections.
     """
 
     def __init__(self, *models: LoadedModel) -> None:
@@ -70,7 +69,7 @@ class ScriptedTriton:
         self.fault: Exception | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.checks = self.loads = self.open = 0
+        self.checks = self.open = 0
 
     async def __aenter__(self) -> ScriptedTriton:
         self.open += 1
@@ -90,16 +89,7 @@ class ScriptedTriton:
         return frozenset(f"{one.name}:{version}" for one in found for version in one.versions)
 
     async def load(self) -> tuple[LoadedModel, ...]:
-        self.loads += 1
         return tuple(replace(one, facts=replace(one.facts)) for one in self.models)
-
-    async def load_model(self, model: str) -> None:
-        if model == "none":
-            raise EndpointRefused("no such folder")
-        self.models.append(replace(DEMO, name=model))
-
-    async def unload_model(self, model: str) -> None:
-        self.models = [one for one in self.models if one.name != model]
 
 
 class CountedPlaces:
@@ -181,7 +171,8 @@ class PoolStand:
 
     async def answered(self, **fields: object) -> str:
         """The text of a whole answer."""
-        return text(await self.deltas(**fields))
+        found = await self.deltas(**fields)
+        return b"".join(part for one in found for part in one.token_bytes).decode()
 
     async def deltas(self, **fields: object) -> list[TokenDelta]:
         return [one async for one in self.engine.generate(self.request(**fields))]
@@ -204,10 +195,6 @@ class PoolStand:
         """Streams and tokens of all endpoints."""
         found = self.pools.endpoints()
         return sum(one.streams for one in found), sum(one.outstanding_tokens for one in found)
-
-
-def text(found: Iterable[TokenDelta]) -> str:
-    return b"".join(part for one in found for part in one.token_bytes).decode()
 
 
 async def checked(times: float = 1) -> None:

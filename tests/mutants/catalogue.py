@@ -62,7 +62,7 @@ CATALOGUE = (
         path="proxy/triton/codec.py",
         before="if raw.pop(tensors.RECEIPT, None) != ids + mark:",
         after="if raw.pop(tensors.RECEIPT, None) is None:",
-        tests=("tests/unit/triton/test_decoding.py",),
+        tests=("tests/unit/triton/test_codec.py",),
     ),
     Mutant(
         fault="the engine takes a prompt that was tokenized for another request",
@@ -76,7 +76,7 @@ CATALOGUE = (
         path="proxy/triton/codec.py",
         before="top[at * each : (at + 1) * each]",
         after="top[:each]",
-        tests=("tests/unit/triton/test_decoding.py",),
+        tests=("tests/unit/triton/test_codec.py",),
     ),
     Mutant(
         fault="no stop goes to the engine when a client disconnects",

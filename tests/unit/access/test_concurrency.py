@@ -1,7 +1,8 @@
-"""ConcurrencyLimit, ModelConcurrency: permits live as long as their stream, and count choices."""
+"""Permits, the size of a request, and a burst that begins over many turns of the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,23 +11,22 @@ from proxy.access.concurrency import (
     LONGEST_S,
     SHORTEST_S,
     ConcurrencyLimit,
-    LogProbBudget,
     ModelConcurrency,
     permits_needed,
 )
-from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.access.request_size import check_copies
+from proxy.access.start_gate import StartGate
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest, RateLimited
+from proxy.domain.request import (
+    GenerationRequest,
+    PromptBatch,
+    Sampling,
+    TextPrompt,
+    TokenPrompt,
+)
 from tests.doubles.engine import CARD, FACTS
-
-
-def test_a_request_takes_all_its_permits_or_none_and_gives_them_back():
-    limit = ConcurrencyLimit(5)
-    with limit.permits(3):
-        with pytest.raises(RateLimited, match="at most 5 generations"), limit.permits(3):
-            pass
-        with limit.permits(2):
-            assert limit.running == 5
-    assert limit.running == 0
 
 
 def choices(number: int, top: int | None = None) -> GenerationRequest:
@@ -80,34 +80,6 @@ def test_adapters_share_the_rows_of_their_model_and_models_the_total():
         pass
 
 
-def test_where_streams_are_queued_only_the_size_of_a_request_and_the_total_are_limited():
-    model = replace(CARD, facts=replace(FACTS, rows=2, says_rows=True))
-    free, bounded = (ModelConcurrency(most, per_row=2, are_queued=True) for most in (None, 4))
-    for admission in (free, bounded):
-        with pytest.raises(InvalidRequest, match="at most 4"), admission.permits(model, choices(5)):
-            pass
-    with free.permits(model, choices(4)), free.permits(model, choices(4)):
-        pass
-    with (
-        bounded.permits(model, choices(4)),
-        pytest.raises(RateLimited, match="This server"),
-        bounded.permits(model, choices(1)),
-    ):
-        pass
-
-
-def test_held_log_probs_are_bounded_for_all_and_given_back():
-    budget = LogProbBudget(10)
-    with budget.share() as one, budget.share() as other:
-        one(6)
-        other(4)
-        with pytest.raises(RateLimited, match="at most 10") as refused:
-            other(1)
-    assert refused.value.code is ErrorCode.QUEUE_FULL
-    with budget.share() as one:
-        one(10)
-
-
 def test_the_wait_is_the_missing_permits_over_the_measured_rate_within_bounds():
     now_s = [100.0]
 
@@ -124,3 +96,59 @@ def test_the_wait_is_the_missing_permits_over_the_measured_rate_within_bounds():
     assert halves.wait_s(10) == pytest.approx(5.5)
     assert measured(128, 0.0).wait_s(1) == SHORTEST_S
     assert measured(1, 10_000).wait_s(128) == LONGEST_S
+
+
+SENT = EngineRequest(id="r", model=CARD, timeout_s=9, sampling=Sampling())
+REGEX = Constraint(GuideKind.REGEX, "a" * 300)
+
+
+def request(prompt="x", **fields) -> GenerationRequest:
+    prompt = TextPrompt(text=prompt) if isinstance(prompt, str) else prompt
+    return GenerationRequest(id="r", model="demo", prompt=prompt, **fields)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("é" * 100, choices=6),
+        request("x" * 300, best_of=4),
+        request("x", choices=4, constraint=REGEX),
+        request(TokenPrompt(ids=(1,) * 100), choices=3),
+        request(PromptBatch(prompts=(TextPrompt(text="x" * 400),) * 2), choices=2),
+        request("x", choices=5, sampling=Sampling(bad_words=("w" * 50,) * 5)),
+        request("x", choices=5, sampling=Sampling(allowed_token_ids=(1,) * 60)),
+    ],
+)
+def test_choices_times_what_each_is_sent_is_bounded(asked):
+    sent = [
+        replace(SENT, text=getattr(prompt, "text", None), token_ids=getattr(prompt, "ids", None))
+        for prompt in asked.prompts
+    ]
+    with pytest.raises(InvalidRequest, match="at most 1000") as refused:
+        check_copies(asked, sent, most=1000)
+    assert refused.value.param == "choices"
+    check_copies(asked, sent, most=10_000)
+
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_burst_begins_a_few_a_turn_and_in_order():
+    async def scenario():
+        gate, began, a_turn = StartGate(2), [], []
+
+        async def begin(number: int) -> None:
+            await gate.wait()
+            began.append(number)
+
+        tasks = [asyncio.ensure_future(begin(number)) for number in range(11)]
+        while len(began) < 11:
+            before = len(began)
+            await asyncio.sleep(0)
+            a_turn.append(len(began) - before)
+        await asyncio.gather(*tasks)
+        return began, a_turn
+
+    began, a_turn = asyncio.run(scenario())
+    assert began == list(range(11))
+    assert max(a_turn) <= 2

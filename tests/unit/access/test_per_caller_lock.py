@@ -1,14 +1,21 @@
-"""PerCallerLock: the keys of a tenant take turns, however many jobs each of them has."""
+"""The keys of a tenant take turns, and each caller has one guide checked at a time."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.per_caller_lock import PerCallerLock
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import RateLimited
 from proxy.domain.identity import ANYONE, Caller, current_caller
+from proxy.domain.request import Sampling
+from proxy.domain.tokenizer import AdmittedPrompt
+from tests.doubles.engine import CARD
 from tests.fixtures.limits import caller
 
 pytestmark = pytest.mark.anyio
@@ -61,3 +68,49 @@ async def test_a_caller_may_have_so_many_jobs_waiting_and_for_so_long():
             await task
     await ran
     await jobs.begin(ANYONE, "a")
+
+
+class SlowTokenizer:
+    """Each guide takes some turns of the event loop; keeps how many ran at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.running = self.most = 0
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        self.asked.append(request.constraint.text)
+        assert (request.text, request.max_tokens) == ("a", 1)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.01)
+        self.running -= 1
+        return AdmittedPrompt(ids=(1,), max_tokens=1)
+
+
+def guided(text: str) -> EngineRequest:
+    return EngineRequest(
+        id="r",
+        model=CARD,
+        text="long " * 1000,
+        timeout_s=9,
+        sampling=Sampling(),
+        constraint=Constraint(GuideKind.REGEX, text),
+    )
+
+
+@pytest.mark.parametrize(("callers", "at_once"), [("aaaa", 1), ("abcd", 4)])
+def test_each_caller_has_one_guide_checked_at_a_time_and_none_twice_for_all_its_choices(
+    callers, at_once
+):
+    async def scenario():
+        tokenizer = SlowTokenizer()
+        check = GuidePrecheck(tokenizer).check
+        await asyncio.gather(*(check(guided("first"), "a") for _ in range(1000)))
+        for _ in range(2):
+            await asyncio.gather(*(check(guided(f"g{at}"), who) for at, who in enumerate(callers)))
+            await check(replace(guided(""), constraint=None), "a")
+        return tokenizer
+
+    tokenizer = asyncio.run(scenario())
+    assert tokenizer.most == at_once
+    assert sorted(tokenizer.asked) == ["first", "g0", "g1", "g2", "g3"]

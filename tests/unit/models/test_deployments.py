@@ -1,16 +1,26 @@
-"""deployments: rules before shares, shares that hold, and callers that stay where they are."""
+"""Rules before shares, shares that hold, and which card a request is tried with."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from build_engines.deployments import CanaryEntry, DeploymentEntry
+from build_engines.models_file import ModelEntry
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
+from proxy.models.registry import Registry
+from tests.doubles.engine import FACTS
+from tests.doubles.pools import DecisionsInMemory
 
 BLUE, GREEN = DeploymentEntry(name="blue", weight=3), DeploymentEntry(name="green", weight=1)
 TWO = DeploymentPlan(deployments=(BLUE, GREEN))
@@ -73,25 +83,10 @@ def test_shares_are_always_a_whole(weights):
     assert min(shares) >= 0
 
 
-def test_sticky_choices_follow_the_weights():
-    found = Counter(places(STICKY).values())
-    assert within(found["blue"], len(CALLERS), 0.6)
-    assert within(found["green"], len(CALLERS), 0.2)
-    assert within(found["red"], len(CALLERS), 0.2)
-
-
 @given(st.text(), st.text(), st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True))
 def test_a_user_keeps_its_deployment_whatever_the_random_number(tenant, user, one, other):
     first = name(STICKY, RouteHints(number=one, tenant=tenant, user=user))
     assert first == name(STICKY, RouteHints(number=other, tenant=tenant, user=user))
-
-
-def test_the_users_of_two_tenants_are_apart():
-    mine, theirs = (
-        [name(STICKY, RouteHints(number=0, tenant=tenant, user=user)) for user in CALLERS[:200]]
-        for tenant in ("mine", "theirs")
-    )
-    assert mine != theirs
 
 
 def test_a_sticky_request_without_a_user_is_chosen_by_its_key_and_without_a_key_at_random():
@@ -122,14 +117,62 @@ def test_only_the_callers_of_a_deployment_that_is_away_move():
     assert "green" not in part.values()
 
 
-def test_without_an_available_deployment_there_is_none():
-    assert name(TWO, RouteHints(number=0), ()) is None
-    green_only = {"green": 1.0}
-    assert name(TWO, RouteHints(number=0), ["blue"], green_only) is None
-
-
 @given(st.floats(0, 1, exclude_max=True), weights)
 def test_an_available_deployment_with_a_share_is_always_found(number, weights):
     found = name(STICKY, RouteHints(number=number), weights=weights)
     shares = dict(zip(("blue", "green", "red"), STICKY.shares(weights), strict=True))
     assert shares[found] > 0
+
+
+BOTH = (
+    DeploymentEntry(name="blue", pool="blue", model="m", weight=3),
+    DeploymentEntry(name="green", pool="green", model="m", weight=1),
+)
+REQUEST = GenerationRequest(id="r1", model="chat", prompt=TextPrompt(text="hi"))
+
+
+def model(name: str = "m", pool: str = "blue", created: int = 1, **fields: object) -> LoadedModel:
+    return LoadedModel(name=name, pool=pool, facts=replace(FACTS, created=created), **fields)
+
+
+def registry(
+    entry: ModelEntry,
+    *models: LoadedModel,
+    is_available: Callable[[ModelCard], bool] = lambda card: True,
+    **options: object,
+) -> Registry:
+    made = Registry({"chat": entry}, is_available=is_available, **options)
+    made.serve(models)
+    return made
+
+
+def chooser(made: Registry, decisions: DecisionsInMemory | None = None) -> DeploymentChooser:
+    return DeploymentChooser(made, decisions, Random(1))
+
+
+def first(made: Registry, one: DeploymentChooser, request=REQUEST) -> ModelCard:
+    return one.cards(request, made.known("chat"))[0]
+
+
+def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_the_other():
+    rows = {1: 90, 2: 10}
+    made = registry(
+        ModelEntry(deployments=BOTH[:1]),
+        model(created=1),
+        model(created=2),
+        rows=lambda card: rows[card.facts.created],
+    )
+    one, found = chooser(made), Counter()
+    for _ in range(500):
+        cards = list(one.cards(REQUEST, made.known("chat")))
+        assert {card.facts.created for card in cards} == {1, 2}
+        found[cards[0].facts.created] += 1
+    assert 25 < found[2] < 80
+
+
+def test_other_builds_of_the_same_deployment_come_before_other_deployments():
+    made = registry(ModelEntry(deployments=BOTH), model(), model(created=2), model(pool="green"))
+    one = chooser(made)
+    for _ in range(50):
+        pools = [card.pool for card in one.cards(REQUEST, made.known("chat"))]
+        assert pools in (["blue", "blue", "green"], ["green", "blue", "blue"])

@@ -1,12 +1,19 @@
-"""policy: models.yaml or one folder, with the settings' defaults where a model has none."""
+"""models.yaml: defaults, server tools, what is rejected as a whole, and what a new build needs."""
 
 from __future__ import annotations
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from structlog.testing import capture_logs
 
-from build_engines.models_file import ModelsFileError
+from build_engines.models_file import ModelsFile, ModelsFileError
+from proxy.domain.model import LoadedModel
 from proxy.models import policy
+from proxy.models.policy_watch import PolicyWatch, needing_build
+from proxy.models.registry import Registry
+from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
+from tests.doubles.engine import FACTS
 
 MODELS = """\
 models:
@@ -24,21 +31,6 @@ def test_defaults_hold_where_models_yaml_says_nothing(tmp_path):
     said, silent = models["said"].sampling, models["silent"].sampling
     assert (said.temperature, said.max_tokens) == (0.5, 7)
     assert (silent.temperature, silent.max_tokens) == (0, 99)
-
-
-@pytest.mark.parametrize("temperature", [None, 0.25])
-def test_one_folder_has_the_settings_defaults_only(tmp_path, temperature):
-    (tmp_path / "config.json").write_text("{}")
-    settings = Settings(model_path=tmp_path, model_id="m", default_temperature=temperature)
-    assert policy.has_models(settings)
-    entry = policy.models(settings).models["m"]
-    assert entry.sampling.temperature == temperature
-    assert entry.sampling.top_p is None
-
-
-def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert not policy.has_models(Settings())
 
 
 def test_a_models_file_that_is_named_must_be_there(tmp_path):
@@ -106,3 +98,50 @@ def test_a_secret_that_no_header_can_have_is_named_and_not_shown(tmp_path, value
     with pytest.raises(ModelsFileError, match="KEY") as raised:
         policy.secrets(entries, environment)
     assert not value or value not in str(raised.value)
+
+
+SECRET_TOOL = "{url: 'https://x.example', headers: {Authorization: '${NO_SUCH}'}}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("models:\n  m:\n    weights: w\n    tool_parser: ni", "models.yaml:2: models.m: "),
+        (
+            f"models:\n  m:\n    weights: w\n    server_tools:\n      t: {SECRET_TOOL}",
+            ":5: models.m.server_tools.t.headers: the environment variable NO_SUCH is not set",
+        ),
+        ("models: {m: {weights: w, aliases: [b], limits: {max_tokens: 9}}}", "max_tokens"),
+    ],
+)
+async def test_an_invalid_file_is_rejected_as_a_whole_with_file_and_line(tmp_path, text, said):
+    path = tmp_path / "models.yaml"
+    path.write_text("models: {m: {weights: w, aliases: [a]}}")
+    settings = Settings(models_file=path)
+    found = policy.models(settings)
+    registry = Registry(found.models)
+    cannot_limit = frozenset({"temperature"})
+    registry.serve([LoadedModel(name="m", facts=FACTS, capabilities=cannot_limit)])
+    valid = Gauge("valid", "valid", registry=CollectorRegistry())
+    tools = HttpToolRunner(HeaderSecrets({}))
+    watch = PolicyWatch(settings, found, registry, tools, valid)
+    path.write_text(text)
+    with capture_logs() as logs:
+        assert not await watch.reload()
+    assert said in logs[-1]["reason"]
+    assert (registry.model("m").names[1:], valid.collect()[0].samples[0].value) == (("a",), 0)
+    [concern] = watch.concerns
+    assert (concern.is_fatal, str(path) in concern.message) == (False, False)
+
+
+def test_models_that_must_be_built_again_are_named():
+    def models(**fields):
+        entries = {"m": {"weights": "w", **fields}, "far": {"runtime": "remote"}}
+        return ModelsFile.model_validate({"models": entries}).models
+
+    before = models()
+    assert needing_build(before, models(aliases=["x"], max_retries=1)) == []
+    assert needing_build(before, models(onnx={"threads": 2})) == ["m"]
+    assert needing_build(before, models(sampling={"max_tokens": 9})) == ["m"]
+    assert needing_build({}, before) == ["m"]

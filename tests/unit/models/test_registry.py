@@ -1,18 +1,22 @@
-"""Registry: names, aliases, policy, and what happens while Triton is away."""
+"""Registry: names, aliases, policy, fallbacks, and what happens while Triton is away."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from build_engines.deployments import DeploymentEntry
-from build_engines.models_file import ModelEntry, SamplingDefaults
+from build_engines.models_file import ModelEntry, ModelsFile, SamplingDefaults
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
+from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
 from proxy.domain.model import LoadedModel
-from proxy.models.registry import ModelInfo, Registry
-from tests.doubles.engine import FACTS
+from proxy.models.readiness import refresh
+from proxy.models.registry import ModelInfo, Registry, ServedModel
+from tests.doubles.engine import FACTS, FixedCatalog
 
 POLICY = {
     "big": ModelEntry(aliases=("gpt-4o",), owned_by="us"),
@@ -31,26 +35,6 @@ def test_models_come_in_the_order_of_models_yaml_then_by_name():
     assert names == ["big", "small", "a", "z"]
 
 
-def test_an_alias_finds_the_model_and_policy_is_applied():
-    card = registry("big", "small").known("gpt-4o")
-    assert (card.name, card.owned_by) == ("big", "us")
-    assert registry("small").known("small").sampling.temperature == 0
-
-
-def test_a_model_without_policy_is_served_by_its_own_name():
-    assert registry("other").known("other").triton_model == "other"
-
-
-def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias():
-    made = Registry(POLICY)
-    facts = replace(FACTS, adapters=("sql", "poet"))
-    made.serve([LoadedModel(name="big", facts=facts), LoadedModel(name="small", facts=FACTS)])
-    assert [card.name for card in made.cards()] == ["big", "sql", "poet", "small"]
-    sql = made.known("sql")
-    assert (sql.parent, sql.triton_model, sql.owned_by) == ("big", "big", "us")
-    assert (made.known("gpt-4o").name, made.known("big").parent) == ("big", None)
-
-
 def test_an_unknown_name_is_unknown_even_while_suspended():
     made = registry("big")
     made.suspend(NotReady("at 10.0.0.1:8001", "away"))
@@ -59,11 +43,6 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
     with pytest.raises(ModelUnavailable, match="away"):
         made.check_available()
     assert made.known("big").name == "big"
-
-
-def test_before_triton_was_seen_nothing_is_known():
-    with pytest.raises(ModelUnavailable, match="not been reached"):
-        Registry(POLICY).known("big")
 
 
 def deployed(*deployments: DeploymentEntry, **fields: object) -> dict[str, ModelEntry]:
@@ -96,16 +75,8 @@ def test_the_parts_of_every_deployment_and_build_are_internal():
     ]
     found = zip(facts, ("default", "b", "c"), strict=True)
     made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
-    assert made.internal_models() == {
-        "chat",
-        "o",
-        "engine_0",
-        "engine_1",
-        "engine_2",
-        "in_0",
-        "in_1",
-        "in_2",
-    }
+    parts = {f"{part}_{n}" for part in ("engine", "in") for n in range(3)}
+    assert made.internal_models() == {"chat", "o", *parts}
 
 
 def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():
@@ -121,15 +92,6 @@ def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():
         **{"chat": "east", "free": "west"},
         "v1": "west",
     }
-
-
-def test_a_version_of_a_deployment_must_be_ready():
-    entries = deployed(
-        *(DeploymentEntry(name=f"v{n}", model="m", version=n) for n in (1, 2, 3)),
-    )
-    made = Registry(entries)
-    made.serve([LoadedModel(name="m", facts=FACTS, versions=frozenset({1, 3}))])
-    assert [card.version for card in made.model("chat").cards] == [1, 3]
 
 
 def test_builds_of_one_deployment_are_variants_the_newest_first():
@@ -184,5 +146,105 @@ def test_every_deployment_and_adapter_names_its_triton_model():
     }
 
 
-def test_before_a_model_is_known_there_is_none():
-    assert places(Registry(DEPLOYED)) == set()
+FALLBACKS = ModelsFile.model_validate(
+    {
+        "models": {
+            "big": {"runtime": "remote", "aliases": ["best"], "fallback": "medium"},
+            "medium": {"runtime": "remote", "fallback": "small"},
+            "small": {"runtime": "remote"},
+        }
+    }
+).models
+
+
+def models(*loaded: str, away: tuple[str, ...] = ()) -> Registry:
+    registry = Registry(FALLBACKS, is_available=lambda card: card.name not in away)
+    registry.serve([LoadedModel(name=name, facts=FACTS) for name in loaded])
+    return registry
+
+
+def answered(found: ServedModel) -> tuple[str, str, str | None]:
+    return found.card.name, found.name, found.fallback_from
+
+
+@pytest.fixture
+def allowed():
+    """allowed(*patterns): what the caller's key allows, until the test ends."""
+    tokens = []
+
+    def only(*patterns: str) -> None:
+        caller = Caller(
+            tenant="t", key_id="k", scopes=ALL_SCOPES, models=ModelPatterns(patterns=patterns)
+        )
+        tokens.append(current_caller.set(caller))
+
+    yield only
+    for token in reversed(tokens):
+        current_caller.reset(token)
+
+
+def test_the_first_available_of_the_chain_answers_and_says_what_was_asked_for():
+    some = models("big", "medium", "small", away=("big",))
+    assert answered(some.serving("best")) == ("medium", "medium", "best")
+    fewer = models("big", "medium", "small", away=("big", "medium"))
+    assert answered(fewer.serving("big")) == ("small", "small", "big")
+
+
+def test_without_an_available_fallback_the_model_itself_is_served():
+    none = models("big", "medium", "small", away=("big", "medium", "small"))
+    assert answered(none.serving("big")) == ("big", "big", None)
+    with pytest.raises(UnknownModel):
+        models("small", away=("small",)).serving("medium")
+
+
+def test_a_fallback_that_the_key_does_not_allow_is_passed_over(allowed):
+    allowed("big", "small")
+    some = models("big", "medium", "small", away=("big",))
+    assert answered(some.serving("big")) == ("small", "small", "big")
+    allowed("big")
+    assert answered(some.serving("big")) == ("big", "big", None)
+
+
+def test_a_fallback_does_not_lead_to_a_model_that_the_key_does_not_allow(allowed):
+    allowed("small")
+    for loaded in (("big", "small"), ("small",)):
+        with pytest.raises(ModelNotAllowed):
+            models(*loaded).serving("best")
+
+
+def test_without_a_name_the_first_allowed_model_answers(allowed):
+    allowed("medium", "small")
+    some = models("big", "medium", "small", away=("medium",))
+    assert answered(some.serving(None)) == ("small", "small", "medium")
+
+
+def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
+    catalog, registry = FixedCatalog(), Registry({})
+    asyncio.run(refresh(catalog, registry))
+    known = registry.known("demo")
+    asyncio.run(refresh(catalog, registry))
+    assert registry.known("demo") is known
+    catalog.facts = replace(catalog.facts, context_length=7)
+    with capture_logs() as lines:
+        for _ in range(3):
+            asyncio.run(refresh(catalog, registry))
+    assert registry.known("demo").facts.context_length == 7
+    assert [line["event"] for line in lines] == ["ready"]
+
+
+def test_the_registry_follows_what_the_catalog_says():
+    catalog, registry = FixedCatalog("Triton is starting"), Registry({})
+
+    def look() -> str | None:
+        asyncio.run(refresh(catalog, registry))
+        return registry.why_not_ready and str(registry.why_not_ready)
+
+    assert look() == "Triton is starting"
+    catalog.reason = None
+    assert look() is None
+    assert registry.known("demo").name == "demo"
+    catalog.reason = "it died"
+    assert look() == "it died"
+    assert registry.known("demo").name == "demo"
+    catalog.reason = None
+    assert look() is None

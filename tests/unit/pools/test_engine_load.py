@@ -112,15 +112,6 @@ def test_a_value_older_than_three_seconds_is_stale():
     assert port.requests[0].headers["accept-encoding"] == "identity"
 
 
-def test_a_load_that_was_never_read_is_unknown_and_never_stale():
-    port = Port(refused)
-    reader = port.reader()
-    asyncio.run(reader.read())
-    port.now_s += 1_000
-    assert reader.load == reader.load_of("m") == UNKNOWN
-    assert not reader.load.is_stale
-
-
 async def endless() -> AsyncIterator[bytes]:
     while True:
         yield b"x" * 65_536

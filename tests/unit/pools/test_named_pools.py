@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from build_engines import models_file
-from build_engines.models_file import ModelsFile, ModelsFileError
-from proxy.domain.errors import LaunchError
+from build_engines.models_file import ModelsFileError
 from proxy.pools import named_pools
 from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.settings import Settings
@@ -21,61 +20,33 @@ SECRETS = {"EAST_SECRET": "a-secret-of-the-east"}
 
 
 @pytest.fixture
-def pools():
+def pools(tmp_path: Path):
     """pools(models.yaml, environment, **settings) -> the names of the pools."""
 
-    def names(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
-        counter = EndpointMetrics(Metrics().registry)
+    def names(text: str, environment: dict[str, str] | None = None, **settings):
+        path = tmp_path / "models.yaml"
+        path.write_text(text)
+        counter, found = EndpointMetrics(Metrics().registry), models_file.load(path)
+        decisions = MemoryDecisions()
         made = named_pools.pool_set(
-            Settings(**settings), found, environment or {}, counter, MemoryDecisions()
+            Settings(**settings), found, environment or {}, counter, decisions
         )
         return sorted(made.pools)
 
     return names
 
 
-@pytest.fixture
-def read(tmp_path: Path):
-    def load(text: str) -> ModelsFile:
-        path = tmp_path / "models.yaml"
-        path.write_text(text)
-        return models_file.load(path)
-
-    return load
-
-
-def test_without_a_file_there_is_the_pool_of_triton_url(pools):
-    assert pools(None) == ["default"]
-    assert pools(None, triton_url="grpc://a:8001,grpc://b:8001") == ["default"]
-
-
-def test_the_pool_default_is_there_if_a_model_may_be_in_it(pools, read):
-    assert pools(read(EAST + REMOTE), SECRETS) == ["east"]
-    assert pools(read(EAST + REMOTE), SECRETS, triton_url="a:8001") == ["default", "east"]
+def test_the_pool_default_is_there_if_a_model_may_be_in_it(pools):
+    assert pools(EAST + REMOTE, SECRETS) == ["east"]
+    assert pools(EAST + REMOTE, SECRETS, triton_url="a:8001") == ["default", "east"]
     own = EAST + REMOTE.replace("}]}}", "}]}, own: {weights: w}}")
-    assert pools(read(own), SECRETS) == ["default", "east"]
+    assert pools(own, SECRETS) == ["default", "east"]
 
 
-def test_a_secret_that_is_not_set_is_refused_by_name(pools, read):
+def test_a_secret_that_is_not_set_and_two_places_for_the_pool_default_are_refused(pools):
     with pytest.raises(ModelsFileError, match=r"pools.east.secret_env: .* EAST_SECRET is not set"):
-        pools(read(EAST + REMOTE))
-
-
-def test_two_places_for_the_pool_default_are_refused(pools, read):
-    found = read("pools: {default: {endpoints: 'grpc://a:8001'}}\nmodels: {m: {weights: w}}")
-    assert pools(found) == ["default"]
+        pools(EAST + REMOTE)
+    own = "pools: {default: {endpoints: 'grpc://a:8001'}}\nmodels: {m: {weights: w}}"
+    assert pools(own) == ["default"]
     with pytest.raises(ModelsFileError, match="remove one of them"):
-        pools(found, triton_url="grpc://b:8001")
-
-
-def test_a_url_that_names_nothing_is_refused(pools):
-    with pytest.raises(LaunchError, match="TRITON_URL: 'ftp://a:8001'"):
-        pools(None, triton_url="ftp://a:8001")
-
-
-def test_kubernetes_needs_a_cluster(pools):
-    url = "k8s+grpc://llm/triton:8001"
-    with pytest.raises(LaunchError, match="KUBERNETES_SERVICE_HOST"):
-        pools(None, triton_url=url)
-    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    assert pools(None, inside, triton_url=url) == ["default"]
+        pools(own, triton_url="grpc://b:8001")

@@ -1,4 +1,4 @@
-"""A pool: endpoints that come, leave and come back, and its breakers."""
+"""A pool: endpoints that come, leave and come back, its breakers, and why nothing is ready."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.pools import pool
-from proxy.pools.candidate import Candidate, Candidates
-from proxy.pools.choice import Chooser, Policy, RoutedRequest
 from proxy.pools.pool import may_eject
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -69,97 +68,45 @@ async def test_a_new_endpoint_gets_its_share_slowly():
 
 
 @clock.jumps
-async def test_an_endpoint_that_returns_begins_slowly_and_has_nothing_cached():
-    tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
-    async with PoolStand(tritons) as stand:
-        await checked(20)
-        tritons["b:1"].reason = "it restarts"
-        await checked()
-        tritons["b:1"].reason = None
-        await checked(0.6)
-        served = stand.endpoint("b:1").served["demo"]
-        assert served.is_warming_up
-        assert not stand.endpoint("a:1").served["demo"].is_warming_up
-
-
-@clock.jumps
 async def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_before():
     tritons = {"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}
     async with PoolStand(tritons) as stand:
         stream = await stand.begun(avoids=frozenset({"b:1"}))
-        with capture_logs() as lines:
-            stand.source.name("b:1")
-            await checked(2)
-            assert stand.states() == {"a:1": EndpointState.DRAINING, "b:1": READY}
-            stand.source.name("a:1", "b:1")
-            await checked()
-            assert stand.states() == {"a:1": READY, "b:1": READY}
-            stand.source.name("b:1")
-            await stream.aclose()
-            await checked()
-            assert (stand.states(), tritons["a:1"].open) == ({"b:1": READY}, 0)
-            stand.source.name("a:1", "b:1")
-            await checked()
-        assert stand.states() == {"a:1": READY, "b:1": READY}
-        found = [line["event"] for line in lines if line["endpoint"] == "a:1"]
-        assert found == [
-            *("endpoint leaves its pool", "endpoint is back in its pool"),
-            *("endpoint leaves its pool", "endpoint is gone", "endpoint found"),
-            *("endpoint serves", "endpoint is ready"),
-        ]
-
-
-@clock.jumps
-async def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(pool, "LEAVES_AFTER_S", 1.0)
-    triton = ScriptedTriton()
-    triton.engine = ScriptedEngine(deltas("a", None), error=LOST)
-    async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
-        stream = await stand.begun(avoids=frozenset({"b:1"}))
-        kept = stand.endpoint("a:1")
         stand.source.name("b:1")
-        await checked(3)
-        assert list(stand.states()) == ["b:1"]
-        with pytest.raises(ModelUnavailable):
-            await anext(stream)
-        for _ in range(FAULTS):
-            kept.breaker.failed(kept.breaker.admit())
-        stand.pool.note_breaker(kept)
-        assert not stand.pool.ejected
+        await checked(2)
+        assert stand.states() == {"a:1": EndpointState.DRAINING, "b:1": READY}
+        stand.source.name("a:1", "b:1")
+        await checked()
+        assert stand.states() == {"a:1": READY, "b:1": READY}
+        stand.source.name("b:1")
+        await stream.aclose()
+        await checked()
+        assert (stand.states(), tritons["a:1"].open) == ({"b:1": READY}, 0)
+        stand.source.name("a:1", "b:1")
+        await checked()
+        assert stand.states() == {"a:1": READY, "b:1": READY}
 
 
 @clock.jumps
 async def test_one_endpoint_of_two_is_ejected_and_tried_with_one_request_when_its_time_is_over():
     tritons = {"a:1": ScriptedTriton(), "b:1": lossy()}
     async with PoolStand(tritons) as stand:
-        with capture_logs() as lines:
-            await eject(stand, "b:1")
-            assert stand.states() == {"a:1": READY, "b:1": EJECTED}
-            assert stand.counter.states == {"default": {READY: 1, EJECTED: 1}}
-            before = len(tritons["b:1"].engine.requests)
-            for _ in range(20):
-                assert await stand.answered() == "ab"
-            assert len(tritons["b:1"].engine.requests) == before
-            await asyncio.sleep(30)
-            tritons["b:1"].engine = probed = ScriptedEngine(deltas("ab"), pause_s=1)
-            answers = [asyncio.create_task(stand.answered()) for _ in range(20)]
-            await asyncio.gather(*answers)
-            await checked()
-            assert len(probed.requests) == 1
+        await eject(stand, "b:1")
+        assert stand.states() == {"a:1": READY, "b:1": EJECTED}
+        assert stand.counter.states == {"default": {READY: 1, EJECTED: 1}}
+        before = len(tritons["b:1"].engine.requests)
+        for _ in range(20):
+            assert await stand.answered() == "ab"
+        assert len(tritons["b:1"].engine.requests) == before
+        await asyncio.sleep(30)
+        tritons["b:1"].engine = probed = ScriptedEngine(deltas("ab"), pause_s=1)
+        answers = [asyncio.create_task(stand.answered()) for _ in range(20)]
+        await asyncio.gather(*answers)
+        await checked()
+        assert len(probed.requests) == 1
         assert stand.counter.states == {"default": {READY: 2}}
-        told = [line["event"] for line in lines if "ejected" in line["event"]]
-        assert told == ["endpoint is ejected", "endpoint is no longer ejected"]
         assert stand.counter.ejections == {"b:1": 1}
         assert stand.endpoint("b:1").served["demo"].is_warming_up
-
-
-@clock.jumps
-async def test_the_last_endpoint_is_never_ejected():
-    tritons = {"a:1": lossy(), "b:1": lossy()}
-    async with PoolStand(tritons) as stand:
-        for address in ("a:1", "b:1", "a:1", "b:1"):
-            await eject(stand, address)
-        assert sorted(stand.states().values()) == [EJECTED, READY]
 
 
 @clock.jumps
@@ -177,17 +124,6 @@ async def test_all_that_are_left_get_streams_when_only_ejected_ones_are():
 
 
 @clock.jumps
-async def test_equal_builds_are_one_and_their_rows_add_up():
-    tritons = {f"{name}:1": ScriptedTriton() for name in "abc"}
-    async with PoolStand(tritons) as stand:
-        (card,) = stand.cards()
-        assert stand.pools.rows(card) == 3 * card.facts.rows
-        tritons["a:1"].reason = "it died"
-        await checked()
-        assert stand.pools.rows(card) == 2 * card.facts.rows
-
-
-@clock.jumps
 async def test_a_start_waits_for_no_endpoint_for_ever():
     hanging = ScriptedTriton()
     hanging.may_answer.clear()
@@ -195,19 +131,6 @@ async def test_a_start_waits_for_no_endpoint_for_ever():
     async with PoolStand({"a:1": ScriptedTriton(), "b:1": hanging}) as stand:
         assert loop.time() <= pool.FIRST_CHECKS_S + 1
         assert stand.states() == {"a:1": READY, "b:1": EndpointState.CONNECTING}
-
-
-@clock.jumps
-async def test_nothing_is_left_of_a_start_that_is_cancelled():
-    triton = ScriptedTriton()
-    triton.may_answer.clear()
-    stand = PoolStand({"a:1": triton})
-    starting = asyncio.create_task(stand.__aenter__())
-    await asyncio.sleep(1)
-    starting.cancel()
-    await asyncio.wait([starting])
-    assert triton.open == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @clock.jumps
@@ -317,19 +240,6 @@ async def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
         assert min((await one_after_another(stand, 30)).values()) == 10
 
 
-def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_the_prompt():
-    slow, fast, neither = (Candidate(name, bit=1 << n) for n, name in enumerate("abc"))
-    chooser = Chooser(Policy.PREFIX, clock=lambda: 0.0, random=Random(1))
-    request = RoutedRequest(10, adapter="tuned", output_tokens=100)
-    for one in (slow, fast):
-        chooser.sent(one, request)
-    chooser.slow_down(slow, 50.0)
-    chosen = {
-        chooser.choose(Candidates([slow, fast, neither]), request).candidate for _ in range(9)
-    }
-    assert chosen == {fast}
-
-
 @pytest.mark.parametrize(
     ("endpoints", "share", "most"),
     [(1, 0.5, 0), (2, 0.5, 1), (3, 0.5, 1), (4, 0.5, 2), (10, 0.5, 5), (10, 0.0, 1), (10, 1.0, 9)],
@@ -341,3 +251,36 @@ def test_at_most_a_share_but_one_and_never_the_last_healthy_one(endpoints, share
             endpoints=endpoints, ejected=ejected, healthy_others=healthy, most_share=share
         )
         assert may == (ejected < most)
+
+
+def away(stand: PoolStand) -> None:
+    for triton in stand.tritons.values():
+        triton.reason = "cannot be reached"
+
+
+def drained(stand: PoolStand) -> None:
+    stand.decisions.drained = frozenset(stand.tritons)
+
+
+def unnamed(stand: PoolStand) -> None:
+    stand.source.name()
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason", "category"),
+    [
+        (away, "none of 2 .* a:1: cannot be reached", "no Triton server is ready"),
+        (drained, "an operator drains it", "every Triton server is drained"),
+        (unnamed, "no endpoint", "no Triton server is known"),
+    ],
+)
+@clock.jumps
+async def test_why_nothing_is_ready_names_endpoints_to_the_log_and_none_to_callers(
+    happens, reason, category
+):
+    async with PoolStand({"a:1": ScriptedTriton(), "b:1": ScriptedTriton()}) as stand:
+        happens(stand)
+        await checked(2)
+        with pytest.raises(NotReady, match=reason) as error:
+            await stand.pools.load()
+        assert error.value.category == category

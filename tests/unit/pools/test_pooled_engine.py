@@ -1,4 +1,4 @@
-"""Streams over a pool: which endpoint they go to, what they report, and what they leave behind."""
+"""Streams and tokenizers over a pool: where they go, what they report and leave behind."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from proxy.telemetry.request_log import RequestLog
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
+from tests.doubles.tokenizer import ByteTokenizer
 
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
 TOO_LONG = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
@@ -177,3 +178,94 @@ async def test_the_first_token_has_the_prompts_exact_length_and_the_end_teaches_
         assert stand.outstanding[1] < 20  # 256 before anything was seen
         route.end()
         assert stand.outstanding == (0, 0)
+
+
+PROMPT = "".join(f"{number:07d} " for number in range(200))
+
+
+def three() -> dict[str, ScriptedTriton]:
+    return {f"{name}:1": ScriptedTriton() for name in "abc"}
+
+
+@clock.jumps
+async def test_equal_beginnings_go_to_one_endpoint_and_other_salts_do_not_share_it():
+    async with PoolStand(three(), policy="prefix") as stand:
+        await checked(20)
+
+        async def place(**fields: object) -> str:
+            route = stand.engine.route(stand.request(**fields))
+            route.end()
+            return route.place.endpoint
+
+        first = await place(text=PROMPT)
+        assert {await place(text=PROMPT + str(n)) for n in range(10)} == {first}
+        salted = {await place(text=PROMPT, cache_salt=str(n)) for n in range(30)}
+        assert len(salted) == 3
+        route = stand.engine.route(stand.request(text=PROMPT))
+        assert route.matched > 0.9
+        route.end()
+
+
+@clock.jumps
+async def test_what_an_endpoint_has_cached_is_no_work_there():
+    async with PoolStand({"a:1": ScriptedTriton()}, policy="prefix") as stand:
+        stand.tritons["b:1"] = ScriptedTriton()
+        stand.source.name("a:1", "b:1")
+        await checked(20)
+        first = stand.engine.route(stand.request(text=PROMPT, max_tokens=1))
+        tokens = stand.outstanding[1]
+        first.end()
+        again = stand.engine.route(stand.request(text=PROMPT, max_tokens=1))
+        assert again.place == first.place
+        assert stand.outstanding[1] < 0.1 * tokens
+        again.end()
+        assert stand.outstanding == (0, 0)
+
+
+class Failing(ByteTokenizer):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.calls = 0
+
+    async def admit(self, request):
+        self.calls += 1
+        raise self.error
+
+
+def with_tokenizer(tokenizer: ByteTokenizer) -> ScriptedTriton:
+    triton = ScriptedTriton()
+    triton.tokenizer = tokenizer
+    return triton
+
+
+def lost() -> Failing:
+    return Failing(ModelUnavailable("away"))
+
+
+@clock.jumps
+async def test_one_that_is_lost_is_left_out_and_another_one_asked():
+    tritons = {"a:1": with_tokenizer(broken := lost()), "b:1": ScriptedTriton()}
+    async with PoolStand(tritons) as stand:
+        for _ in range(4):
+            assert (await stand.tokenizer.admit(stand.request(text="ab"))).ids[1:] == (97, 98)
+        assert broken.calls == 1
+        assert stand.states()["a:1"] is EndpointState.NOT_READY
+
+
+@clock.jumps
+async def test_it_gives_up_when_all_are_lost():
+    tokenizers = [lost() for _ in range(5)]
+    tritons = {f"{n}:1": with_tokenizer(one) for n, one in enumerate(tokenizers)}
+    async with PoolStand(tritons) as stand:
+        with pytest.raises(ModelUnavailable, match="away"):
+            await stand.tokenizer.admit(stand.request())
+        assert sum(one.calls for one in tokenizers) == 3
+
+
+@clock.jumps
+async def test_a_guide_that_is_still_compiled_is_no_loss():
+    tritons = {"a:1": with_tokenizer(pending := Failing(GuidePending("later")))}
+    async with PoolStand(tritons) as stand:
+        with pytest.raises(GuidePending):
+            await stand.tokenizer.admit(stand.request())
+        assert (pending.calls, stand.states()["a:1"]) == (1, EndpointState.READY)

@@ -26,7 +26,7 @@ class KserveTriton(ScriptedTriton):
 
 
 @clock.jumps
-async def test_endpoints_that_have_the_model_take_turns() -> None:
+async def test_endpoints_that_have_the_model_take_turns_until_all_are_gone() -> None:
     tritons = {"a:1": KserveTriton("add"), "b:1": KserveTriton("add"), "c:1": KserveTriton()}
     async with PoolStand(tritons) as stand:
         await checked()
@@ -34,22 +34,14 @@ async def test_endpoints_that_have_the_model_take_turns() -> None:
         for _ in range(6):
             await kserve.infer("add", "", REQUEST, timeout_s=9)
         assert [len(one.kserve.requests) for one in tritons.values()] == [3, 3, 0]
+        assert await kserve.is_server_ready()
         assert await kserve.is_model_ready("add", "")
         assert not await kserve.is_model_ready("nothing", "")
         with pytest.raises(UnknownModel):
             await kserve.infer("nothing", "", REQUEST, timeout_s=9)
-
-
-@clock.jumps
-async def test_without_an_endpoint_nothing_is_ready() -> None:
-    triton = KserveTriton("add")
-    async with PoolStand({"a:1": triton}) as stand:
-        await checked()
-        kserve = PooledKserve(stand.pools)
-        assert await kserve.is_server_ready()
-        triton.reason = "it is gone"
-        await checked()
-        await checked()
+        for triton in tritons.values():
+            triton.reason = "it is gone"
+        await checked(2)
         assert not await kserve.is_server_ready()
         with pytest.raises(ModelUnavailable):
             await kserve.infer("add", "", REQUEST, timeout_s=9)

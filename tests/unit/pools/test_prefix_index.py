@@ -27,17 +27,6 @@ def text(length: int, letter: str = "a") -> str:
     return "".join(f"{letter}{number:07d}" for number in range(-(-length // 8)))[:length]
 
 
-@pytest.mark.parametrize("prompt", [text(10_000), tuple(range(2_500)), list(range(2_500))])
-def test_prompts_share_the_blocks_of_their_common_beginning(prompt):
-    whole = blocks(prompt)
-    longer = blocks(prompt + prompt[:500])
-    other = blocks(prompt[:1_000] + prompt[:1_000])
-    assert longer.keys[: len(whole.keys)] == whole.keys
-    same = [one == two for one, two in zip(whole.keys, other.keys, strict=False)]
-    assert same == sorted(same, reverse=True), "a key covers all blocks before it"
-    assert whole.ends[sum(same) - 1] <= 1_000
-
-
 @pytest.mark.parametrize("scope", [{"cache_salt": "t"}, {"adapter": "t"}, {"model": "t"}])
 def test_nothing_is_shared_between_salts_adapters_and_models(scope):
     own = prompt_blocks(text(5_000), **{"model": "m", **scope})
@@ -51,24 +40,6 @@ def test_a_prompt_of_any_length_has_a_bounded_number_of_blocks():
     assert len(blocks(tuple(range(500_000))).keys) == 160
     assert (CHARACTER_ENDS[-1], ID_ENDS[-1]) == (126_976, 31_744)
     assert blocks("\ud800" * 200).keys, "a lone surrogate is text, too"
-
-
-def test_the_longest_match_comes_first_and_what_all_have_ends_it():
-    index = PrefixIndex()
-    one, two, three = (index.add_endpoint() for _ in range(3))
-    system, chat = text(1_000, "s"), text(1_000, "s") + text(9_000, "c")
-    for bit in (one, two, three):
-        index.record(bit, blocks(system).newest_last)
-    index.record(two, blocks(chat[:5_000]).newest_last)
-    index.record(three, blocks(chat).newest_last)
-    wanted = blocks(chat + "more")
-    levels = index.match(wanted, one | two | three)
-    assert [bits for _, bits in levels] == [three, two | three, one | two | three]
-    depths = [wanted.ends[depth - 1] for depth, _ in levels]
-    assert depths == [9_984, 4_864, 896]
-    assert index.match(wanted, one) == [(levels[2][0], one)]
-    assert index.match(wanted, 0) == []
-    assert index.match(blocks(text(5_000, "z")), ALL) == []
 
 
 def test_an_endpoint_that_is_gone_or_restarted_has_nothing():

@@ -62,12 +62,6 @@ async def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight
 
 
 @clock.jumps
-async def test_the_operator_may_say_how_many_streams_are_spare():
-    async with stand_of(tritons(8, 16), spare=4) as (_, recorder):
-        assert recorder.capacities == {QUEUE: 12 + 20}
-
-
-@clock.jumps
 async def test_a_model_that_does_not_say_its_rows_has_no_bound():
     async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
         assert recorder.capacities == {QUEUE: None}
@@ -157,15 +151,6 @@ async def test_several_hosts_share_it(proxies, in_engine, streams):
         report(stand, "a:1", waiting=0, running=in_engine)
         await looked()
         assert recorder.capacities == {QUEUE: streams}
-
-
-@clock.jumps
-async def test_the_queue_of_a_model_that_is_gone_is_forgotten():
-    triton = ScriptedTriton(with_rows(8), with_rows(8, name="other"))
-    async with stand_of({"a:1": triton}) as (_, recorder):
-        triton.models.pop()
-        await checked(2)
-        assert recorder.capacities == {QUEUE: 9, "default/other": None}
 
 
 ROWS, SPARE = 16, 2

@@ -1,19 +1,22 @@
-"""An answer that grows: its readers, and the bounds of its memory."""
+"""An answer that grows: its readers, the bounds of its memory, and the numbers of its events."""
 
 from __future__ import annotations
 
 import asyncio
-import random
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.state.answer import AnswerLost, JoinRefused, Notice, Reason
+from proxy.state.answer import Head, JoinRefused, Notice, Reason
+from proxy.state.event_numbering import EventNumbering, after_event
 from proxy.state.recording import MemoryBudget, Reader, Recording
-from tests.unit.state.answering import HEAD, event
 
 pytestmark = pytest.mark.anyio
 
 PART = b"x" * 100
+HEAD = Head(status=200, headers=(), request_id="req_1", route="/x")
 
 
 def recording(most: int = 1_000, budget: int = 10_000) -> Recording:
@@ -30,27 +33,6 @@ async def read(one: Recording, reader: Reader) -> list[bytes]:
     return found
 
 
-async def test_readers_of_any_speed_get_all_parts_in_order():
-    chance, one = random.Random(1), recording(10_000, 100_000)
-
-    async def reader() -> bytes:
-        mine, found = one.enter(0), b""
-        async for part in one.parts(mine):
-            assert isinstance(part, bytes)
-            found += part
-            for _ in range(chance.randint(0, 5)):
-                await asyncio.sleep(0)
-        return found
-
-    readers = [asyncio.create_task(reader()) for _ in range(20)]
-    for number in range(100):
-        await one.append(event(number))
-        await asyncio.sleep(0)
-    one.complete()
-    whole = b"".join(map(event, range(100)))
-    assert await asyncio.gather(*readers) == [whole] * 20
-
-
 @pytest.mark.parametrize("readers", [0, 1])
 async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bound(readers):
     one = recording()
@@ -65,17 +47,6 @@ async def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_t
     with pytest.raises(JoinRefused) as refused:
         one.enter(0)
     assert refused.value.reason is Reason.TOO_LARGE
-
-
-async def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
-    one = recording()
-    slow, fast = one.enter(0), one.enter(0)
-    reading = asyncio.create_task(read(one, fast))
-    await write(one, 50)
-    assert b"".join(await reading) == PART * 50
-    assert one.held_bytes <= 1_000
-    with pytest.raises(AnswerLost):
-        await read(one, slow)
 
 
 async def test_all_recordings_together_have_a_bound():
@@ -100,3 +71,42 @@ async def write(one: Recording, count: int) -> None:
     for _ in range(count):
         await one.append(PART)
     one.complete()
+
+
+STREAM = (
+    b": keep-alive\n\n"
+    b': request_id "x"\n\n'
+    b'data: {"a":1}\n\n'
+    b": queue 7\n\n"
+    b'event: error\ndata: {"b":"id: 2\\n\\n"}\n\n'
+    b': timing {"c":1}\n\n'
+    b"data: [DONE]\n\n"
+)
+PARTS = [
+    b': request_id "x"\n\nid: 1\ndata: {"a":1}\n\n',
+    b'id: 2\nevent: error\ndata: {"b":"id: 2\\n\\n"}\n\n',
+    b': timing {"c":1}\n\nid: 3\ndata: [DONE]\n\n',
+]
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=20))
+def test_parts_are_the_same_however_the_stream_is_cut(cuts: list[int]):
+    places = [0, *sorted(cuts), len(STREAM)]
+    numbering, parts, comments = EventNumbering(), [], []
+    for begin, end in pairwise(places):
+        more, seen = numbering.push(STREAM[begin:end])
+        parts += more
+        comments += seen
+    assert parts + numbering.flush() == PARTS
+    assert comments == [b": keep-alive\n\n", b": queue 7\n\n"]
+    assert numbering.events == 3
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_the_rest_begins_after_the_event(after: int):
+    assert after_event(b"".join(PARTS), after) == b"".join(PARTS[after:])
+
+
+def test_text_that_looks_like_an_id_is_none():
+    data = b'id: 1\ndata: {"a":"id: 2"}\n\nid: 2\ndata: 1\n\nid: 3\ndata: 1\n\n'
+    assert after_event(data, 2) == b"id: 3\ndata: 1\n\n"

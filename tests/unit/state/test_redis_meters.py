@@ -235,15 +235,6 @@ async def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(
             await asyncio.sleep(BEAT_S / 20)
 
 
-async def test_each_proxy_sees_the_others_until_they_have_died(server: RedisServer):
-    async with ledger(server) as one:
-        other = await ledger(server).__aenter__()
-        await until(lambda: one.proxies == other.proxies == 2)
-        await other.drop()
-        await until(lambda: one.proxies == 1)
-        await other.redis.close()
-
-
 @pytest.mark.parametrize("broken", ["w", "m", "g", "leases"])
 def test_a_broken_key_concerns_its_tenant_only(redis_server: RedisServer, broken: str):
     """The others stay exact, and the tenant gets its share until the key is mended."""

@@ -1,68 +1,109 @@
-"""Requests with one key share a generation, over every kind of records."""
+"""Requests with one key share a generation; owners die, and the oldest answers make room."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from proxy.state.answer import JoinRefused, Outcome, Reason
-from proxy.state.redis_answers import RedisRecords
-from proxy.state.redis_connection import RedisConnection
-from proxy.state.relay import RunningAnswer
-from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.state.answering import (
-    HEAD,
-    Generation,
-    ask,
-    asked,
-    event,
-    read,
-    settled,
-    until,
-    whole,
+from proxy.state.answer import (
+    Head,
+    JoinRefused,
+    KeyedRequest,
+    Notice,
+    OpenAnswer,
+    Outcome,
+    Reason,
+    RecordsUnavailable,
 )
+from proxy.state.memory_answers import MemoryRecords
+from proxy.state.redis_answers import RedisRecords
+from proxy.state.redis_connection import ANSWERS, RedisConnection
+from proxy.state.relay import Relay, RunningAnswer
+from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.state.conftest import LIMITS, Pair, relay_of
 
 pytestmark = pytest.mark.anyio
+HEAD = Head(
+    status=200,
+    headers=(("content-type", "text/event-stream; charset=utf-8"),),
+    request_id="req_1",
+    route="/x",
+)
 
 
-async def test_a_finished_answer_is_replayed_by_both(pair: Pair):
-    generation = Generation()
-    generation.step(5)
-    async with pair() as (one, other):
-        assert await ask(one, generation) == whole()
-        for relay in (one, other):
-            await settled(relay)
-            answer = await relay.open(asked(), generation)
-            assert answer.outcome is Outcome.REPLAYED
-            assert (await answer.head()) == HEAD
-            assert await read(await relay.open(asked(), generation)) == whole()
-        assert generation.runs == 1
+def event(number: int) -> bytes:
+    return b'id: %d\ndata: {"n":%d}\n\n' % (number, number)
 
 
-async def test_both_read_the_running_answer_from_its_beginning(pair: Pair):
-    generation = Generation()
-    async with pair() as (one, other):
-        first = await one.open(asked(), generation)
-        generation.step(2)
-        second = await other.open(asked(), generation)
-        assert (first.outcome, second.outcome) == (Outcome.GENERATED, Outcome.JOINED)
-        reads = [asyncio.create_task(read(each)) for each in (first, second)]
-        generation.step(3)
-        assert await asyncio.gather(*reads) == [whole(), whole()]
-        assert generation.runs == 1
+def asked(key: str = "k", *, tenant: str = "t", body: bytes = b"{}", **fields: Any) -> KeyedRequest:
+    return KeyedRequest(
+        id=hashlib.sha256(f"{tenant} {key}".encode()).digest(),
+        tenant=hashlib.sha256(tenant.encode()).digest(),
+        body=hashlib.sha256(body).digest(),
+        **fields,
+    )
 
 
-async def test_of_many_at_once_only_one_generates(pair: Pair):
-    generation = Generation()
-    generation.step(5)
-    async with pair() as both:
-        answers = await asyncio.gather(*(ask(both[n % 2], generation) for n in range(40)))
-        assert set(answers) == {whole()}
-        assert generation.runs == 1
+class Generation:
+    """Gives so many events, each when `step` lets it."""
+
+    def __init__(self, events: int = 5, head: Head = HEAD) -> None:
+        self.runs = 0
+        self.was_abandoned = False
+        self._events = events
+        self._head = head
+        self._steps = asyncio.Semaphore(0)
+
+    def step(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._steps.release()
+
+    async def __call__(self, running: RunningAnswer) -> None:
+        self.runs += 1
+        abandoned = asyncio.create_task(running.abandoned.wait())
+        writing = asyncio.create_task(self._write(running))
+        await asyncio.wait((abandoned, writing), return_when=asyncio.FIRST_COMPLETED)
+        self.was_abandoned = abandoned.done()
+        for task in (abandoned, writing):
+            task.cancel()
+        await asyncio.wait((abandoned, writing))
+
+    async def _write(self, running: RunningAnswer) -> None:
+        running.begin(self._head)
+        for number in range(1, self._events + 1):
+            await self._steps.acquire()
+            await running.append(event(number))
+        running.complete()
+
+
+def whole(events: int = 5, after: int = 0) -> bytes:
+    return b"".join(event(number) for number in range(after + 1, events + 1))
+
+
+async def read(answer: OpenAnswer) -> bytes:
+    async with aclosing(answer):
+        await answer.head()
+        return b"".join([part async for part in answer.parts() if not isinstance(part, Notice)])
+
+
+async def ask(relay: Relay, generation: Generation, request: KeyedRequest | None = None) -> bytes:
+    return await read(await relay.open(request or asked(), generation))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110  (there is no event)
+        await asyncio.sleep(0.005)
+
+
+async def settled(relay: Relay) -> None:
+    """Until what has finished is kept, or released."""
+    await until(lambda: not any(not each.task.done() for each in relay._running.values()))
+    await until(lambda: not relay._releases and len(relay._tasks) == 1)
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -103,22 +144,6 @@ async def test_an_answer_continues_after_any_event(pair: Pair, after: int, finis
         await first.aclose()
 
 
-async def test_an_event_that_was_not_sent_yet_is_refused_by_both(pair: Pair):
-    generation = Generation()
-    async with pair() as (one, other):
-        first = await one.open(asked(), generation)
-        generation.step(2)
-        async with aclosing(first.parts()) as parts:
-            had = b""
-            while had != whole(2):
-                had += await anext(parts)
-        for relay in (one, other):
-            with pytest.raises(JoinRefused) as refused:
-                await ask(relay, generation, asked(after=3))
-            assert refused.value.reason is Reason.UNKNOWN_EVENT
-        await first.aclose()
-
-
 async def test_a_stream_that_nobody_has_is_not_begun_for_its_rest(pair: Pair):
     generation = Generation()
     generation.step(5)
@@ -128,16 +153,6 @@ async def test_a_stream_that_nobody_has_is_not_begun_for_its_rest(pair: Pair):
         assert refused.value.reason is Reason.NOT_KEPT
         assert generation.runs == 0
         assert await ask(one, generation) == whole()
-
-
-async def test_an_error_is_not_kept(pair: Pair):
-    generation = Generation(1, replace(HEAD, status=400))
-    async with pair() as (one, other):
-        for runs, relay in enumerate((one, other, one), start=1):
-            generation.step()
-            await ask(relay, generation)
-            await settled(relay)
-            assert generation.runs == runs
 
 
 async def test_a_reader_of_the_other_process_keeps_the_generation_running(pair: Pair):
@@ -219,3 +234,110 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
         assert streams
         await first.aclose()
         assert generation.runs == 1
+
+
+@needs_redis
+async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=1, beat_s=0.05)
+    records = RedisRecords(connection, LIMITS, lease_ms=400)
+    async with connection, relay_of(records) as one:
+        generation = Generation()
+        answer = await one.open(asked(), generation)
+        server.kill()
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked("other"), generation)
+        generation.step(5)
+        assert await read(answer) == whole()
+        await settled(one)
+        server.start()
+        await until(lambda: not connection.is_away)
+        generation.step(5)
+        assert await ask(one, generation, asked("other")) == whole()
+        assert generation.runs == 2
+
+
+@needs_redis
+async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
+    records = RedisRecords(connection, LIMITS, lease_ms=300)
+    async with connection, relay_of(records) as one:
+        assert await records.claim(asked(), "of another proxy") is None
+        generation = Generation()
+        generation.step(5)
+        answer = await one.open(asked(), generation)
+        assert answer.outcome is Outcome.JOINED
+        await answer.aclose()
+        await asyncio.sleep(0.4)
+        assert await ask(one, generation) == whole()
+
+
+@needs_redis
+async def test_a_broken_record_concerns_its_key_only(server: RedisServer):
+    connection = RedisConnection(server.url, timeout_s=5)
+    records = RedisRecords(connection, LIMITS)
+    async with connection, relay_of(records) as one:
+        generation = Generation()
+        generation.step(5)
+        await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")
+        with pytest.raises(RecordsUnavailable):
+            await one.open(asked(), generation)
+        assert not connection.is_away
+        assert await ask(one, generation, asked("other")) == whole()
+
+
+async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
+    generation = Generation(1)
+    generation.step(100)
+    async with pair(tenant_answers=3) as (one, _):
+        await ask(one, generation, asked(tenant="small"))
+        for number in range(6):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+            await settled(one)
+        await ask(one, generation, asked(tenant="small"))
+        for number in (3, 4, 5):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+        assert generation.runs == 7
+        await ask(one, generation, asked("0", tenant="large"))
+        assert generation.runs == 8
+
+
+async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
+    generation = Generation(1)
+    generation.step(200)
+    async with pair(kept_bytes=20_000) as (one, _):
+        await ask(one, generation, asked(tenant="small"))
+        for number in range(60):
+            await ask(one, generation, asked(f"{number}", tenant="large"))
+            await settled(one)
+        assert 0 < await one._records.stored_bytes() <= 20_000
+        await ask(one, generation, asked(tenant="small"))
+        assert generation.runs == 61
+
+
+async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
+    generation = Generation(6_000)
+    generation.step(6_000)
+    async with pair() as (one, other):
+        assert await ask(one, generation) == whole(6_000)
+        await settled(one)
+        assert await ask(other, generation) == whole(6_000)
+        for after in (1, 2_999, 5_999, 6_000):
+            assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
+
+
+async def test_what_has_expired_gives_its_memory_back():
+    now = [0.0]
+    records = MemoryRecords(LIMITS, clock=lambda: now[0])
+    async with relay_of(records) as relay:
+        generation = Generation(1)
+        generation.step(100)
+        for number in range(10):
+            now[0] += 1
+            await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
+            await settled(relay)
+        kept = await records.stored_bytes()
+        now[0] = LIMITS.keep_s + 5
+        assert await records.stored_bytes() == kept / 2
+        now[0] += 5
+        assert await records.stored_bytes() == 0
+        assert (records._answers, records._tenants) == ({}, {})

@@ -1,19 +1,28 @@
-"""What a request that has ended counts, by model and by tenant."""
+"""What a request counts when it has ended, by model, by tenant and by endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import EngineFailed, RateLimited
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
 from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.telemetry.generation_metrics import FEW_BUCKETS_S
-from proxy.telemetry.metrics import Metrics
+from proxy.domain.scheduling import QueueState
+from proxy.telemetry.endpoint_metrics import (
+    MOST_ENDPOINTS,
+    OTHERS,
+    EndpointMetrics,
+    Outcome,
+    Place,
+)
+from proxy.telemetry.metrics import Metrics, QueueMetrics
 from tests.doubles.engine import CARD
 
 REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
@@ -119,18 +128,6 @@ def test_a_tenants_requests_are_counted_by_what_they_were_to_it():
     assert value(metrics, "proxy_tenant_time_to_first_token_seconds_count", tenant="acme") == 1
 
 
-def test_every_duration_has_one_of_these_ladders():
-    metrics = Metrics()
-    answered(metrics)
-    ladders = {
-        tuple(float(each.labels["le"]) for each in family.samples if "le" in each.labels)
-        for family in metrics.registry.collect()
-        if family.type == "histogram" and family.name.endswith("_seconds") and family.samples
-    }
-    infinity = (float("inf"),)
-    assert ladders == {DURATION_BUCKETS_S + infinity, FEW_BUCKETS_S + infinity}
-
-
 @pytest.mark.parametrize("is_sampled", [True, False])
 def test_the_last_sampled_request_of_a_bucket_is_its_exemplar(is_sampled):
     metrics = Metrics()
@@ -148,3 +145,44 @@ def test_the_last_sampled_request_of_a_bucket_is_its_exemplar(is_sampled):
     expected = {"0.0025": f"{1:032x}", "0.025": f"{3:032x}", "+Inf": f"{4:032x}"}
     assert own == (expected if is_sampled else {})
     assert {family for family, _ in found} <= {name, "proxy_request_duration_seconds"}
+
+
+QUEUE = "default/demo"
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry) -> EndpointMetrics:
+    return EndpointMetrics(registry)
+
+
+def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
+    for number in range(MOST_ENDPOINTS + 3):
+        metrics.ejected(Place("west", f"10.0.0.1:{number}"))
+    metrics.ended(Place("west", f"10.0.0.1:{MOST_ENDPOINTS + 1}"), Outcome.LOST, 7)
+    others = {"pool": "west", "endpoint": OTHERS}
+    value = registry.get_sample_value
+    assert value("proxy_endpoint_ejections_total", others) == 3
+    assert value("proxy_endpoint_tokens_total", others) == 7
+    assert value("proxy_endpoint_streams_total", {**others, "outcome": "lost"}) == 1
+    own = {"pool": "west", "endpoint": "10.0.0.1:0"}
+    assert value("proxy_endpoint_ejections_total", own) == 1
+
+
+def test_what_no_endpoint_and_no_queue_has_any_more_goes_back_to_zero(registry, metrics):
+    metrics.counted("west", {EndpointState.READY: 3, EndpointState.NOT_READY: 1})
+    metrics.counted("west", {EndpointState.READY: 4})
+    queues = QueueMetrics(registry)
+    queues.counted([QueueState(queue="q", capacity=None, running=1, waiting=4)])
+    queues.counted([])
+    for name, labels, expected in (
+        ("proxy_pool_endpoints", {"pool": "west", "state": "ready"}, 4),
+        ("proxy_pool_endpoints", {"pool": "west", "state": "not_ready"}, 0),
+        ("proxy_fair_queue_running", {"queue": "q"}, 0),
+        ("proxy_fair_queue_waiting", {"queue": "q"}, 0),
+    ):
+        assert registry.get_sample_value(name, labels) == expected

@@ -1,29 +1,10 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
 
 import pytest
-
-from proxy.domain.log_level import LogLevel
-from proxy.telemetry.logs import ChosenLevel
-
-PROGRAM = """
-import logging, sys, structlog
-from proxy.telemetry import logs
-logs.configure("info", "json")
-logger = structlog.get_logger("ours")
-logger.debug("hidden")
-structlog.contextvars.bind_contextvars(request_id="req_1")
-logger.info("request", model="demo", what={"a": b"b"})
-logging.getLogger("library").warning("theirs %d", 7)
-try:
-    1 / 0
-except ZeroDivisionError as error:
-    logger.error("failed", exc_info=error)
-"""
 
 
 def written(program: str, *arguments: str) -> str:
@@ -34,20 +15,6 @@ def written(program: str, *arguments: str) -> str:
 
 def events(program: str, *arguments: str) -> list[str]:
     return [json.loads(line)["event"] for line in written(program, *arguments).splitlines()]
-
-
-def test_each_event_is_a_line_of_json_ours_and_those_of_libraries():
-    ours, theirs, failed = map(json.loads, written(PROGRAM).splitlines())
-    assert ours.pop("timestamp").endswith("Z")
-    assert ours == {
-        "event": "request",
-        "level": "info",
-        "model": "demo",
-        "request_id": "req_1",
-        "what": {"a": "b'b'"},
-    }
-    assert (theirs["event"], theirs["level"]) == ("theirs 7", "warning")
-    assert "ZeroDivisionError" in failed["exception"]
 
 
 FAILURE = """
@@ -73,25 +40,6 @@ def test_a_traceback_shows_no_local_variables(form):
     assert shown.count("ValueError: no") == 2
     assert "a local variable" not in shown
     assert len(shown) < 4_000
-
-
-REQUESTS = """
-import logging, sys, httpx
-from proxy.telemetry import logs
-logs.configure(sys.argv[1], "json")
-answers = httpx.MockTransport(lambda _: httpx.Response(200))
-httpx.Client(transport=answers).get("http://127.0.0.1:8002/metrics")
-logging.getLogger("httpcore.connection").info("connect_tcp.started")
-logging.getLogger("httpx").warning("something is wrong")
-logging.getLogger("library").error("last")
-"""
-
-
-@pytest.mark.parametrize(
-    ("level", "expected"), [("debug", ["something is wrong", "last"]), ("error", ["last"])]
-)
-def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, expected):
-    assert events(REQUESTS, level) == expected
 
 
 CHANGED = """
@@ -122,17 +70,3 @@ def test_a_level_changes_for_every_logger_there_is_and_libraries_never_log_at_de
         *("theirs at debug: info", "theirs at debug: error"),
         *("theirs at error: error", "theirs at info: info", "theirs at info: error"),
     ]
-
-
-def test_a_chosen_level_ends_with_the_application_and_the_configured_one_has_no_end():
-    applied: list[LogLevel] = []
-
-    async def run() -> None:
-        async with ChosenLevel(LogLevel.INFO, applied.append) as level:
-            level.set(LogLevel.DEBUG, 60.0)
-            level.set(LogLevel.INFO, 60.0)
-            assert (level.in_force.level, level.in_force.returns_in_s) == (LogLevel.INFO, None)
-            level.set(LogLevel.ERROR, None)
-
-    asyncio.run(run())
-    assert applied == [LogLevel.DEBUG, LogLevel.INFO, LogLevel.ERROR, LogLevel.INFO]

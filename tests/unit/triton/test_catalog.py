@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -11,9 +10,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from build_engines.facts import INFILLING_PARAMETERS
 from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
-from proxy.triton import catalog, drain_mark, tensors
+from proxy.triton import catalog, tensors
 from proxy.triton.catalog import TritonCatalog
-from tests.doubles.engine import FACTS
 
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,
@@ -43,11 +41,8 @@ class Server:
     target = "here"
     restricted_metadata = (("its", "secret"),)
 
-    def __init__(
-        self, *, without: set[str] = frozenset(), regions: set[str] = frozenset(), **tokenizer: str
-    ) -> None:
+    def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
         self.stub = self
-        self._regions = regions
         self._without = without
         self._tokenizer = tokenizer
 
@@ -56,10 +51,7 @@ class Server:
 
     async def SystemSharedMemoryStatus(self, request, timeout, metadata):
         assert metadata == self.restricted_metadata
-        status = service_pb2.SystemSharedMemoryStatusResponse()
-        for name in self._regions:
-            status.regions[name].name = name
-        return status
+        return service_pb2.SystemSharedMemoryStatusResponse()
 
     async def RepositoryIndex(self, request, timeout, metadata):
         assert metadata == self.restricted_metadata
@@ -91,33 +83,12 @@ def capabilities(*without: str) -> frozenset[str]:
     return model.capabilities
 
 
-def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
-    monkeypatch.setitem(PARAMETERS, "runtime", tensors.CPP_RUNTIME)
-    with pytest.raises(NotReady, match=r"demo_engine: input input_lengths is not declared"):
-        capabilities("finish_reason", "num_cached_tokens")
-    declared = (tensors.stop_inputs_of(replace(FACTS, runtime=tensors.CPP_RUNTIME)), ())
-    monkeypatch.setitem(DECLARED, "demo_engine", declared)
-    assert capabilities("finish_reason", "num_cached_tokens") == CAPABILITIES
-
-
-def test_the_facts_are_the_ensembles_parameters():
-    (model,) = asyncio.run(TritonCatalog(Server()).load())
-    assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
-    assert model.facts.has_structural_tags
-
-
 @pytest.mark.parametrize("has_leases", [True, False])
 def test_an_engine_knows_leases_where_it_declares_their_tensors(monkeypatch, has_leases):
     inputs = (*tensors.STOP_INPUTS, *(tensors.LEASE_INPUTS[-1:] if has_leases else ()))
     monkeypatch.setitem(DECLARED, "demo_engine", (inputs, ()))
     (model,) = asyncio.run(TritonCatalog(Server()).load())
     assert model.facts.has_leases is has_leases
-
-
-def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
-    server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
-    (model,) = asyncio.run(TritonCatalog(server).load())
-    assert (model.facts.has_structural_tags, model.facts.default_max_tokens) == (False, 9)
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
@@ -181,11 +152,3 @@ def test_an_adapter_that_has_a_models_name_is_told_and_not_served(monkeypatch):
     monkeypatch.setitem(PARAMETERS, "lora_adapters", '["demo"]')
     with pytest.raises(NotReady, match="'demo' is a model or an adapter of 'demo' and of 'demo'"):
         asyncio.run(TritonCatalog(Server()).load())
-
-
-def test_a_triton_that_drains_is_not_ready_and_others_regions_say_nothing():
-    assert asyncio.run(TritonCatalog(Server(regions={"another"})).load())
-    drains = TritonCatalog(Server(regions={"another", drain_mark.NAME}))
-    with pytest.raises(NotReady, match="draining") as found:
-        asyncio.run(drains.check_ready(()))
-    assert found.value.category == "Triton is stopping"

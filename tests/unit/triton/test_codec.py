@@ -1,4 +1,4 @@
-"""codec: an EngineRequest as tensors."""
+"""codec: an EngineRequest as tensors, and Triton's responses as deltas."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import deserialize_bytes_tensor
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
+from proxy.domain.output import (
+    Alternative,
+    EngineTimes,
+    FinishReason,
+    TokenDelta,
+    TokenLogProb,
+)
 from proxy.domain.request import PromptLimit, Sampling
 from proxy.triton import codec
-from tests.doubles.engine import CARD, FACTS
+from tests.doubles.engine import CARD
 
 
 def request(**fields) -> EngineRequest:
@@ -37,48 +44,9 @@ def tensors(message: service_pb2.ModelInferRequest) -> dict[str, list]:
     return read
 
 
-def test_only_what_was_said_is_sent():
-    message = codec.encode(request(text="hi", add_special_tokens=False))
-    sent = {"text_input": [b"hi"], "add_special_tokens": [False], "timeout_ms": [1000]}
-    assert tensors(message) == sent
-    assert (message.model_name, message.id) == ("demo", "r1")
-    assert message.parameters["triton_enable_empty_final_response"].bool_param
-
-
-def test_an_operators_limits_go_to_the_tokenizer():
-    asked = request(text="hi", token_cap=9, prompt_cap=40)
-    assert asked.needed_capabilities == {"limits"}
-    for message in (codec.encode(asked), codec.encode_admission(asked)):
-        sent = tensors(message)
-        assert (sent["default_max_tokens"], sent["max_prompt_tokens"]) == ([9], [40])
-
-
 def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_prompt():
     rest = request(text="hi", token_cap=9, prompt_cap=40).continued(" and more", 4, None)
     assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
-
-
-def test_the_rest_of_an_answer_begins_with_its_text_alone():
-    assert request(text="hi", generated=(7, 8)).continued(" and more", 4, None).generated == ()
-
-
-def test_an_engine_without_deadlines_is_sent_none():
-    older = replace(CARD, capabilities=CARD.capabilities - {"deadline"})
-    assert "timeout_ms" not in tensors(codec.encode(replace(request(text="hi"), model=older)))
-
-
-def test_a_lease_is_dummies_under_its_own_id():
-    message = codec.encode_lease(request(text="hi"), "lease-1")
-    assert (message.model_name, message.id) == ("demo_engine", "lease-1")
-    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "lease": [True]}
-    assert message.parameters["triton_enable_empty_final_response"].bool_param
-
-
-def test_an_adapter_goes_to_its_models_ensemble_with_its_name():
-    adapter = replace(CARD, name="sql", parent="demo")
-    message = codec.encode(replace(request(text="hi"), model=adapter))
-    assert (message.model_name, tensors(message)["lora_name"]) == ("demo", [b"sql"])
-    assert "lora_name" not in tensors(codec.encode_admission(replace(request(), model=adapter)))
 
 
 @given(
@@ -133,32 +101,6 @@ def test_lists_constraints_and_the_rest_arrive_too():
     }
 
 
-def test_the_end_of_a_detokenizer_is_a_request_to_it_alone():
-    message = codec.encode_end_of_detokenizer(CARD)
-    assert message.model_name == "demo_detokenizer"
-    assert [one.name for one in message.inputs] == ["output_ids", "end_process"]
-
-
-def test_a_stop_names_the_engine_and_the_same_request():
-    message = codec.encode_stop(request(text="hi"))
-    assert (message.model_name, message.id) == ("demo_engine", "r1")
-    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "stop": [True]}
-
-
-@pytest.mark.parametrize(
-    ("lacks", "names"),
-    [
-        ("queue_time", {"queue_time_us"}),
-        ("engine_times", {"prefill_time_us", "decode_time_us"}),
-        ("receipt", {"receipt", "output_ids"}),
-    ],
-)
-def test_an_engine_is_not_asked_for_what_it_does_not_report(lacks, names):
-    older = replace(CARD, capabilities=CARD.capabilities - {lacks})
-    asked = replace(request(text="x"), model=older)
-    assert not names & {output.name for output in codec.encode(asked).outputs}
-
-
 @pytest.mark.parametrize(
     ("fields", "outputs"),
     [
@@ -208,25 +150,6 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     assert needed - always == asked.needed_capabilities
 
 
-CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))
-
-
-def test_the_cpp_backend_is_asked_for_ids_and_for_nothing_that_it_does_not_tell():
-    message = codec.encode(replace(request(text="x"), model=CPP_CARD))
-    asked = {one.name for one in message.outputs}
-    assert asked == {"text_output", "num_input_tokens", "output_ids", "receipt"}
-
-
-def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
-    sent = tensors(codec.encode_stop(replace(request(text="x"), model=CPP_CARD)))
-    assert sent == {
-        "input_ids": [0],
-        "request_output_len": [0],
-        "input_lengths": [0],
-        "stop": [True],
-    }
-
-
 def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the_request():
     kept = request(text="hi", keeps_ids=True)
     older = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
@@ -237,14 +160,145 @@ def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the
     assert not kept.needed_capabilities
 
 
+def response(*, final=False, **outputs) -> service_pb2.ModelInferResponse:
+    message = service_pb2.ModelInferResponse()
+    message.parameters["triton_final_response"].bool_param = final
+    for name, raw in outputs.items():
+        message.outputs.add(name=name)
+        message.raw_output_contents.append(raw)
+    return message
+
+
+def packed(*elements: bytes) -> bytes:
+    array = np.array(elements, dtype=np.object_)
+    return serialize_byte_tensor(array).item() if elements else b""
+
+
+@given(st.lists(st.binary()))
+def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
+    message = codec.decode(response(text_output=packed(*elements)))
+    assert message.delta == TokenDelta(tuple(elements))
+
+
+IDS, TOP, MARK = (np.array(ids, np.int32).tobytes() for ids in ([7], [7, 9], [-5]))
+
+
+@pytest.mark.parametrize("receipt", [None, b"", IDS, MARK, MARK + IDS, TOP + MARK, IDS + TOP])
+def test_texts_of_other_ids_or_another_request_are_refused(receipt):
+    sent = {"text_output": packed(b"a"), "output_ids": IDS}
+    assert codec.decode(response(**sent, receipt=IDS + MARK), MARK).delta.token_ids == (7,)
+    with pytest.raises(codec.ForeignReceipt):
+        codec.decode(response(**sent, **({} if receipt is None else {"receipt": receipt})), MARK)
+
+
+@pytest.mark.parametrize("receipt", [IDS + MARK, TOP + MARK, IDS + TOP, IDS + TOP + MARK])
+def test_alternatives_of_other_ids_are_refused(receipt):
+    sent = {
+        "text_output": packed(b"a"),
+        "output_ids": IDS,
+        "output_log_probs": floats(-0.5),
+        "top_log_probs": floats(-0.5, -1.5),
+        "top_log_prob_ids": TOP,
+        "top_log_prob_text": packed(b"a", b"b"),
+    }
+    if receipt == IDS + TOP + MARK:
+        (found,) = codec.decode(response(**sent, receipt=receipt), MARK).delta.log_probs
+        assert [one.token_bytes for one in found.top] == [b"a", b"b"]
+        return
+    with pytest.raises(codec.ForeignReceipt):
+        codec.decode(response(**sent, receipt=receipt), MARK)
+
+
+def test_first_and_last_response():
+    numbers = (5, 3, 40_000_000)
+    count, cached, queued = (np.array([number], np.int32).tobytes() for number in numbers)
+    message = codec.decode(
+        response(
+            final=True,
+            text_output=packed(b"a"),
+            num_input_tokens=count,
+            num_cached_tokens=cached,
+            queue_time_us=queued,
+            finish_reason=packed(b"length"),
+        )
+    )
+    assert message.is_final
+    assert message.delta == TokenDelta(
+        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH, queue_s=40.0
+    )
+
+
+@pytest.mark.parametrize("lacks", [(), ("prefill_time_us",), ("decode_time_us",)])
+def test_the_engines_times_come_both_or_not_at_all(lacks):
+    times_us = {"prefill_time_us": 250_000, "decode_time_us": 2**31 - 1}
+    sent = {
+        name: np.array([time_us], np.int32).tobytes()
+        for name, time_us in times_us.items()
+        if name not in lacks
+    }
+    message = codec.decode(response(text_output=b"", finish_reason=packed(b"stop"), **sent))
+    assert message.delta is not None
+    times = EngineTimes(prefill_s=0.25, decode_s=2147.483647)
+    assert message.delta.times == (None if lacks else times)
+
+
+@given(st.lists(st.tuples(st.binary(), st.integers(0, 2**31 - 1))))
+def test_ids_stand_beside_the_texts_of_their_tokens(tokens):
+    ids = np.array([token for _, token in tokens], np.int32).tobytes()
+    texts = [text for text, _ in tokens]
+    message = codec.decode(response(text_output=packed(*texts), output_ids=ids))
+    assert message.delta == TokenDelta(tuple(texts), token_ids=tuple(t for _, t in tokens))
+
+
+@pytest.mark.parametrize("raw", [b"\0\0\0", b"\0" * 8])
+def test_ids_of_another_number_than_the_tokens_are_malformed(raw):
+    with pytest.raises(codec.MalformedResponse):
+        codec.decode(response(text_output=packed(b"a"), output_ids=raw))
+
+
+def floats(*values: float) -> bytes:
+    return np.array(values, np.float32).tobytes()
+
+
+def test_log_probs_and_ids_stand_beside_their_tokens():
+    message = codec.decode(
+        response(
+            text_output=packed(b"a", b"b"),
+            output_ids=np.array([4, 5], np.int32).tobytes(),
+            output_log_probs=floats(-0.5, -1.5),
+            top_log_probs=floats(-0.5, -2, -1, -1.5),
+            top_log_prob_ids=np.array([4, 9, 8, 5], np.int32).tobytes(),
+            top_log_prob_text=packed(b"a", b"x", b"y", b"b"),
+        )
+    )
+    assert message.delta == TokenDelta(
+        (b"a", b"b"),
+        token_ids=(4, 5),
+        log_probs=(
+            TokenLogProb(-0.5, (Alternative(b"a", -0.5, 4), Alternative(b"x", -2.0, 9)), 4),
+            TokenLogProb(-1.5, (Alternative(b"y", -1.0, 8), Alternative(b"b", -1.5, 5)), 5),
+        ),
+    )
+
+
 @pytest.mark.parametrize(
-    ("fields", "ids"),
-    [({"text": "hi"}, [7, 8]), ({"token_ids": (1, 2)}, [1, 2, 7, 8])],
+    "outputs",
+    [
+        {"text_output": b"\x05\x00\x00\x00abc"},
+        {"text_output": b"\x05\x00"},
+        {"text_output": packed(b"a"), "output_ids": b"\x00" * 8},
+        {"text_output": packed(b"a"), "output_ids": b"\x00" * 3},
+        {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 8},
+        {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 4, "top_log_probs": b"0000"},
+        {"finish_reason": packed(b"bored")},
+        {
+            "text_output": packed(b""),
+            "output_log_probs": b"",
+            "top_log_probs": b"\0" * 4,
+            "top_log_prob_text": packed(b"a"),
+        },
+    ],
 )
-def test_a_continued_answer_has_its_ids_behind_the_prompts(fields, ids):
-    continued = request(generated=(7, 8), max_tokens=9, **fields)
-    assert continued.needed_capabilities == {"resume"}
-    for message in (codec.encode(continued), codec.encode_admission(continued)):
-        sent = tensors(message)
-        assert (sent["input_ids"], sent["resume_from"], sent["max_tokens"]) == (ids, [2], [9])
-        assert sent.get("text_input") == ([b"hi"] if "text" in fields else None)
+def test_what_is_outside_the_contract_is_an_error(outputs):
+    with pytest.raises(codec.MalformedResponse):
+        codec.decode(response(**outputs))

@@ -13,11 +13,7 @@ from tritonclient.grpc import service_pb2
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
-    DeadlineExceeded,
-    EngineFailed,
     ForeignAnswer,
-    InvalidRequest,
-    ModelUnavailable,
 )
 from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
@@ -76,23 +72,6 @@ def failure(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
 
 
-def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
-    client = AnsweringClient(input_ids=int32(4, 5), request_output_len=int32(7), tokenized_for=R1)
-    admitted = asyncio.run(TritonTokenizer(client).admit(REQUEST))
-    assert (admitted.ids, admitted.max_tokens) == ((4, 5), 7)
-    (sent,) = client.sent
-    assert (sent.model_name, sent.id) == ("demo_tokenizer", "r1")
-    assert [row.name for row in sent.inputs] == [
-        "text_input",
-        "add_special_tokens",
-        "max_tokens",
-        "bad_words",
-        "guided_decoding_guide_type",
-        "guided_decoding_guide",
-    ]
-    assert sent.parameters["guide_may_be_pending"].bool_param
-
-
 def test_an_admission_is_asked_again_while_its_guide_is_pending():
     refused = '{"code": "guide_pending", "param": "guided_decoding_guide", "message": "not yet"}'
     pending = failure(grpc.StatusCode.INVALID_ARGUMENT, refused)
@@ -100,16 +79,6 @@ def test_an_admission_is_asked_again_while_its_guide_is_pending():
     client = AnsweringClient(pending, pending, **outputs)
     assert asyncio.run(TritonTokenizer(client).admit(REQUEST)).ids == (4,)
     assert len(client.sent) == 3
-
-
-def test_detokenizing_gives_each_tokens_bytes():
-    raw = struct.pack("<I", 2) + b"ab" + struct.pack("<I", 0)
-    client = AnsweringClient(text_output=raw)
-    assert asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9])) == (b"ab", b"")
-    (sent,) = client.sent
-    assert sent.model_name == "demo_detokenizer"
-    assert [(row.name, list(row.shape)) for row in sent.inputs] == [("output_ids", [1, 1, 2])]
-    assert sent.raw_input_contents == [int32(8, 9)]
 
 
 LATE = '{"code": "invalid_parameter", "param": "p", "message": "m", "request_id": "r0"}'
@@ -137,30 +106,3 @@ def test_the_bytes_of_other_tokens_are_refused_and_triton_restarted(receipt):
     with pytest.raises(ForeignAnswer):
         asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9]))
     assert client.ended == [CARD]
-
-
-@pytest.mark.parametrize(
-    ("code", "details", "error"),
-    [
-        (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            '{"code": "context_length_exceeded", "param": "prompt", "message": "too long"}',
-            InvalidRequest,
-        ),
-        (grpc.StatusCode.UNAVAILABLE, "no connection", ModelUnavailable),
-        (grpc.StatusCode.UNAVAILABLE, "'demo_tokenizer' is not ready", ModelUnavailable),
-        (grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'x'", ModelUnavailable),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "", DeadlineExceeded),
-        (grpc.StatusCode.INTERNAL, "it broke", EngineFailed),
-    ],
-)
-def test_failures_are_the_proxys_errors(code, details, error):
-    client = AnsweringClient(failure(code, details))
-    with pytest.raises(error):
-        asyncio.run(TritonTokenizer(client).admit(REQUEST))
-
-
-def test_an_answer_without_the_limit_is_an_error():
-    client = AnsweringClient(input_ids=int32(4), request_output_len=b"", tokenized_for=R1)
-    with pytest.raises(EngineFailed, match="request_output_len"):
-        asyncio.run(TritonTokenizer(client).admit(REQUEST))

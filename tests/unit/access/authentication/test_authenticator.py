@@ -1,14 +1,16 @@
-"""Authenticator: what tenants give to callers with a key, a token or a certificate."""
+"""What is read from headers, from whom, and what tenants give to callers."""
 
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_network
 
 import orjson
 import pytest
 
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.domain.errors import ErrorCode, Forbidden
+from proxy.access.authentication.credentials import MOST_BYTES, TrustedFront, credential
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
 from proxy.domain.identity import Caller
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
@@ -59,16 +61,6 @@ def test_the_lower_of_the_callers_ceiling_and_its_tenants_holds(own, tenant, cei
         assert (caller.tenant, caller.max_priority, caller.weight) == ("acme", ceiling, 2.5)
 
 
-def test_a_certificate_has_its_tenants_weight_and_ceiling_and_a_token_those_of_its_claims():
-    store = KeysInMemory()
-    store.add_tenant("acme", max_priority=-2, weight=0.5)
-    caller = known(store, b"x-client-name", "acme")
-    assert (caller.key_id, caller.max_priority, caller.weight) == ("mtls:acme", -2, 0.5)
-    assert bearer(None, token(top=4)).max_priority == 4
-    caller = bearer(None, token())
-    assert (caller.max_priority, caller.weight) == (None, 1.0)
-
-
 def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential():
     store = KeysInMemory()
     store.add_tenant("acme", is_active=False)
@@ -81,3 +73,68 @@ def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential
         with pytest.raises(Forbidden) as refused:
             known(store, name, value)
         assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
+
+
+BEARER = b"authorization"
+TRUSTED = TrustedFront((ip_network("10.0.0.0/8"), ip_network("::1/128")), "x-client-name")
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ([(b"host", b"x")], None),
+        ([(BEARER, b"bearer   key ")], b"key"),
+        ([(BEARER, b"Bearer ")], None),
+        ([(b"x-api-key", b" key ")], b"key"),
+        ([(b"api-key", b"")], None),
+        ([(BEARER, b"Bearer key"), (b"x-api-key", b"key"), (b"api-key", b"key")], b"key"),
+        ([(BEARER, b"Bearer " + b"k" * MOST_BYTES)], b"k" * MOST_BYTES),
+    ],
+)
+def test_the_key_of_a_request(headers, found):
+    assert credential(headers) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("acme", "acme"),
+        ("spiffe:acme@example.org", "spiffe:acme@example.org"),
+        ("CN=acme", "acme"),
+        ("CN=Acme Robots,OU=x,O=Example", "Acme Robots"),
+        ("O=Example, CN=acme", "acme"),
+        ("", None),
+    ],
+)
+def test_the_name_in_a_certificate(given, name):
+    assert TRUSTED.identity([(b"x-client-name", given.encode())], "10.1.2.3") == name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "O=Example",
+        "CN=a,CN=b",
+        "O=x\\,CN=victim,CN=a",
+        "O=x\\,CN=victim",
+        'O="x,CN=victim"',
+        "/C=DE/O=Example/CN=acme",
+        "CN=",
+        "CN=a\0b",
+        "a/b",
+        "x" * 300,
+        "CN=caf\xe9",
+    ],
+)
+def test_a_name_that_is_none_or_two_is_refused(given):
+    with pytest.raises(AuthenticationFailed, match="no common name"):
+        TRUSTED.identity([(b"x-client-name", given.encode("latin-1"))], "10.1.2.3")
+
+
+def test_a_name_twice_is_refused_and_from_elsewhere_it_is_nothing():
+    headers = [(b"x-client-name", b"a"), (b"x-client-name", b"b")]
+    with pytest.raises(AuthenticationFailed) as refused:
+        TRUSTED.identity(headers, "::1")
+    assert refused.value.code is ErrorCode.CONFLICTING_CREDENTIALS
+    for peer in ("11.0.0.1", "::2", "", "unix", "10.0.0.1.evil.example"):
+        assert TRUSTED.identity(headers, peer) is None

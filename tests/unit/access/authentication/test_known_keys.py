@@ -73,17 +73,6 @@ def played(scene: Callable[[Keys], Awaitable[None]]) -> Callable[[], None]:
 
 
 @played
-async def test_a_key_is_its_tenants_caller_and_read_once(keys):
-    key = keys.source.add("k1ey", models=("de*",)).encode()
-    await asyncio.sleep(1)
-    caller = await keys.known.caller(key)
-    assert (caller.tenant, caller.key_id) == ("acme", "k1ey")
-    assert caller.models.patterns == ("de*",)
-    assert await keys.known.caller(key) is caller
-    assert keys.source.reads == ["k1ey", "acme"]
-
-
-@played
 async def test_a_lookup_that_began_before_a_revocation_is_not_remembered(keys):
     key = keys.source.add("k1ey")
     await asyncio.sleep(1)

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from proxy.access.limits.caller_meters import NOTHING, CallerMeters, MeteredCallers, Unit
-from proxy.domain.identity import ANYONE, Caller, Limits
+from proxy.domain.identity import Caller, Limits
 from proxy.domain.usage import Spent
 from proxy.state.meters import MeterKind
 from tests.doubles.usage import KeptUsage
@@ -90,14 +90,6 @@ def test_no_tenant_can_be_taken_for_another(name: str):
     assert hostile.meters[0].key != plain.meters[0].key
     assert not set("{}") & set(hostile.meters[0].tenant)
     assert hostile.meters[0].key.count("/") == 2
-
-
-def test_who_has_limits():
-    assert not ANYONE.has_limits
-    assert not caller(key=Limits(), of_models={"demo": Limits()}).has_limits
-    limited = caller(of_models={"demo": Limits(concurrent_requests=1)})
-    assert limited.has_limits
-    assert not replace(limited, of_models={}).has_limits
 
 
 async def test_meters_are_kept_until_limits_change_or_the_month_ends():

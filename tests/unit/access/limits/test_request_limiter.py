@@ -1,4 +1,4 @@
-"""RequestLimiter: priorities under the ceiling, and prompts that only fit when they are counted."""
+"""Priorities under the ceiling, prompts that fit only when counted, and checks that cost much."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.access.limits.caller_meters import Standings
+from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, ModelUnavailable, RateLimited
-from proxy.domain.identity import Limits
+from proxy.domain.identity import Caller, Limits, current_caller
 from proxy.domain.output import TokenDelta
-from proxy.domain.record import RequestRecord
+from proxy.domain.record import RequestRecord, current_record
 from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.sandbox import TooCostly
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.state.memory_meters import InProcessLedger
 from tests.doubles.engine import CARD, FACTS
+from tests.doubles.sandbox import InProcess
 from tests.fixtures.ledgers import Clock
-from tests.fixtures.limits import caller
+from tests.fixtures.limits import caller, unlimited
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 LONG = replace(CARD, facts=replace(FACTS, context_length=100_000))
@@ -111,3 +115,83 @@ def test_a_prompt_far_beyond_what_is_left_is_refused_without_being_counted():
 
     asyncio.run(main())
     assert stand.tokenizer.calls == 0
+
+
+pytestmark = pytest.mark.anyio
+
+TWO = caller(key=Limits(requests_per_minute=2))
+
+
+class CostlyStand:
+    """Every call is too costly while `is_costly`. Each call is a request of its own."""
+
+    def __init__(self) -> None:
+        self.inner, self.limiter, self.now_s = InProcess(), unlimited(), 0.0
+        self.sandbox = ChargedSandbox(self.inner, self.limiter, lambda: self.now_s)
+        self.is_costly = True
+
+    async def call(self, who: Caller = TWO) -> int:
+        current_caller.set(who)
+        current_record.set(RequestRecord(standings=Standings()))
+        return await self.sandbox.run("a", self.work)
+
+    def work(self) -> int:
+        if self.is_costly:
+            raise TooCostly("it takes more than 2 s")
+        return 1
+
+    async def left(self) -> int:
+        standings = Standings()
+        await self.limiter.look(TWO, standings)
+        return standings.requests.remaining
+
+
+async def test_costly_calls_count_as_requests_and_then_none_is_made_until_the_limit_is_free():
+    stand = CostlyStand()
+    stand.is_costly = False
+    assert await stand.call() == 1
+    stand.is_costly = True
+    left = [await stand.left()]
+    for _ in range(3):
+        with pytest.raises(TooCostly):
+            await stand.call()
+        left.append(await stand.left())
+    assert left == [2, 1, 0, 0]
+    with pytest.raises(RateLimited) as refused:
+        await stand.call()
+    assert len(stand.inner.functions) == 4
+    assert refused.value.limit == "key.requests_per_minute"
+    with pytest.raises(TooCostly):
+        await stand.call(caller(key_id="other", key=Limits(requests_per_minute=2)))
+    stand.now_s += refused.value.retry_after_s
+    stand.is_costly = False
+    assert await stand.call() == 1
+
+
+async def test_a_request_that_is_counted_already_is_not_given_back():
+    stand, standings = CostlyStand(), Standings()
+    current_caller.set(TWO)
+    current_record.set(RequestRecord(standings=standings))
+    async with stand.limiter.counted(TWO, standings):
+        with pytest.raises(TooCostly):
+            await stand.sandbox.run("a", stand.work)
+        standings.is_refused = True
+    assert await stand.left() == 1
+
+
+async def test_a_client_that_disconnects_is_charged_too():
+    class Slow(InProcess):
+        async def run(self, *_: object) -> None:
+            await asyncio.sleep(0)
+            raise TooCostly("it takes more than 2 s")
+
+    stand = CostlyStand()
+    stand.sandbox = ChargedSandbox(Slow(), stand.limiter)
+    call = asyncio.ensure_future(stand.call())
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await stand.left() == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.access.store.store import Store
-from proxy.domain.endpoints import KEPT_CHANGES, MOST_DRAINED, Decisions
+from proxy.domain.endpoints import KEPT_CHANGES, Decisions
 from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest
 from proxy.pools.memory_decisions import MemoryDecisions
 from tests.unit.access.store.samples import PEPPER
@@ -112,16 +112,6 @@ async def test_changes_of_several_processes_at_once_are_all_kept_and_a_later_one
     await one.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
     async with opens() as later:
         assert (later.drained, later.weights("demo")) == (addresses, {"blue": 1.0})
-
-
-async def test_no_more_than_a_thousand_endpoints_are_drained_in_memory():
-    decisions = MemoryDecisions()
-    for number in range(MOST_DRAINED):
-        await decisions.drain(f"h{number}:1", actor=ACTOR)
-    with pytest.raises(Conflict) as refused:
-        await decisions.drain(ONE, actor=ACTOR)
-    assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
-    await decisions.drain("h1:1", actor=ACTOR)
 
 
 async def test_the_store_audits_each_decision_with_before_and_after(store):

@@ -55,26 +55,6 @@ async def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(s
     ]
 
 
-async def test_reports_group_and_choose(store):
-    for day in (1, 2, 15):
-        for model in ("demo", "llama"):
-            at = datetime(2026, 3, day, tzinfo=timezone.utc)
-            store.usage.add(used(at=at, model=model))
-    store.usage.add(used(tenant="beta", key_id="k9"))
-    await store.usage.flush()
-    report = store.usage.report
-    (whole,) = await report(MARCH, by=())
-    assert (whole["requests"], whole.keys() & {"day", "tenant"}) == (7, set())
-    models = await report(MARCH, by=("model",))
-    assert [(row["model"], row["requests"]) for row in models] == [("demo", 4), ("llama", 3)]
-    few = UsagePeriod(first=date(2026, 3, 2), last=date(2026, 3, 15), tenant="acme")
-    assert [row["requests"] for row in await report(few, by=("day",))] == [2, 2]
-    key = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 1), key="k9")
-    assert [row["tenant"] for row in await report(key)] == ["beta"]
-    nothing = UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))
-    assert await report(nothing) == await report(nothing, by=()) == []
-
-
 async def test_several_writers_add_to_the_same_rows(url):
     """With more rows than one statement takes."""
     writers, models = 4, usage.ROWS_PER_STATEMENT + 50
@@ -154,14 +134,3 @@ def test_csv_has_a_head_and_no_formulas():
     (row,) = csv.DictReader(io.StringIO(as_csv([totals])))
     assert (row["day"], row["model"]) == ("2026-03-01", "'=1+1")
     assert (row["tenant"], row["requests"], row["queue_s"]) == ("", "1", "0.5")
-
-
-async def test_other_proxies_that_write_to_the_same_store_are_counted_until_they_end(url):
-    async with opened(url) as store, Usage(store._database, interval_s=0.01) as one:
-        async with Usage(store._database, interval_s=0.01) as other:
-            other.add(used())
-            while not one.others:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0.01)
-            assert (one.others, other.others) == (1, 0)
-        while one.others:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)

@@ -1,9 +1,10 @@
-"""source: what all sources emit and log, how long they pause, and what a watched file does."""
+"""What all sources emit and log, what a watched file does, and which lookups change endpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -11,17 +12,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointAddress
+from proxy.pools.discovery.dns import (
+    EMPTY_S,
+    EVERY_S,
+    FAILED_S,
+    DnsName,
+)
 from proxy.pools.discovery.source import (
     MOST_BYTES,
     MOST_ENDPOINTS,
     MOST_REASONS,
     GrowingPause,
     Source,
-    StaticList,
     WatchedFile,
 )
 from proxy.pools.discovery.source_url import parse
-from tests.doubles import clock
 from tests.doubles.watched_source import emitted, until, watched
 
 ONE, TWO = EndpointAddress("one:8001"), EndpointAddress("two:8001", 8012)
@@ -53,12 +58,6 @@ def test_only_changes_are_emitted():
     assert (found, logs) == ([set(), {ONE, TWO}, {ONE}], [])
 
 
-def test_an_address_with_two_metrics_ports_is_one_endpoint():
-    both = frozenset({ONE, EndpointAddress("one:8001", 8012)})
-    found, _ = sets(StaticList(text="grpc://x", is_tls=False, addresses=both))
-    assert found == [{EndpointAddress("one:8001", 8012)}]
-
-
 def test_the_first_thousand_are_kept_and_the_rest_is_logged_once():
     many = [EndpointAddress(f"h{number:05}:1") for number in range(MOST_ENDPOINTS + 5)]
     found, logs = sets(Scripted(many[::-1], many[1:], many[:3], many))
@@ -72,27 +71,6 @@ def test_an_outage_keeps_the_endpoints_and_is_logged_once_for_each_reason():
     assert found == [{ONE}]
     assert [each["log_level"] for each in logs] == ["warning"] * MOST_REASONS + ["info"]
     assert all(each["source"] == "dns+grpc://x:1" for each in logs)
-
-
-def test_pauses_grow_and_begin_anew_after_quiet():
-    async def run() -> tuple[list[float], float]:
-        now = asyncio.get_running_loop().time
-        pause, lengths = GrowingPause(0.1, 10.0), []
-        for _ in range(20):
-            began = now()
-            await pause.wait()
-            lengths.append(now() - began)
-        await asyncio.sleep(20.1)
-        began = now()
-        await pause.wait()
-        return lengths, now() - began
-
-    lengths, after_quiet = clock.run(run())
-    for number, length in enumerate(lengths):
-        longest = min(0.1 * 2**number, 10.0)
-        assert longest / 2 - 1e-6 <= length <= longest + 1e-6
-    assert len(set(lengths)) == len(lengths), "jittered"
-    assert after_quiet < 0.11
 
 
 @pytest.fixture
@@ -140,21 +118,6 @@ async def test_a_file_that_does_not_exist_yet(path):
     assert [each["log_level"] for each in logs] == ["warning", "info"]
 
 
-@pytest.mark.anyio
-async def test_a_file_that_goes_and_comes_back(path, tmp_path):
-    path.write_text("one:8001")
-    with capture_logs() as logs:
-        async with watched(file(path)) as watching:
-            await watching.endpoints()
-            coming = watching.read_ahead()
-            path.rename(tmp_path / "away")
-            await until(lambda: len(logs) >= 1)
-            (tmp_path / "away").rename(path)
-            await until(lambda: len(logs) >= 2)
-            assert not coming.done(), "the endpoints are the same"
-    assert logs[1]["event"] == "endpoints can be found again"
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -189,3 +152,66 @@ async def test_a_pipe_is_not_waited_for(path):
             watching.read_ahead()
             await until(lambda: len(logs) >= 1)
     assert "is not a regular file" in logs[0]["reason"]
+
+
+AWAY = socket.gaierror(socket.EAI_AGAIN, "no name server answers")
+
+
+class Names:
+    """Answers lookups in turn, the last answer for ever."""
+
+    def __init__(self, *answers: list[str] | OSError) -> None:
+        self._answers = list(answers)
+        self.lookups = 0
+
+    async def resolve(self, name: str) -> list[str]:
+        assert name == "triton"
+        self.lookups += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+def sets_within(seconds: float, names: Names, url: str = "dns+grpc://triton:8001"):
+    """(time, addresses) of each set, and the log."""
+    source = parse(url)
+    assert isinstance(source, DnsName)
+    source.resolve = names.resolve
+    found, logs = emitted(source, seconds)
+    return [(at, sorted(each.address for each in endpoints)) for at, endpoints in found], logs
+
+
+def test_addresses_of_both_families_are_endpoints_and_changes_are_emitted():
+    names = Names(["10.0.0.1", "fd00::1"], ["fd00::1", "10.0.0.1"], ["10.0.0.2"])
+    found, logs = sets_within(3 * EVERY_S, names)
+    first, second = found
+    assert first == (0.0, ["10.0.0.1:8001", "[fd00::1]:8001"])
+    assert second == (pytest.approx(2 * EVERY_S), ["10.0.0.2:8001"])
+    assert logs == []
+
+
+def test_a_name_without_addresses_keeps_the_last_ones_for_a_minute():
+    found, logs = sets_within(10 * EMPTY_S, Names(["10.0.0.1"], []))
+    (_, first), (at, second) = found
+    assert (first, second) == (["10.0.0.1:8001"], [])
+    assert at == pytest.approx(EMPTY_S, abs=EVERY_S)
+    assert [each["reason"] for each in logs] == ["triton has no addresses"]
+
+
+def test_lookups_that_fail_keep_the_last_addresses_for_an_hour():
+    names = Names(["10.0.0.1"], AWAY)
+    found, logs = sets_within(FAILED_S - 20, names)
+    assert found == [(0.0, ["10.0.0.1:8001"])]
+    assert [each["reason"] for each in logs] == ["triton: no name server answers"]
+    assert names.lookups < FAILED_S / EVERY_S, "pauses grow"
+    found, _ = sets_within(FAILED_S + 20, Names(["10.0.0.1"], AWAY))
+    assert [addresses for _, addresses in found] == [["10.0.0.1:8001"], []]
+
+
+@pytest.mark.anyio
+async def test_the_systems_resolver():
+    async with watched(parse("dns+grpc://localhost:8001?metrics=8012")) as watching:
+        found = await watching.endpoints()
+    assert {each.address for each in found} & {"127.0.0.1:8001", "[::1]:8001"}
+    assert {each.metrics_port for each in found} == {8012}

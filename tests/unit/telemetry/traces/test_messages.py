@@ -50,31 +50,6 @@ def content(fields: object, *events: OutputEvent, is_answered: bool = True) -> d
     }
 
 
-def test_a_chat_with_tools_and_a_picture():
-    messages = [
-        {"role": "system", "content": "Be short."},
-        {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url"}]},
-        {"role": "assistant", "content": None, "reasoning": "Hm.", "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "12 degrees"},
-    ]
-    assert content({"messages": messages})["input"] == [
-        {"role": "system", "parts": [text("Be short.")]},
-        {"role": "user", "parts": [text("What?"), {"type": "image_url"}]},
-        {"role": "assistant", "parts": [{"type": "reasoning", "content": "Hm."}, CALL_PART]},
-        {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": "call_1", "response": "12 degrees"}],
-        },
-    ]
-
-
-@pytest.mark.parametrize("prompt", ["one", ["one", "two"], [1, 2], None])
-def test_prompts_of_completions(prompt):
-    texts = [prompt] if isinstance(prompt, str) else prompt or []
-    expected = [{"role": "user", "parts": [text(each)]} for each in texts if each not in (1, 2)]
-    assert content({"prompt": prompt})["input"] == expected
-
-
 def test_an_answer_of_two_choices_is_joined_as_far_as_it_came():
     events = (
         ReasoningDelta("Let me "),

@@ -1,4 +1,4 @@
-"""Which requests become traces, what their spans say, and their way to an OTLP endpoint."""
+"""Which variables trace, which requests become traces, what spans say, and their way out."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from proxy.domain.record import (
     current_record,
     stage,
 )
-from proxy.telemetry.traces.configuration import TraceConfiguration
+from proxy.telemetry.traces.configuration import (
+    TraceConfiguration,
+    WrongTraceVariable,
+)
 from proxy.telemetry.traces.tracing import (
     LONGEST_HEADER,
     CountedExporter,
     Tracing,
     callers_trace,
 )
-from tests.fixtures.otlp import collecting
 from tests.fixtures.stack import free_port
 
 RESOURCE = Resource.create({"service.name": "tested"})
@@ -70,45 +72,6 @@ def traced(
     return [*kept.get_finished_spans()]
 
 
-def test_a_request_and_its_stages():
-    def work(record: RequestRecord) -> None:
-        with stage(StageName.QUEUE):
-            pass
-        triton = stage(StageName.TRITON)
-        triton.attributes["endpoint"] = "a:1"
-        Stage(StageName.ROUTING, triton.record, triton).end()
-        assert triton.traceparent == f"00-{'ab' * 16}-{triton.span_id:016x}-01"
-        triton.end()
-
-    request, queue, triton, routing = traced(headers=[(PARENT[0], PARENT[1] + b"-01")], work=work)
-    assert request.name == "chat demo"
-    assert request.parent.span_id == int("cd" * 8, 16)
-    assert {span.context.trace_id for span in (request, queue, triton)} == {int("ab" * 16, 16)}
-    assert [span.name for span in (queue, triton, routing)] == ["queue", "triton", "routing"]
-    assert queue.parent.span_id == triton.parent.span_id == request.context.span_id
-    assert routing.parent.span_id == triton.context.span_id
-    assert triton.attributes == {"server.address": "a:1"}
-    assert request.attributes["gen_ai.usage.input_tokens"] == 7
-    assert request.attributes["gen_ai.response.finish_reasons"] == ("stop",)
-    assert "somebody" not in str(request.attributes)
-    assert request.start_time <= triton.start_time <= routing.start_time
-    assert routing.end_time <= triton.end_time <= request.end_time
-    assert request.status.status_code is StatusCode.UNSET
-
-
-def test_a_stage_that_fails_has_the_name_of_its_error():
-    def work(record: RequestRecord) -> None:
-        with pytest.raises(ValueError, match="secret"), stage(StageName.PLAN):
-            raise ValueError("secret")
-
-    request, plan = traced(work=work)
-    assert (plan.attributes, plan.status.status_code) == (
-        {"error.type": "ValueError"},
-        StatusCode.ERROR,
-    )
-    assert request.status.status_code is StatusCode.UNSET
-
-
 @pytest.mark.parametrize(
     ("flags", "changed", "is_kept"),
     [
@@ -150,11 +113,6 @@ def test_what_was_slow_is_kept_and_triton_was_not_asked_to_trace_it():
     assert stages[0].traceparent is None
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/health/ready"])
-def test_probes_make_no_traces(path):
-    assert not traced({"method": "GET", "path": path, "status": 503})
-
-
 def test_a_request_has_a_bounded_number_of_spans():
     def work(record: RequestRecord) -> None:
         for _ in range(1000):
@@ -163,12 +121,6 @@ def test_a_request_has_a_bounded_number_of_spans():
     found = traced(work=work)
     assert len(found) == 1 + MOST_STAGES
     assert found[0].attributes["triton_openai.dropped_stages"] == 1000 - MOST_STAGES
-
-
-def test_a_ratio_is_a_share_of_traces():
-    tracing = tracing_to(None, ratio=0.25)
-    kept = sum(tracing.trace(()).is_sampled for _ in range(400))
-    assert 60 <= kept <= 140  # six standard deviations
 
 
 @pytest.mark.parametrize(
@@ -204,13 +156,66 @@ def exported(url: str, spans: int, close_s: float) -> Counter[str]:
     return counts
 
 
-def test_what_is_left_is_exported_at_the_end():
-    with collecting() as collector:
-        assert exported(f"{collector.url}/v1/traces", 600, close_s=100) == {"exported": 600}
-        assert len(collector.spans) == 600
-        assert {span.service for span in collector.spans} == {"tested"}
-
-
 def test_an_endpoint_that_is_away_does_not_hold_up_the_end():
     counts = exported(f"http://127.0.0.1:{free_port()}/v1/traces", 10, close_s=0.2)
     assert set(counts) <= {"failed"}
+
+
+URL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
+
+
+def read(**variables: str) -> TraceConfiguration | None:
+    return TraceConfiguration.read({**URL, **variables})
+
+
+def test_an_endpoint_turns_traces_on_and_others_say_what_is_done():
+    assert TraceConfiguration.read({}) is None
+    found = read()
+    assert found.endpoint == "http://collector:4318/v1/traces"
+    assert (found.ratio, found.follows_callers, found.propagates) == (1.0, True, True)
+    own = read(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://traces/in")
+    assert own.endpoint == "http://traces/in"
+    assert read(OTEL_SDK_DISABLED="TRUE") is read(OTEL_TRACES_EXPORTER="none") is None
+    assert not read(OTEL_PROPAGATORS="none").propagates
+    assert read(OTEL_PROPAGATORS="baggage,tracecontext").propagates
+    for value, has_content in (("", False), ("NO_CONTENT", False), ("true", True)):
+        found = read(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
+        assert found.has_content is has_content
+
+
+@pytest.mark.parametrize(
+    ("sampler", "argument", "ratio", "follows_callers"),
+    [
+        ("always_on", "", 1.0, False),
+        ("always_off", "0.5", 0.0, False),
+        ("traceidratio", "0.25", 0.25, False),
+        ("traceidratio", "", 1.0, False),
+        ("parentbased_traceidratio", "0.01", 0.01, True),
+        ("parentbased_always_off", "", 0.0, True),
+    ],
+)
+def test_samplers(sampler, argument, ratio, follows_callers):
+    found = read(OTEL_TRACES_SAMPLER=sampler, OTEL_TRACES_SAMPLER_ARG=argument)
+    assert (found.ratio, found.follows_callers) == (ratio, follows_callers)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+        ("OTEL_PROPAGATORS", "b3"),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(name, value):
+    with pytest.raises(WrongTraceVariable, match=f"{name}={value} is not supported"):
+        read(**{name: value})
+
+
+@pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])
+def test_a_ratio_is_a_share(argument):
+    with pytest.raises(WrongTraceVariable, match=f"OTEL_TRACES_SAMPLER_ARG={argument}"):
+        read(OTEL_TRACES_SAMPLER="traceidratio", OTEL_TRACES_SAMPLER_ARG=argument)

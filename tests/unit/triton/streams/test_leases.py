@@ -49,10 +49,6 @@ async def test_one_call_holds_the_lease_of_all_streams_at_an_engine():
     assert (calls.cancelled, held.calls) == (calls.sent, 0)
 
 
-async def test_two_connections_share_no_lease():
-    assert Leases(Calls().hold).enter(terms()) != Leases(Calls().hold).enter(terms())
-
-
 async def test_a_lease_outlasts_its_streams_for_a_while_and_the_next_gets_another():
     calls = Calls()
     held = Leases(calls.hold, linger_s=LINGER_S)
@@ -68,38 +64,13 @@ async def test_a_lease_outlasts_its_streams_for_a_while_and_the_next_gets_anothe
     assert held.calls == 1
 
 
-async def test_an_engine_that_ends_the_call_is_not_asked_again_at_once():
+@pytest.mark.parametrize("retry_s", [60, 0])
+async def test_an_engine_that_ended_the_call_is_asked_again_later(retry_s):
     calls = Calls()
-    held = Leases(calls.hold)
+    held = Leases(calls.hold, retry_s=retry_s)
     first = held.enter(terms())
     calls.ended[0]()
     assert held.calls == 0
-    assert held.enter(terms()) != first, "the engine may count the first as over"
-    assert calls.sent == [first]
-
-
-async def test_an_engine_that_ended_the_call_is_asked_again_later():
-    calls = Calls()
-    held = Leases(calls.hold, retry_s=0)
-    first = held.enter(terms())
-    calls.ended[0]()
     second = held.enter(terms())
-    assert calls.sent == [first, second]
-    assert held.calls == 1
-
-
-async def test_without_room_the_stream_starts_and_a_later_one_holds_the_same_lease():
-    calls = Calls()
-    calls.has_room = False
-    held = Leases(calls.hold)
-    name = held.enter(terms())
-    calls.has_room = True
-    assert held.enter(terms()) == name
-    assert calls.sent == [name]
-
-
-async def test_a_stream_may_end_after_its_connection():
-    held = Leases(Calls().hold)
-    held.enter(terms())
-    held.close()
-    held.leave(terms())
+    assert second != first, "the engine may count the first as over"
+    assert calls.sent == ([first] if retry_s else [first, second])
