@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.utils import floatToGoString
 
 from proxy.api.http.route_scopes import NEEDS
+from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
+from proxy.domain.output import FinishReason
+from proxy.domain.record import DURATION_BUCKETS_S
 from tests.deploy.places import DOCKER
 from tests.deploy.test_metrics import (
     ALERTS,
@@ -71,6 +75,34 @@ def recorded(name: str) -> dict[str, str]:
 
 ERRORS = recorded("triton_openai:slo_errors:rate5m")
 EVENTS = recorded("triton_openai:slo_events:rate5m")
+OBJECTIVES = recorded("triton_openai:slo_objective")
+
+
+def test_every_objective_counts_errors_and_events():
+    assert OBJECTIVES.keys() == ERRORS.keys() == EVENTS.keys()
+    alerted = {rule["expr"] for rule in ALERTS if "slo_objective" in rule["expr"]}
+    asked = [
+        value
+        for expression in alerted
+        for selector in selectors(expression)
+        for value in matchers(selector).get("slo", "").split("|")
+        if value
+    ]
+    assert set(asked) == OBJECTIVES.keys()
+
+
+def asked_for(expression: str, label: str) -> list[set[str]]:
+    """The values of each selector that has the label."""
+    found = [matchers(each) for each in selectors(expression)]
+    return [set(each[label].split("|")) for each in found if label in each]
+
+
+def test_generations_fail_by_codes_of_ours_and_no_others():
+    ours = {code.value for code in ErrorCode if code.status >= 500}
+    finished = {reason.value for reason in FinishReason}
+    # Where none failed, those that finished make the zero.
+    assert asked_for(ERRORS["generations"], "outcome") == [ours, finished]
+    assert asked_for(EVENTS["generations"], "outcome") == [ours | finished]
 
 
 def test_responses_are_those_of_all_routes_that_generate():
@@ -85,3 +117,9 @@ def test_responses_are_those_of_all_routes_that_generate():
     generating = {r for r, need in NEEDS.items() if need in (Scope.CHAT, Scope.COMPLETIONS)}
     # A WebSocket has no HTTP response. /render has a scope of its own.
     assert found == generating - {"/v1/chat/completions/ws"}
+
+
+def test_the_bound_of_first_tokens_is_a_bucket():
+    """`le` as prometheus_client writes it."""
+    [bound] = asked_for(ERRORS["first_tokens"], "le")
+    assert bound <= {floatToGoString(seconds) for seconds in DURATION_BUCKETS_S}

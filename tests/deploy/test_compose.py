@@ -1,6 +1,6 @@
-"""compose.yaml, compose.cpu.yaml and compose.pools.yaml: valid, and closed to strangers.
+"""compose.yaml, compose.cpu.yaml and compose.pools.yaml: valid, and wired to what is there.
 
-Variables, secrets, networks, rights, metrics.
+Models, secrets, networks, metrics; traces from the proxy and Triton to the collector and Tempo.
 """
 
 from __future__ import annotations
@@ -10,16 +10,31 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
+from prometheus_client import CollectorRegistry, Histogram
 
+from dashboards.grafana import SOURCE
+from proxy.domain.record import Trace
+from proxy.pools.discovery.dns import DnsName
+from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
+from proxy.telemetry.generation_metrics import observe
 from tests.deploy.places import DOCKER, documents, find, is_known
 
 SINGLE = ("compose.yaml", "compose.cpu.yaml")
 POOLS = "compose.pools.yaml"
+TRITONS, PROXIES = ("triton-1", "triton-2", "triton-3"), ("proxy-1", "proxy-2")
+WATCHING = {"prometheus", "grafana", "collector", "tempo"}
 WRITING = {"build", "grafana"}
+CONFIGS = {
+    "collector": ("./traces/collector.yaml", "/etc/otelcol-contrib/config.yaml"),
+    "tempo": ("./traces/tempo.yaml", "/etc/tempo/tempo.yaml"),
+}
 FIELDS = Settings.model_fields
+single = pytest.mark.parametrize("name", SINGLE)
 each_file = pytest.mark.parametrize("name", [*SINGLE, POOLS])
 
 
@@ -53,6 +68,15 @@ def members(name: str, network: str) -> set[str]:
 def seconds(duration: str) -> float:
     assert duration.endswith("s")
     return float(duration[:-1])
+
+
+def config(service: str) -> dict[str, Any]:
+    [found] = documents(DOCKER / CONFIGS[service][0])
+    return found
+
+
+def port(endpoint: str) -> int:
+    return int(endpoint.rpartition(":")[2])
 
 
 def test_they_follow_the_compose_specification():
@@ -90,6 +114,19 @@ def test_every_file_and_volume_is_there(name):
 
 
 @each_file
+def test_all_read_the_same_models_and_no_two_tritons_build_into_one_folder(name):
+    mounts = {each: own.get("volumes", []) for each, own in services(name).items()}
+    models = {
+        each: [m for m in given if ":/app/models.yaml:" in m] for each, given in mounts.items()
+    }
+    tritons, proxies = of_role(name, "triton"), of_role(name, "proxy")
+    assert {each for each in models if models[each]} >= {*tritons, *proxies}
+    assert len({mount.partition(":/app/")[0] for given in models.values() for mount in given}) == 1
+    built = [m for each in tritons for m in mounts[each] if m.endswith(":/artifacts")]
+    assert name != POOLS or len(set(built)) == len(TRITONS)
+
+
+@each_file
 def test_what_is_published_is_on_loopback_and_in_a_network_that_is_not_internal(name):
     published = {each: own for each, own in services(name).items() if "ports" in own}
     assert published
@@ -98,6 +135,52 @@ def test_what_is_published_is_on_loopback_and_in_a_network_that_is_not_internal(
         for one in own["ports"]:
             assert re.match(r"(127\.0\.0\.1|\$\{BIND:-127\.0\.0\.1\}):", one)
         assert any(networks(name)[network] is None for network in own["networks"]), each
+
+
+@single
+def test_triton_listens_where_the_proxy_looks(name):
+    found = services(name)
+    host, number = found["proxy"]["environment"]["TRITON_URL"].removeprefix("grpc://").split(":")
+    assert int(number) == FIELDS["triton_grpc_port"].default
+    image = (DOCKER.parent / found[host]["build"]["dockerfile"]).read_text()
+    given = found[host].get("environment", {}).get("TRITON_HOST")
+    assert given == "0.0.0.0" or "TRITON_HOST=0.0.0.0" in image
+
+
+def aliases(network: str, alias: str) -> set[str]:
+    """The services of compose.pools.yaml that have this name in this network."""
+    found = set()
+    for each, own in services(POOLS).items():
+        given = own["networks"].get(network) if isinstance(own["networks"], dict) else None
+        if alias in (given or {}).get("aliases", ()):
+            found.add(each)
+    return found
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_the_source_of_a_proxy_has_the_addresses_of_every_triton(proxy):
+    found = services(POOLS)
+    assert set(found) == {*TRITONS, *PROXIES, "state", "front", *WATCHING}
+    source = parse(found[proxy]["environment"]["TRITON_URL"])
+    assert isinstance(source, DnsName)
+    assert aliases("inference", source.host) == set(TRITONS)
+    assert "inference" in found[proxy]["networks"]
+    assert source.port == FIELDS["triton_grpc_port"].default
+    assert source.metrics_port == FIELDS["triton_metrics_port"].default
+    # The metrics are read at the address of the network `inference`.
+    assert all(found[each]["environment"]["TRITON_HOST"] == "0.0.0.0" for each in TRITONS)
+
+
+def test_nginx_divides_requests_among_the_proxies_which_share_live_state():
+    found = services(POOLS)
+    assert "server proxy:9000" in (DOCKER / "nginx" / "nginx.conf").read_text()
+    assert aliases("clients", "proxy") == set(PROXIES)
+    assert found["front"]["networks"] == ["clients"]
+    assert set(found["front"]["depends_on"]) == set(PROXIES)
+    assert members(POOLS, "clients") == {*PROXIES, "front"}
+    assert members(POOLS, "state") == {*PROXIES, "state"}
+    for each in PROXIES:
+        assert urlsplit(found[each]["environment"]["LEDGER_URL"]).hostname == "state"
 
 
 @each_file
@@ -175,3 +258,85 @@ def test_images_of_others_are_pinned(name):
     others = {each for each in images if not each.startswith("triton-openai/")}
     assert {each.split(":")[0] for each in others} >= {"prom/prometheus", "grafana/tempo"}
     assert [each for each in others if not re.search(r":v?\d+\.\d+\.\d+$", each)] == []
+
+
+def sources() -> dict[str, dict[str, Any]]:
+    folder = DOCKER / "grafana/provisioning/datasources"
+    read = [yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")]
+    return {source["uid"]: source for each in read for source in each["datasources"]}
+
+
+def test_grafana_finds_its_dashboards_and_sources():
+    [dashboards] = documents(DOCKER / "grafana/provisioning/dashboards/files.yaml")
+    folder = dashboards["providers"][0]["options"]["path"]
+    grafana = services("compose.yaml")["grafana"]
+    assert f"./grafana/dashboards:{folder}:ro" in grafana["volumes"]
+    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (DOCKER / "grafana/dashboards" / Path(home).relative_to(folder)).exists()
+    found = sources()
+    assert found["prometheus"]["url"] == "http://prometheus:9090"
+    assert found[SOURCE["uid"]]["isDefault"]
+    [scraping] = documents(DOCKER / "prometheus/prometheus.yml")
+    interval = scraping["global"]["scrape_interval"]
+    assert found["prometheus"]["jsonData"]["timeInterval"] == interval
+    link = urlsplit(found["tempo"]["url"])
+    assert (link.hostname, link.port) == ("tempo", config("tempo")["server"]["http_listen_port"])
+
+
+@each_file
+def test_the_proxy_and_triton_send_spans_to_the_collector_and_proxies_decide_what_is_traced(name):
+    received = config("collector")["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+    senders = {**of_role(name, "triton"), **of_role(name, "proxy")}
+    for own in senders.values():
+        link = urlsplit(own["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"])
+        assert (link.scheme, link.hostname, link.path) == ("http", "collector", "")
+        assert link.port == port(received)
+        assert own["environment"]["OTEL_SERVICE_NAME"]
+    for each, own in services(name).items():
+        environment, decides = own.get("environment", {}), each in of_role(name, "proxy")
+        sampler, ratio = (
+            ("parentbased_traceidratio", "${TRACE_RATIO:-0.1}") if decides else (None,) * 2
+        )
+        assert environment.get("OTEL_TRACES_SAMPLER") == sampler
+        assert environment.get("OTEL_TRACES_SAMPLER_ARG") == ratio
+
+
+@each_file
+def test_the_collector_gives_spans_to_tempo_which_no_sender_reaches(name):
+    found = services(name)
+    for service, (source, target) in CONFIGS.items():
+        assert f"{source}:{target}:ro" in found[service]["volumes"]
+    assert found["tempo"]["command"] == [f"-config.file={CONFIGS['tempo'][1]}"]
+    collector, tempo = config("collector"), config("tempo")
+    [pipeline] = collector["service"]["pipelines"].values()
+    for kind in ("receivers", "processors", "exporters"):
+        assert set(pipeline[kind]) == set(collector[kind])
+    assert pipeline["processors"][0] == "memory_limiter"
+    limit_mib = collector["processors"]["memory_limiter"]["limit_mib"]
+    assert found["collector"]["mem_limit"].endswith("mb")
+    memory_mb = int(found["collector"]["mem_limit"][:-2])
+    assert limit_mib < 0.9 * memory_mb, "it refuses spans before its container is full"
+    grpc = tempo["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]
+    assert collector["exporters"]["otlp"]["endpoint"] == f"tempo:{port(grpc['endpoint'])}"
+    [place] = [
+        each.partition(":")[2] for each in found["tempo"]["volumes"] if each.startswith("tempo:")
+    ]
+    storage = tempo["storage"]["trace"]
+    assert storage["backend"] == "local"
+    assert all(storage[each]["path"].startswith(f"{place}/") for each in ("wal", "local"))
+    reaching = {e for one in found["tempo"]["networks"] for e in members(name, one)}
+    assert reaching == {"tempo", "collector", "grafana"}
+    assert networks(name)["trace-store"] == networks(name)["traces"] == {"internal": True}
+
+
+@each_file
+def test_an_exemplar_is_kept_and_leads_to_its_trace(name):
+    assert "--enable-feature=exemplar-storage" in services(name)["prometheus"]["command"]
+    found = sources()
+    [target] = found["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
+    assert found[target["datasourceUid"]]["type"] == "tempo"
+    measured = Histogram("seconds", "of one request", registry=CollectorRegistry())
+    observe(measured, 0.3, Trace(trace_id=1, span_id=2, parent_id=None, is_sampled=True))
+    [family] = measured.collect()
+    [exemplar] = [each.exemplar for each in family.samples if each.exemplar]
+    assert target["name"] in exemplar.labels

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.places import DOCKERFILES, ROOT, is_known
+from tests.deploy.places import DOCKER, DOCKERFILES, ROOT, is_known
 from tests.fixtures.stack import HANG_S
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -87,6 +87,28 @@ def test_no_image_opens_tritons_http_port():
     for dockerfile in DOCKERFILES:
         assert "TRITON_HTTP_PORT" not in dockerfile.read_text()
         assert "8000" not in " ".join(told(dockerfile, "EXPOSE")).split()
+
+
+def test_the_gpu_image_compiles_its_own_folders_and_nothing_of_nvidias():
+    """/app is NVIDIA's, too, and `compileall` fails with the first file that is no Python."""
+    run = " ".join(told(DOCKER / "triton.Dockerfile", "RUN"))
+    [compiled] = re.findall(r"compileall -q (.+?) &&", run)
+    assert all((ROOT / folder).is_dir() for folder in compiled.split())
+    assert "." not in compiled.split()
+
+
+def test_the_gpu_images_user_has_a_home_to_write_to():
+    """NVIDIA's image names one for user 1000, but does not make it."""
+    dockerfile = DOCKER / "triton.Dockerfile"
+    assert re.search(r"\bHOME=/\S+", " ".join(told(dockerfile, "ENV")))
+    [made] = re.findall(r"install --directory --owner=1000 .*", " ".join(told(dockerfile, "RUN")))
+    assert '"$HOME"' in made
+
+
+def test_the_cpu_image_has_torch_only_where_it_is_asked_for():
+    [run] = [run for run in told(DOCKER / "cpu.Dockerfile", "RUN") if "torch" in run]
+    assert run.startswith('if [ -n "${BUILD_TOOLS}" ]; then')
+    assert "-r requirements-torch.txt --index-url" in run
 
 
 @pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (503, False)])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
+import venv
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.deploy.places import DOCKER, ROOT
+from tests.fixtures.stack import HANG_S
 
 pytest.importorskip("tomllib", reason="the images have Python 3.12")
 spec = importlib.util.spec_from_file_location("install", DOCKER / "install.py")
@@ -111,6 +115,87 @@ def test_what_an_image_brings_is_pinned_and_the_gpu_image_takes_what_a_build_nee
     dockerfile = (DOCKER / "triton.Dockerfile").read_text()
     assert '"beside", "/opt/triton-openai", "gpu"' in dockerfile
     assert "ENV PATH=/opt/triton-openai/bin:$PATH" in dockerfile
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", f"version = {version!r}\n")
+        file.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+
+
+class Image:
+    """An image as NVIDIA's: its Python is a venv, here with a package of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.venv, self.index = folder / "venv", folder / "index"
+        venv.create(self.venv, with_pip=True, symlinks=True)
+        self.index.mkdir()
+        wheel(self.index, "pydantic", "2.12.0")
+        self._run(self.venv, "-m", "pip", "install", "pydantic")
+        for name, version in (("pydantic", "2.99.0"), ("newone", "1.0")):
+            wheel(self.index, name, version)
+        (folder / "docker").mkdir()
+        self.script = folder / "docker" / "install.py"
+        self.script.write_text((DOCKER / "install.py").read_text())
+        self.ours = folder / "ours"
+
+    def install(self, *requirements: str) -> subprocess.CompletedProcess[str]:
+        project = f"[project]\ndependencies = {json.dumps(requirements)}\n"
+        (self.script.parents[1] / "pyproject.toml").write_text(project)
+        return self._run(self.venv, str(self.script), "beside", str(self.ours))
+
+    def versions(self, folder: Path, *names: str) -> list[str]:
+        code = "".join(f"import {name}; print({name}.version)\n" for name in names)
+        return self._run(folder, "-c", code).stdout.split()
+
+    def _run(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        offline = {
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.index),
+            "PIP_CONFIG_FILE": "/dev/null",
+        }
+        return subprocess.run(
+            [folder / "bin" / "python", *arguments], env={"PATH": "/usr/bin:/bin", **offline},
+            capture_output=True, text=True, timeout=HANG_S,
+        )  # fmt: skip
+
+
+def test_our_packages_are_in_a_venv_that_sees_the_images_and_replaces_none(tmp_path):
+    image = Image(tmp_path)
+    result = image.install("pydantic>=2.9", "newone>=1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert image.versions(image.ours, "pydantic", "newone") == ["2.12.0", "1.0"]
+    assert image.versions(image.venv, "newone") == []
+    refused = image.install("pydantic>=2.99")
+    assert refused.returncode != 0
+    assert "pydantic" in refused.stderr
+    assert image.versions(image.venv, "pydantic") == ["2.12.0"], "the image's own stays"
+
+
+def test_a_package_of_the_image_in_the_venv_is_found(tmp_path):
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    for name in ("Pydantic", "newone"):
+        (packages / f"{name}-9.9.dist-info").mkdir(parents=True)
+        (packages / f"{name}-9.9.dist-info" / "METADATA").write_text(
+            f"Name: {name}\nVersion: 9.9\n"
+        )
+    assert install.shadowed(tmp_path) == {"pydantic"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["fresh"], "unknown mode 'fresh'"), (["lock", "prox"], "no section 'prox'")],
+)
+def test_an_unknown_mode_or_section_is_named(words, said):
+    with pytest.raises(ValueError, match=said):
+        install.arguments(*words)
 
 
 def has_common_version(one: SpecifierSet, other: SpecifierSet) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from proxy.api.http.body_reader import MOST_BODIES_BYTES
 from proxy.settings import Settings
 from proxy.state.answer import KEPT_PART, held_bytes, within
 from tests.deploy.manifests import (
+    KUBERNETES,
     OLDEST,
     OVERLAYS,
     VERSION,
@@ -23,7 +26,7 @@ from tests.deploy.manifests import (
     rendered,
     validate,
 )
-from tests.deploy.places import MANIFESTS, ROOT, documents, find, is_known
+from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -34,6 +37,15 @@ each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_manifest_is_valid(path, version):
     for thing in documents(path):
         validate(thing, version)
+
+
+@pytest.mark.parametrize(("pods", "evicted"), [(1, 0), (2, 1), (3, 1), (4, 2)])
+def test_the_budget_keeps_the_only_triton_pod_and_half_of_several(pods, evicted):
+    [budget] = [
+        each for each in of_kind("PodDisruptionBudget") if each["metadata"]["name"] == "triton"
+    ]
+    percent = int(budget["spec"]["minAvailable"].removesuffix("%"))
+    assert pods - math.ceil(pods * percent / 100) == evicted
 
 
 @kustomize
@@ -55,6 +67,13 @@ def test_what_kustomize_makes_is_valid_and_whole(overlay):
     assert named == maps
     version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
     assert {image.partition(":")[2] for image in find(made, "image")} == {version}
+
+
+def test_every_manifest_is_a_resource_of_its_folder():
+    for folder in ("base", *OVERLAYS):
+        [kustomization] = documents(KUBERNETES / folder / "kustomization.yaml")
+        own = {path.name for path in MANIFESTS if path.parent.name == folder}
+        assert own == {each for each in kustomization["resources"] if each.endswith(".yaml")}
 
 
 def test_every_variable_is_a_setting_and_every_value_is_taken():
@@ -84,6 +103,15 @@ def test_a_pod_has_longer_than_its_drain_may_take():
             assert float(command[-1]) >= Settings.model_fields["request_timeout_s"].default
 
 
+def test_what_a_pod_runs_before_it_stops_is_in_the_image():
+    [command] = {
+        tuple(hook["command"]) for hook in find(containers(), "exec") if "python3" in str(hook)
+    }
+    script = Path(command[1]).relative_to("/app")
+    assert (ROOT / script).exists()
+    assert f"COPY {script} {script.parent}/" in (DOCKER / "triton.Dockerfile").read_text()
+
+
 def test_probes_ask_ports_and_paths_that_answer():
     """Triton's HTTP API is off: gRPC's health protocol says whether its models are ready."""
     grpc = {"grpc": {"port": 8001}}
@@ -105,6 +133,20 @@ def test_probes_ask_ports_and_paths_that_answer():
                 assert ports["grpc"] == asked["grpc"]["port"]
 
 
+def test_a_load_is_given_up_no_sooner_than_its_pod():
+    """The image's half an hour is too short for a large model from network storage."""
+    given = literals()["triton-settings"]
+    probes = [
+        each["startupProbe"]
+        for each in containers()
+        if each["name"] == "triton" and "startupProbe" in each
+    ]
+    assert len(probes) == len(OVERLAYS)
+    for probe in probes:
+        allowed = probe["periodSeconds"] * probe["failureThreshold"]
+        assert int(given["TRITON_START_TIMEOUT_S"]) == allowed
+
+
 def test_what_the_proxy_keeps_fits_into_its_memory():
     """It needs the last quarter for itself."""
     settings = Settings()
@@ -115,6 +157,11 @@ def test_what_the_proxy_keeps_fits_into_its_memory():
     in_memory = [each for each in find([pod], "emptyDir") if each.get("medium") == "Memory"]
     files = sum(size(each["sizeLimit"]) for each in in_memory)
     assert kept + held + MOST_BODIES_BYTES + files < 0.75 * memory
+
+
+@pytest.mark.parametrize(("wanted_mb", "allowed_mb"), [(1000, 200), (150, 150)])
+def test_kept_answers_get_no_more_than_their_part_of_the_memory(wanted_mb, allowed_mb):
+    assert within("MAX_KEPT_MB", wanted_mb, 0.2, 1_000_000_000) == allowed_mb * 1_000_000
 
 
 def size(text: str) -> int:
@@ -133,3 +180,48 @@ def test_every_selector_finds_a_pod(kind):
     assert own
     for wanted in own:
         assert any(wanted.items() <= each.items() for each in labels), wanted
+
+
+def test_services_lead_to_ports_of_their_pods():
+    for service in of_kind("Service"):
+        for pod in pods():
+            if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items():
+                named = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+                assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+    [triton] = [each for each in of_kind("Service") if each["metadata"]["name"] == "triton"]
+    assert literals()["proxy-settings"]["TRITON_URL"] == (
+        f"grpc://triton:{triton['spec']['ports'][0]['port']}"
+    )
+
+
+def test_autoscalers_scale_what_is_there_by_what_the_adapter_gives():
+    [adapter] = documents(DOCKER / "prometheus" / "adapter.yaml")
+    given = {rule["name"]["as"] for rule in adapter}
+    there = {(each["kind"], each["metadata"]["name"]) for each in of_kind("Deployment")}
+    for scaler in of_kind("HorizontalPodAutoscaler"):
+        target = scaler["spec"]["scaleTargetRef"]
+        assert (target["kind"], target["name"]) in there
+        assert {metric["name"] for metric in find(scaler, "metric")} <= given
+    assert find(of_kind("HorizontalPodAutoscaler"), "metric")
+
+
+@each_overlay
+def test_a_model_has_a_gpu_for_each_rank(overlay):
+    [models] = documents(KUBERNETES / overlay / "models.yaml")
+    [world] = {
+        gpu.get("tensor_parallel", 1) * gpu.get("pipeline_parallel", 1)
+        for gpu in find(models, "gpu")
+    }
+    things = [
+        thing
+        for path in MANIFESTS
+        if path.parent.name == overlay
+        for thing in documents(path)
+        if pod_templates(thing)
+    ]
+    [thing] = things
+    size = thing["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
+    [gpus] = {limits["nvidia.com/gpu"] for limits in find(thing, "limits")}
+    assert size * gpus == world
+    given = [each for env in find(thing, "env") for each in env if each["name"] == "GPUS_PER_NODE"]
+    assert overlay == "single-node" or given == [{"name": "GPUS_PER_NODE", "value": str(gpus)}]

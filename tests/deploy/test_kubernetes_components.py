@@ -10,8 +10,9 @@ import pytest
 
 from proxy.pools.discovery.kubernetes import KubernetesService
 from proxy.pools.discovery.source_url import parse
+from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
-from tests.deploy.places import documents
+from tests.deploy.places import MANIFESTS, documents
 
 COMPONENT, TRACING = KUBERNETES / "endpoints", KUBERNETES / "tracing"
 
@@ -33,6 +34,12 @@ def manifest(name: str, kind: str) -> dict[str, Any]:
     return found
 
 
+def test_every_manifest_is_a_resource_of_the_component():
+    [component] = documents(COMPONENT / "kustomization.yaml")
+    own = {path.name for path in MANIFESTS if path.parent == COMPONENT}
+    assert own == set(component["resources"])
+
+
 def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
     [rule] = manifest("account.yaml", "Role")["rules"]
     assert rule == {
@@ -43,6 +50,24 @@ def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
     binding = manifest("account.yaml", "RoleBinding")
     account = manifest("account.yaml", "ServiceAccount")["metadata"]["name"]
     assert [each["name"] for each in binding["subjects"]] == [account]
+
+
+def test_the_url_names_the_service_and_its_ports():
+    [service] = [
+        each
+        for each in documents(KUBERNETES / "base" / "triton-service.yaml")
+        if each["kind"] == "Service"
+    ]
+    found = source()
+    assert found.service == service["metadata"]["name"]
+    assert found.port in [port["name"] for port in service["spec"]["ports"]]
+    for overlay in OVERLAYS:
+        [made] = documents(KUBERNETES / overlay / "kustomization.yaml")
+        assert found.namespace == made["namespace"]
+    [triton] = documents(KUBERNETES / "single-node" / "triton.yaml")[:1]
+    [template] = pod_templates(triton)
+    ports = template["spec"]["containers"][0]["ports"]
+    assert found.metrics_port in [each["containerPort"] for each in ports]
 
 
 @kustomize
@@ -80,6 +105,14 @@ def settings(name: str) -> dict[str, str]:
     return dict(literal.split("=", 1) for literal in found["literals"])
 
 
+def test_the_proxy_and_triton_send_spans_to_one_collector():
+    found = TraceConfiguration.read(settings("proxy-settings"))
+    assert found.endpoint == "http://opentelemetry-collector.monitoring:4318/v1/traces"
+    assert (found.ratio, found.follows_callers, found.has_content) == (0.1, True, False)
+    names = ("proxy-settings", "triton-settings")
+    assert len({settings(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] for name in names}) == 1
+
+
 def test_the_way_to_the_collector_is_open_for_both_and_for_its_port_alone():
     policies = [each["spec"] for each in documents(TRACING / "network.yaml")]
     chosen = [each["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for each in policies]
@@ -87,3 +120,13 @@ def test_the_way_to_the_collector_is_open_for_both_and_for_its_port_alone():
     for policy in policies:
         [way] = policy["egress"]
         assert [each["port"] for each in way["ports"]] == [4318]
+
+
+@kustomize
+@each_overlay
+def test_an_overlay_with_traces(overlay, tmp_path):
+    found = rendered_with(overlay, "../tracing", tmp_path)
+    for each in found:
+        validate(each)
+    maps = [each["data"] for each in found if each["kind"] == "ConfigMap"]
+    assert sum("OTEL_EXPORTER_OTLP_ENDPOINT" in data for data in maps) == 2

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import promql_parser
 import pytest
 import yaml
 
+from build_engines import triton_models
 from proxy.domain import errors
+from proxy.domain.endpoints import EndpointState
 from proxy.domain.output import FinishReason
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 from proxy.telemetry.metrics import Metrics
@@ -165,6 +168,13 @@ def asked_for(metric: str, label: str) -> set[str]:
     }
 
 
+def test_states_and_outcomes_of_endpoints_are_those_of_the_code():
+    states = asked_for("proxy_pool_endpoints", "state")
+    assert {"ready", "ejected"} < states <= {state.value for state in EndpointState}
+    outcomes = asked_for("proxy_endpoint_streams_total", "outcome")
+    assert {"lost"} < outcomes <= {outcome.value for outcome in Outcome}
+
+
 def test_jobs_are_those_that_are_scraped():
     files = [DOCKER / "prometheus" / name for name in CONFIGS]
     scraped = [set(find(documents(path), "job_name")) for path in files]
@@ -187,6 +197,26 @@ def test_every_alert_has_its_section_of_the_runbook_and_the_other_way_round():
     assert named == {rule["alert"].lower(): rule["alert"] for rule in ALERTS}
     assert len(named) == len(ALERTS)
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == set(named.values())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_links_to_the_runbook_are_absolute(name):
+    [config] = documents(DOCKER / "prometheus" / name)
+    link = urlsplit(config["global"]["external_labels"]["runbook"])
+    assert link.scheme == "https"
+    assert link.netloc
+    assert link.path.endswith("runbook.html")  # as `make docs` names the page
+
+
+def test_recorded_series_of_nvidias_backend_have_the_public_name():
+    """The proxy, our engine and the recorded rules call a model by one name, so that they join."""
+    recorded = [rule for group in RULES for rule in group["rules"] if "record" in rule]
+    for rule in (rule for rule in recorded if "nv_trt" in rule["expr"]):
+        _, theirs = rule["expr"].split(" or ")
+        match, _, renamed = theirs.strip().partition(" label_replace")
+        assert match == "on (instance, model)"
+        assert re.fullmatch(r'\(nv_trt.*, "model", "\$1", "model", "\(\.\*\)_engine"\)', renamed)
+    assert triton_models.role_name("llama-3.1-8b", "engine") == "llama-3.1-8b_engine"
 
 
 def test_the_names_labels_and_reasons_of_vllm_are_those_of_its_source():

@@ -16,6 +16,7 @@ import crossplane
 import httpx
 import pytest
 
+from proxy.api.openai import chat_socket
 from proxy.settings import Settings
 from tests.fixtures import nginx
 from tests.fixtures.application import application
@@ -98,6 +99,18 @@ def place(tmp_path) -> Iterator[Callable[..., tuple[nginx.Front, list[Proxy]]]]:
 
 def ask(front: nginx.Front) -> httpx.Response:
     return httpx.post(f"{front.url}/v1/chat/completions", json=BODY, verify=front.trust, timeout=60)
+
+
+def test_a_proxy_that_does_not_listen_is_passed_over(place):
+    front, _ = place(answers, None)
+    assert [ask(front).status_code for _ in range(REQUESTS)] == [200] * REQUESTS
+
+
+def test_a_proxy_that_refuses_is_passed_over(place):
+    front, (answering, refusing) = place(answers, refuses)
+    assert [ask(front).status_code for _ in range(REQUESTS)] == [200] * REQUESTS
+    assert answering.asked == REQUESTS
+    assert refusing.asked > 0
 
 
 def test_a_request_that_was_sent_and_lost_is_not_sent_again(place):
@@ -251,3 +264,9 @@ def test_requests_are_taken_over_tls_only(server):
     plain, _ = (each["block"] for each in block(parsed(), "http") if each["directive"] == "server")
     assert {each["directive"] for each in plain} == {"listen", "return"}
     assert told(plain)["return"] == ["308", "https://$host$request_uri"]
+
+
+def test_the_websockets_are_upgraded(server):
+    headers = [each["args"] for each in block(server, chat_socket.PATH)]
+    assert ["Upgrade", "$http_upgrade"] in headers
+    assert ["Connection", "upgrade"] in headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.domain.errors import RateLimited
 from proxy.scheduling.fair_queue import FairQueue
-from proxy.scheduling.places import Places
+from proxy.scheduling.places import GRACE_S, KEPT, Places
 from proxy.settings.streams import Scheduling
 from tests.doubles.queued_stream import Clock, QueuedStream
 from tests.fixtures.schedulers import ticket
@@ -81,6 +81,31 @@ def places(taken: int) -> Places:
     for _ in range(taken):
         made.add(QueuedStream(ticket("a")), now=0.0)
     return made
+
+
+def test_a_caller_that_comes_early_does_not_get_the_place_of_another_one():
+    nine, eight = places(9), places(8)
+    for each in (nine, eight):
+        each.promise("a", 5.0)
+    assert not nine.has_place("a", now=1.0)
+    assert nine.has_place("few", now=1.0)  # a tenant with fewer streams need not wait for it
+    assert eight.has_place("a", now=1.0)
+    assert nine.has_place("a", now=5.0)
+    eight.add(QueuedStream(ticket("a")), now=5.0)
+    assert eight.has_place("a", now=1.0)  # nothing is promised any more
+
+
+def test_a_promise_lapses_and_half_of_the_places_are_never_kept():
+    four, five, nine = places(4), places(5), places(9)
+    for each in (four, five, nine):
+        for time in range(40):
+            each.promise("a", 100.0 + time)
+    assert four.has_place("a", now=1.0)
+    assert not five.has_place("a", now=1.0)
+    assert nine.has_place("a", now=140.0 + GRACE_S)
+    for time in range(1_000):
+        nine.promise("a", 200.0 + time)
+    assert nine.promised("a", now=140.0 + GRACE_S) <= KEPT * 10
 
 
 def test_without_rows_the_time_is_finite():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import uvloop
-from websockets.frames import OP_BINARY, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
+from websockets.frames import OP_BINARY, OP_CLOSE, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
 
 from proxy.api.http.body_reader import BytesInFlight
 from proxy.server.websocket_connection import FREE_FRAMES
@@ -126,6 +126,19 @@ def test_messages_of_all_sockets_share_one_limit_and_leave_nothing_behind():
     assert close_code(uvloop.run(talked(talk, in_flight=flight))) == TRY_AGAIN_LATER
 
 
+def test_a_message_gives_its_room_back_once_the_application_has_it():
+    flight = BytesInFlight(100_000)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        for _ in range(5):
+            writer.write(frame(OP_BINARY, b"x" * 60_000))
+            await reader.readuntil(b"60000")
+        assert flight.bytes == 0
+        return b""
+
+    uvloop.run(talked(talk, in_flight=flight))
+
+
 @pytest.mark.parametrize(
     "handshake",
     [
@@ -157,6 +170,39 @@ def test_a_frame_that_comes_with_the_handshake_waits_for_it():
             return raw
 
     assert uvloop.run(talk()).startswith(b"HTTP/1.1 101 ")
+
+
+def test_an_application_may_deny_and_close():
+    async def denies(scope, receive, send) -> None:
+        if scope["path"] == "/status":
+            headers = [(b"content-type", b"application/json"), (b"x-a", b"b")]
+            await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": b"{}"})
+        elif scope["path"] == "/fails":
+            raise RuntimeError("secret")
+        else:
+            if scope["path"] == "/closes":
+                await send({"type": "websocket.accept", "subprotocol": "a"})
+            await send({"type": "websocket.close", "code": 1012, "reason": "bye"})
+
+    async def talk(path: bytes) -> bytes:
+        async with served(denies) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(UPGRADE.replace(b"/", path, 1))
+            if path == b"/closes":
+                await reader.readuntil(b"bye")
+                writer.write(frame(OP_CLOSE, struct.pack("!H", 1012)))
+            raw = await asyncio.wait_for(reader.read(), HANG_S)
+            writer.close()
+            return raw
+
+    denied = uvloop.run(talk(b"/status"))
+    assert denied.startswith(b"HTTP/1.1 401 ")
+    assert b"\r\nx-a: b\r\n" in denied
+    assert denied.endswith(b"\r\n\r\n{}")
+    assert uvloop.run(talk(b"/")).startswith(b"HTTP/1.1 403 ")
+    assert uvloop.run(talk(b"/fails")).startswith(b"HTTP/1.1 500 ")
+    assert uvloop.run(talk(b"/closes")) == b""
 
 
 async def until(condition: Callable[[], bool]) -> None:
