@@ -83,7 +83,7 @@ def public_models(
 def _others(
     loaded: Sequence[LoadedModel], policy: Mapping[str, ModelEntry]
 ) -> Iterator[tuple[str, ModelEntry]]:
-    """What is loaded and not in models.yaml, under Triton's name of it.
+    """The models that Triton has loaded and models.yaml lacks, under Triton's names.
 
     A Triton model that an entry's deployment names is not also served under its own name. One that
     several pools have is served from the pool `default`, or else from the first by name.

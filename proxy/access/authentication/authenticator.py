@@ -1,4 +1,4 @@
-"""Who sends a request: credentials in its headers -> Caller, or a refusal. Called by the API."""
+"""Authenticates requests: credentials in headers -> a Caller, or a refusal. Called by the API."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Standings:
 
     @property
     def budget(self) -> float | None:
-        """What is left of the month's, in the currency of the prices."""
+        """The rest of the monthly budget, in the currency of the prices."""
         found = self._least(MeterKind.PERIOD, Unit.COST)
         return None if found is None else found.remaining / NANOS
 

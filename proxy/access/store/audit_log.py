@@ -25,7 +25,7 @@ from proxy.access.store.database import Database
 from proxy.access.store.tables import AUDIT, META, as_json
 from proxy.domain.errors import LaunchError
 
-ROWS_AT_ONCE = 500  # of which the event loop computes the MACs in one go, about 5 ms
+ROWS_AT_ONCE = 500  # the event loop computes their MACs in one go, in about 5 ms
 CHAIN = b"triton-openai audit chain 1"
 ID_CHARACTERS = 16
 LISTED_AT_MOST = 100
@@ -35,8 +35,8 @@ Entry = tuple[str, str, str, View | None, View | None]  # actor, action, object,
 
 
 class ChainKey:
-    """The key of the audit log's MACs, derived from a pepper of keys. Its id stands in each entry,
-    and reveals nothing of it.
+    """The key of the audit log's MACs, derived from a pepper of keys. Each entry has its id,
+    from which the key cannot be computed.
     """
 
     def __init__(self, pepper: bytes) -> None:
@@ -60,7 +60,7 @@ class ChainKey:
         return self.mac(b"entry", mac_before.encode(), orjson.dumps(values))
 
     def seal(self, entries: int, mac: str) -> str:
-        """Of the head: how many entries there are, and the last one's MAC."""
+        """The head of the chain: the number of entries, and the MAC of the last one."""
         return self.mac(b"head", str(entries).encode(), mac.encode())
 
 

@@ -43,7 +43,7 @@ def _row(record: KeyRecord | TenantRecord) -> dict[str, Any]:
 
 
 class _Records(Generic[Record]):
-    """`actor`: who asks, for the audit log. Every method may raise StoreUnavailable."""
+    """actor: the administrator, for the audit log. Every method may raise StoreUnavailable."""
 
     _kind: type[Record]
     _table: Table

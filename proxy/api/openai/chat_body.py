@@ -86,7 +86,7 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
 
     @model_validator(mode="after")
     def _rules(self) -> ChatCompletionBody:
-        """The rules between fields, of which the first that is broken is the error."""
+        """Checks the rules between fields; the first broken rule is the error."""
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             raise FieldError(

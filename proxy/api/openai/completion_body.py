@@ -55,7 +55,7 @@ class CompletionBody(GenerationBody, PromptBody):
 
     @model_validator(mode="after")
     def _rules(self) -> CompletionBody:
-        """The rules between fields, of which the first that is broken is the error."""
+        """Checks the rules between fields; the first broken rule is the error."""
         if self.best_of and self.best_of < (self.n or 1):
             raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
         if self.best_of and self.best_of > (self.n or 1) and self.stream:

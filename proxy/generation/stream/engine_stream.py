@@ -318,7 +318,7 @@ class EngineStream:
         return State.SENT
 
     async def _resend(self, lost: ModelUnavailable, watch: TimeWatch) -> None:
-        """Begins the same part again, of which the reader has nothing."""
+        """Begins the same part again. The reader has received no delta of it."""
         most = self._means.max_resends
         if not most:
             raise lost

@@ -95,7 +95,7 @@ def reasoning_family(name: str) -> type[ReasoningParser]:
 
 
 def in_template(chat_template: str, families: Mapping[str, type[Any]]) -> str | None:
-    """The name of the first family of which the template contains all marks of one alternative."""
+    """The name of the first family with an alternative whose marks are all in the template."""
     for name, family in families.items():
         if any(all(mark in chat_template for mark in marks) for marks in family.template_marks):
             return name

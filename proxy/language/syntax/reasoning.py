@@ -61,8 +61,8 @@ class ReasoningSyntax:
 class ReasoningParser(PushParser[ReasoningEvent]):
     """Splits an answer into reasoning and text; `is_thinking` while the model reasons.
 
-    White space around the reasoning belongs to the syntax. The text goes on to the tool parser, so
-    it still contains the delimiters of calls.
+    White space around the reasoning belongs to the syntax. The text is passed to the tool parser,
+    so it still contains the delimiters of calls.
 
     Args:
         is_inside: the prompt has opened the reasoning already, see `opens_in`.

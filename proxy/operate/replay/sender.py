@@ -19,7 +19,7 @@ from proxy.journal.journal import VERSION, Recorded, record_files
 from proxy.operate.replay.comparison import Comparison, Replayed, compare
 
 PATH = re.compile(r"(/[a-z0-9_]+)+")  # never another host, which would get the key
-# Of the load and the callers at that time: sent again, they say nothing of the deployment.
+# Statuses that depend on the load and the callers at that time: comparing them means nothing.
 OF_THE_MOMENT = (401, 403, 408, 409, 429)
 LINES = TypeAdapter(Recorded)
 
