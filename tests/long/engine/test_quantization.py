@@ -209,6 +209,7 @@ INT4 = {"quantization": "int4_awq", "calibration": {"samples": SAMPLES}}
 BUILD_IN_CHILD = """
 import sys
 from pathlib import Path
+from tests.long.engine.test_quantization import build, models
 
 if __name__ == "__main__":
     build(Path(sys.argv[1]), models(Path(sys.argv[2]), **eval(sys.argv[3])))
@@ -232,7 +233,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def interrupt_while_it_quantizes(artifacts: Path, weights: Path, script: Path) -> None:
     """Kills a build, with all that it has started, once the program has read the weights."""
     script.write_text(BUILD_IN_CHILD)
-    log = artifacts / "steps" / "m" / "log"
+    log = artifacts / "steps" / "m" / "quantized.log"
     child = subprocess.Popen(
         [sys.executable, str(script), str(artifacts), str(weights), repr(FP8)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
