@@ -132,7 +132,7 @@ class LoadReader:
 
     @property
     def load(self) -> EngineLoad:
-        """Of all models together."""
+        """The load of all models together."""
         return self._aged(self._total)
 
     def load_of(self, triton_model: str) -> EngineLoad:

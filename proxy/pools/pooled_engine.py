@@ -311,7 +311,7 @@ class TokenEstimates:
     def observe(self, *, text_length: int | None, prompt_tokens: int, output_tokens: int) -> None:
         """Call it when a stream ended by itself. text_length: characters; None for a prompt of ids.
 
-        A stream that was cancelled or failed says nothing of the length of answers.
+        A stream that was cancelled or failed does not show how long answers are.
         """
         self._output_tokens += WEIGHT_OF_NEWEST * (output_tokens - self._output_tokens)
         if text_length and prompt_tokens > 0:

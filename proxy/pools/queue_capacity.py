@@ -110,7 +110,7 @@ class EngineRoom:
 
 
 Share = Callable[[int], int]
-"""Of the streams that engines run for all proxies, those of this one."""
+"""The part of the engines' streams that this proxy has sent."""
 
 
 class QueueCapacities:

@@ -118,7 +118,7 @@ class RunningAnswer(Recording):
             self.readers_changed()
 
     def close(self) -> None:
-        """Nobody may join. Current readers continue; after the last of them, it is gone."""
+        """Lets nobody join. Current readers continue; the answer is dropped after the last one."""
         self._is_over = self._is_closed = True
         self._forget(self)
         self.readers_changed()

@@ -45,7 +45,7 @@ class Row:
 
 
 def _tokens(name: str) -> Read:
-    """Nothing where no token came."""
+    """Observes nothing if no token came."""
     return lambda record: () if record.used is None else (getattr(record.used, name),)
 
 

@@ -60,7 +60,7 @@ class Launch:
     grpc_port: int
     metrics_port: int
     shm_prefix: str
-    """Of its Python models' shared memory."""
+    """The prefix of the names of its Python models' shared memory."""
     secret: str = field(repr=False)
     """Gives access to the restricted protocols."""
     start_timeout_s: float
