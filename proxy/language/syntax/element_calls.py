@@ -344,6 +344,7 @@ class Qwen3CoderParser(MarkupCalls):
 
     sections = (("<tool_call>", "</tool_call>"),)
     call_begin = "<function="
+    plain_marks = ("</parameter>", "</function>")
     markup = Markup(
         name_end=">",
         key_begin="<parameter=",
@@ -373,6 +374,7 @@ class MiniMaxM2Parser(MarkupCalls):
 
     sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
     call_begin = '<invoke name="'
+    plain_marks = ('<parameter name="', "</parameter>", "</invoke>")
     markup = Markup(
         name_end='">',
         key_begin='<parameter name="',

@@ -18,7 +18,7 @@ from proxy.language.structured.structural_tags import (
 )
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
-from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.reader import Delimiters, Steps, delimiters
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
 
 
@@ -177,7 +177,7 @@ class HarmonyParser(ToolParser):
         # The prompt ends with `<|start|>assistant`; a recipient may follow it at once.
         if (yield from self._reader.look(4)) == " to=":
             yield from self._section("")
-        marks = Delimiters([*self.starts, *_ENDS])
+        marks = delimiters((*self.starts, *_ENDS))
         while mark := (yield from self._text(marks)):
             if mark in _ENDS:
                 self._reader.take(len(mark))
