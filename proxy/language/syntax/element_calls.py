@@ -153,6 +153,10 @@ class Markup:
 
 class MarkupCalls(SectionCalls):
     markup: ClassVar[Markup]
+    # The types of a value that the tool's schema does not list.
+    unlisted_types: ClassVar[frozenset[str]] = _ALL
+    # Names of a parameter that holds all arguments, unless the tool has one of that name.
+    wrappers: ClassVar[tuple[str, ...]] = ()
     _marks: ClassVar[Delimiters]
 
     @cached_property
@@ -172,7 +176,10 @@ class MarkupCalls(SectionCalls):
         yield from self._gap()
         while not (yield from self._ends()):
             key = yield from self._key()
-            yield from self._value(key, self._types(key))
+            if key in self.wrappers and self._properties and key not in self._properties:
+                yield from self._wrapper(key)
+            else:
+                yield from self._value(key, self._types(key))
             self._end_argument()
             yield from self._gap()
         self._close_arguments()
@@ -212,6 +219,19 @@ class MarkupCalls(SectionCalls):
             yield from self._until_end(parts.append)
             self._emit_arguments(typed("".join(parts), types))
 
+    def _wrapper(self, key: str) -> Steps[None]:
+        """The arguments as one object, or a value that is none."""
+        parts: list[str] = []
+        yield from self._until_end(parts.append)
+        found = literal_in("".join(parts))
+        if found is None or not found.startswith("{"):
+            self._begin_argument(key)
+            self._emit_arguments(typed("".join(parts), self._types(key)))
+        elif inner := found[1:-1].strip():
+            self._start_call()
+            self._emit_arguments(f"{', ' if self._argument_count else '{'}{inner}")
+            self._argument_count += 1
+
     def _until_end(self, pass_on: PassOn) -> Steps[None]:
         mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
         if not mark:
@@ -219,14 +239,19 @@ class MarkupCalls(SectionCalls):
         if mark.endswith(self.markup.value_end):
             self._reader.take(len(mark))
 
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        """The schemas of the tool's arguments, as far as they are listed."""
+        listed = self._tools.get(self._name, {}).get("properties")
+        return listed if isinstance(listed, Mapping) else {}
+
     def _types(self, key: str) -> frozenset[str]:
-        schema = self._tools.get(self._name, {})
-        properties = schema.get("properties")
-        if not isinstance(properties, Mapping) or key not in properties:
-            return types_of(None)
+        if key not in self._properties:
+            return self.unlisted_types
         known = self._known_types.get((self._name, key))
         if known is None:
-            known = self._known_types[self._name, key] = types_of(properties[key], schema)
+            known = types_of(self._properties[key], self._tools[self._name])
+            self._known_types[self._name, key] = known
         return known
 
 
@@ -369,11 +394,13 @@ class Qwen3CoderParser(MarkupCalls):
 class MiniMaxM2Parser(MarkupCalls):
     """MiniMax M2: `<invoke name="f"><parameter name="city">Paris</parameter></invoke>`.
 
-    Several calls in one `<minimax:tool_call>`.
+    Several calls in one `<minimax:tool_call>`. MiniMax's guide to tool calling reads a value that
+    the schema does not list as a string, or as null.
     """
 
     sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
     call_begin = '<invoke name="'
+    unlisted_types = frozenset({"string", "null"})
     plain_marks = ('<parameter name="', "</parameter>", "</invoke>")
     markup = Markup(
         name_end='">',
@@ -398,7 +425,8 @@ class MiniMaxM2Parser(MarkupCalls):
 class DeepSeekV32Parser(MarkupCalls):
     """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
 
-    Each parameter says whether it is a string; if not, it is JSON.
+    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
+    models write `string="true"` for numbers, too.
     """
 
     sections = (
@@ -424,6 +452,7 @@ class DeepSeekV32Parser(MarkupCalls):
         trigger="<｜DSML｜function_calls>",
     )
     template_marks = (("｜DSML｜",),)
+    wrappers = ("arguments", "input")
     _is_string = ""
 
     def _key(self) -> Steps[str]:
@@ -437,7 +466,7 @@ class DeepSeekV32Parser(MarkupCalls):
         return key
 
     def _types(self, key: str) -> frozenset[str]:
-        if self._is_string == "true":
-            return frozenset({"string"})
         types = super()._types(key)
+        if self._is_string == "true":
+            return types & {"string"} or types
         return types - {"string"} or types if self._is_string == "false" else types

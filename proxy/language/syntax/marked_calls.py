@@ -86,7 +86,7 @@ _KEY = re.compile(r"[^:,<>{}\[\]\"\s]*")
 class Gemma4Parser(SectionCalls):
     """Gemma 4: `<|tool_call>call:f{city:<|"|>Paris<|"|>,n:1}<tool_call|>`.
 
-    Bare keys, strings between special tokens, otherwise like JSON.
+    Bare keys, strings between special tokens, otherwise like JSON. `call` may be missing.
     """
 
     call_begin = "<|tool_call>"
@@ -99,7 +99,8 @@ class Gemma4Parser(SectionCalls):
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()
-        yield from self._expect("call:")
+        if not (yield from self._reader.accept("call:")):
+            yield from self._reader.accept(":")
         self._name = yield from self._whole_name()
         yield from self._reader.space()
         char = yield from self._reader.peek()

@@ -85,6 +85,10 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             "<|tool_call>call:f{a:108.,b:abc}<tool_call|>",
             (["f"], ['{"a":108.0,"b":"abc"}'], ""),
         ),
+        *(
+            ("gemma4", f"<|tool_call>{name}{{a:1}}<tool_call|>", (["f"], ['{"a":1}'], ""))
+            for name in (":f", "f", "call:f")
+        ),
         (
             "pythonic",
             "[f(a=b'z', b=.5), f(a=1_000)]",
