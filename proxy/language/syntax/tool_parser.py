@@ -102,7 +102,7 @@ class ToolParser(PushParser[ToolEvent]):
         """
         self._has_ended = has_ended
         events = super().flush()
-        self._send_text(self._unsent)
+        self._send_text(self._dropped.removed_from(self._unsent))
         events += self._events.take()
         if self._blank and not self.calls:
             events.append(TextDelta("".join(self._blank)))
@@ -224,7 +224,7 @@ class ToolParser(PushParser[ToolEvent]):
             raise Broken
         self._has_started = self._is_open = True
         self._reader.recorded()
-        self._send_text(self._unsent)
+        self._send_text(self._dropped.removed_from(self._unsent))
         self._unsent, self._blank = "", []
         index, self.calls = self.calls, self.calls + 1
         self._events.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
@@ -262,10 +262,10 @@ class ToolParser(PushParser[ToolEvent]):
 
     def _emit_text(self, text: str) -> None:
         """Emits text without marks; what may begin one waits for more."""
-        text = self._dropped.removed_from(self._unsent + text)
+        text = self._unsent + text
         end = len(text) - self._dropped.possible_start(text, 0)
         self._unsent = text[end:]
-        self._send_text(text[:end])
+        self._send_text(self._dropped.removed_from(text[:end]))
 
     def _send_text(self, text: str) -> None:
         """Emits text for the client; blank text waits until a call or more text follows it."""

@@ -202,7 +202,7 @@ def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
 
 
 # Their templates have no marks of calls, or share another family's syntax.
-UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
+UNMARKED = {"exaone", "llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - UNMARKED))
@@ -217,6 +217,7 @@ def test_a_template_that_renders_a_family_s_calls_names_it(family):
     ("template", "family"),
     [
         ("{{ 'Environment: ipython' }} {'name': f, \"parameters\": {}}", "llama3_json"),
+        ("{{ '[|assistant|]\\n' }}{{ '<tool_call>' }}", "exaone"),
         ("use [func_name1(params_name1=params_value1)]", "pythonic"),
         ("<|system|>{{ system }}<|tool|>{{ tools }}<|/tool|>", "phi4_mini_json"),
         ("{% for message in messages %}{{ message.content }}{% endfor %}", None),
