@@ -281,6 +281,7 @@ class ElementSyntax:
     end: Callable[[str], str]
     stop: str
     is_nested: bool
+    says_type: bool = True
 
     @property
     def arguments(self) -> WriteArguments:
@@ -293,6 +294,11 @@ class ElementSyntax:
         return write
 
     def _element(self, name: str, schema: Any, *, is_nested: bool) -> Format:
+        types = _types(schema)
+        if not self.says_type and "string" in types and types - {"string", "null"}:
+            # Of bare text a reader could not tell whether it is a string: strings are in quotes.
+            inner = json_without(schema, [self.stop])
+            return tag(self.start(name, "", False), inner, self.end(name))
         made = []
         for one in variants(schema):
             kind = _type(one)
@@ -515,4 +521,5 @@ _MINIMAX_ELEMENT = ElementSyntax(
     end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
     stop=_NAMESPACE,
     is_nested=True,
+    says_type=False,
 )
