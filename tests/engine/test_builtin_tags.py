@@ -39,37 +39,43 @@ NAMES = {
     "llama3_json": "llama",
 }
 # What an answer has around its calls.
-AROUND = {"deepseek_v32": ("\n\n", ""), "kimi_k3": ("", "<|close|>message<|sep|>")}
-# Without what some of the tags refuse, such as lengths, or write with white space around it.
-STOP = {
-    "type": "object",
-    "properties": {
-        "at": {"type": "string"},
-        "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
-    },
-    "required": ["at", "hours"],
-    "additionalProperties": False,
+AROUND = {
+    "minimax_m2": ("\n</think>\n\n\n", ""),
+    "deepseek_v32": ("\n\n", ""),
+    "kimi_k3": ("", "<|close|>message<|sep|>"),
 }
-TRIP = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string"},
-        "days": {"type": "integer", "minimum": 1, "maximum": 30},
-        "is_return": {"type": "boolean"},
-        "stops": {"type": "array", "items": STOP, "maxItems": 2},
-        "note": {"anyOf": [{"type": "null"}, {"enum": [1, 2]}]},
-    },
-    "required": ["city", "days"],
-    "additionalProperties": False,
-}
-TOOLS = (Tool(name="plan.trip", parameters=TRIP, is_strict=True), Tool(name="ping"))
-SCHEMAS = argument_schemas(TOOLS)
 
 
-def compiled(family: str, compiler):
+def tools_with(text: dict[str, object]) -> tuple[Tool, ...]:
+    """`text`: the schema of strings. Some of the tags refuse lengths."""
+    stop = {
+        "type": "object",
+        "properties": {
+            "at": text,
+            "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
+        },
+        "required": ["at", "hours"],
+        "additionalProperties": False,
+    }
+    trip = {
+        "type": "object",
+        "properties": {
+            "city": text,
+            "days": {"type": "integer", "minimum": 1, "maximum": 30},
+            "is_return": {"type": "boolean"},
+            "stops": {"type": "array", "items": stop, "maxItems": 2},
+            "note": {"anyOf": [{"type": "null"}, {"enum": [1, 2]}]},
+        },
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    return Tool(name="plan.trip", parameters=trip, is_strict=True), Tool(name="ping")
+
+
+def compiled(family: str, tools: tuple[Tool, ...], compiler):
     tools = [
         {"type": "function", "function": {"name": name, "parameters": schema}}
-        for name, schema in SCHEMAS.items()
+        for name, schema in argument_schemas(tools).items()
     ]
     found = get_model_structural_tag(
         NAMES[family],
@@ -83,10 +89,13 @@ def compiled(family: str, compiler):
 
 @pytest.mark.parametrize("family", NAMES)
 def test_what_a_guide_writes_is_the_syntax_that_xgrammar_knows(family, compiler, vocabulary):
-    builtin = compiled(family, compiler)
+    tools = tools_with({"enum": ["Paris", "a b"]})
+    builtin = compiled(family, tools, compiler)
     before, after = AROUND.get(family, ("", ""))
-    guide = call_guide(family, TOOLS, REQUIRED, in_parallel=True)
-    for text in next(filter(None, (answers(guide, compiler, vocabulary, one) for one in range(5)))):
+    guide = call_guide(family, tools, REQUIRED, in_parallel=True)
+    texts = answers(guide, compiler, vocabulary)
+    assert texts
+    for text in texts:
         matcher = GrammarMatcher(builtin.grammar)
         assert matcher.accept_string(before + text + after), text
         assert matcher.is_completed()
@@ -95,13 +104,15 @@ def test_what_a_guide_writes_is_the_syntax_that_xgrammar_knows(family, compiler,
 # Kimi K3's tag begins with free text, whose end a walk does not find.
 @pytest.mark.parametrize("family", sorted(set(NAMES) - {"kimi_k3"}))
 def test_what_xgrammar_s_tag_writes_is_read(family, compiler, vocabulary):
-    builtin = compiled(family, compiler)
+    tools = tools_with({"type": "string"})
+    schemas = argument_schemas(tools)
+    builtin = compiled(family, tools, compiler)
     random, mask = np.random.default_rng(0), GuideMask(VOCAB_SIZE, threads=1)
     walks = [walk(GuideState(builtin), mask, vocabulary, random) for _ in range(20)]
     found = [text.decode(errors="replace") for text in walks if text is not None]
     assert found
     for text in found:
-        calls = read(family, text, SCHEMAS)[1]
+        calls = read(family, text, schemas)[1]
         assert calls, text
         for name, arguments in calls:
-            assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(arguments)), text
+            assert jsonschema_rs.is_valid(schemas[name], json.loads(arguments)), text

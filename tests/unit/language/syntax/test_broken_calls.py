@@ -214,6 +214,17 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
+        # As mistral-common 1.13.1 writes calls for the tokenizers v3, v11 and v13.
+        *(
+            ("mistral", text, (["f", "g"], ['{"a": "é", "n": 1}', "{}"], ""))
+            for text in (
+                '[TOOL_CALLS][{"name": "f", "arguments": {"a": "é", "n": 1}, "id": "abcdefghi"}, '
+                '{"name": "g", "arguments": {}, "id": "abcdefghj"}]',
+                '[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"a": "é", "n": 1}'
+                "[TOOL_CALLS]g[CALL_ID]abcdefghj[ARGS]{}",
+                '[TOOL_CALLS]f[ARGS]{"a": "é", "n": 1}[TOOL_CALLS]g[ARGS]{}',
+            )
+        ),
         # As tools are described.
         *(
             (family, f"{begin}{written}", (["f"], ['{"a": "x"}'], ""))
