@@ -40,7 +40,7 @@ NAMES = {
 }
 # What an answer has around its calls.
 AROUND = {
-    "minimax_m2": ("\n</think>\n\n\n", ""),
+    "minimax_m2": ("\n</think>\n\n\n\n\n", ""),
     "deepseek_v32": ("\n\n", ""),
     "kimi_k3": ("", "<|close|>message<|sep|>"),
 }
