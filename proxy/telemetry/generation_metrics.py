@@ -110,7 +110,7 @@ OF_MODELS = (
     ),
     Row(
         "proxy_short_answer_duration_seconds",
-        f"From request to last event, of completed answers with {SHORT_ANSWER_TOKENS} tokens at most",
+        f"From request to last event, of whole answers with {SHORT_ANSWER_TOKENS} tokens at most",
         read=_short_answer_s,
         buckets=PROMISED_BUCKETS_S,
     ),
