@@ -150,19 +150,25 @@ class Registry:
             ModelNotAllowed: the caller's key does not allow it, or not any.
         """
         if name is None:
-            if not (cards := self.listed()):
+            if (card := next(iter(self.listed().values()), None)) is None:
                 raise ModelNotAllowed(self.cards()[0].name)
-            return cards[0]
+            return card
         model = self.model(name)
         if not model.is_allowed:
             raise ModelNotAllowed(name)
         return model.cards[0]
 
-    def listed(self) -> tuple[ModelCard, ...]:
-        """The models that the caller may use, in the order of models.yaml."""
+    def listed(self) -> dict[str, ModelCard]:
+        """By name and alias, the models that the caller may use, in the order of models.yaml."""
         if not self.models:
             raise self._unavailable()
-        return tuple(model.cards[0] for model in self.models.values() if model.is_allowed)
+        return {
+            name: model.cards[0]
+            for model in self.models.values()
+            if model.is_allowed
+            for name in model.names
+            if self._named[name] is model  # not an alias that is the name of another model
+        }
 
     def shown(self, name: str) -> ModelCard:
         """The card of a model; one that is not allowed does not exist for this caller.
