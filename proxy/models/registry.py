@@ -41,7 +41,8 @@ class Registry:
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
     loaded: what all Tritons have, also where no deployment names it. models: those that are served;
-    replaced as a whole. epoch: how often the models changed or Triton came back.
+    replaced as a whole. epoch: how often the models changed or Triton came back. away: the models
+    that no endpoint served at the last check.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Registry:
         self.rows = rows
         self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0
+        self.away: tuple[str, ...] = ()
         self._take([], policy)
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
@@ -103,10 +105,12 @@ class Registry:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
         self.why_not_ready = reason
 
-    def check_available(self) -> None:
-        """Raises ModelUnavailable: Triton is not ready."""
+    def check_available(self, card: ModelCard) -> None:
+        """Raises ModelUnavailable: Triton is not ready, or no endpoint serves the model."""
         if self.why_not_ready is not None:
             raise self._unavailable()
+        if (card.parent or card.name) in self.away:
+            raise ModelUnavailable("The model is not available at present: no server has it ready.")
 
     def _unavailable(self) -> ModelUnavailable:
         category = self.why_not_ready and self.why_not_ready.category
