@@ -378,7 +378,7 @@ class Endpoint:
         match state:
             case EndpointState.READY:
                 failed = next((one for one in self.served.values() if one.has_failed), None)
-                return failed and str(failed.why_not_ready)
+                return None if failed is None else str(failed.why_not_ready)
             case EndpointState.EJECTED:
                 tried = "" if self.breaker.ejected_for_s else "; the next request tries it"
                 return f"{self.why_ejected}{tried}"
