@@ -391,7 +391,8 @@ def compose(
     # pages that describe all other routes, and health
     def concerns() -> list[Concern]:
         found = [] if callers is None else callers.concerns()
-        return [*found, *limiter.concerns, *policy_watch.concerns]
+        failing = [] if operations is None else operations.pools.concerns()
+        return [*found, *limiter.concerns, *policy_watch.concerns, *failing]
 
     shown_scopes = scopes if settings.is_authenticated else None
     document = cached_document(app.routes, field_limits, registry, shown_scopes)
