@@ -183,5 +183,12 @@ class Settings(
         return self.max_concurrent_requests
 
     @property
+    def priority_ceiling(self) -> int:
+        """Of callers that have none of their own."""
+        if self.max_priority is not None or self.is_authenticated:
+            return self.max_priority or 0
+        return max([0, *self.priority_words.values()])
+
+    @property
     def max_request_bytes(self) -> int:
         return int(self.max_request_size_mb * 1_000_000)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from proxy.settings.group import AtMost, Group, Seconds, Tokens, Words
+from proxy.settings.group import AtMost, Group, Seconds, Tokens, Words, words
 
 ControlTokens = Literal["plain", "special"]
 ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
+Priority = Annotated[int, Field(ge=-(2**31) + 1, le=2**31 - 1)]
+WORDS: dict[str, int] = {"low": -10, "normal": 0, "high": 10}
+PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63})\s*=\s*([+-]?[0-9]{1,10})")
+
+
+def _pairs(given: Any) -> Any:
+    """Pairs such as `high=10`, separated by commas."""
+    if not isinstance(given, str):
+        return given
+    found: dict[str, int] = {}
+    for pair in words(given):
+        matched = PAIR.fullmatch(pair)
+        if matched is None or matched[1] in found:
+            raise ValueError(f"{pair!r} must be a new word and an integer, such as high=10")
+        found[matched[1]] = int(matched[2])
+    return found
 
 
 class Answers(Group):
@@ -95,6 +112,11 @@ class RequestSize(Group):
     cost."""
     max_choices: AtMost = 128
     """Prompts times candidates of one request. Raise it for batches of prompts."""
-    max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
+    max_priority: Priority | None = None
     """The highest priority that a request gets, of a caller without a ceiling of its own. Higher
-    numbers go first. Raise it where callers may rank their own requests."""
+    numbers go first. Without it: 0; where there are no keys, the highest of `PRIORITY_WORDS`. Raise
+    it where callers with keys may rank their own requests."""
+    priority_words: Annotated[dict[str, Priority], NoDecode, BeforeValidator(_pairs)] = WORDS
+    """What words in `metadata.priority` stand for: pairs such as `high=10`, separated by commas.
+    Higher numbers go first. A pair for one of OpenAI's `flex`, `priority` or `scale` makes it a
+    `service_tier` that callers may ask for. Set it for words and tiers of your own."""

@@ -18,7 +18,8 @@ TokenIds = Annotated[
     list[Count], Field(description="The choice's tokens, with `return_token_ids`.")
 ]
 ServiceTier = Annotated[
-    Literal["default"], Field(description="With a request's own `service_tier` only.")
+    Literal["default", "flex", "scale", "priority"],
+    Field(description="The tier that was served, with a request's own `service_tier` only."),
 ]
 
 

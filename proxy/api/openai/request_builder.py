@@ -4,8 +4,8 @@ limits on fields of one request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
@@ -13,10 +13,11 @@ from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.generation_body import GenerationBody, merged
+from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.identity import Caller, current_caller
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -31,7 +32,7 @@ class FieldLimits:
     """Numbers of elements, and (`_bytes`) bytes of UTF-8.
 
     stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
-    bad_words.
+    bad_words. priority_words: what words of `metadata.priority`, and service tiers, stand for.
     """
 
     stops: int = 16
@@ -42,9 +43,21 @@ class FieldLimits:
     choices: int = 128
     tools: int = 128
     tools_bytes: int = 256_000
+    priority_words: Mapping[str, int] = field(default_factory=dict)
+
+    def has_tier(self, name: str | None) -> bool:
+        tier = tier_of(name)
+        return tier is None or tier in self.priority_words
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
+        if not self.has_tier(body.service_tier):
+            raise InvalidRequest(
+                f"Invalid value for 'service_tier': {body.service_tier!r} is no tier of this "
+                "server: use 'auto' or 'default'.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="service_tier",
+            )
         if body.stop is not None:
             _check("stop", len(body.stops), self.stops)
             stop_bytes = sum(len(stop.encode()) for stop in body.stops)
@@ -90,6 +103,8 @@ def _check(param: str, count: int, most: int, *, of: str = "") -> None:
 class RequestBuilder:
     """Used by all routes that take OpenAI's bodies.
 
+    ceiling: the highest priority that a caller gets.
+
     Both methods raise what the field limits, the registry and the examiner raise.
     """
 
@@ -101,6 +116,7 @@ class RequestBuilder:
         service: Service,
         tokenizer: Tokenizer,
         *,
+        ceiling: Callable[[Caller], int],
         reasoning_fields: tuple[str, ...],
     ) -> None:
         self._models = models
@@ -108,6 +124,7 @@ class RequestBuilder:
         self._examiner = examiner
         self._service = service
         self._tokenizer = tokenizer
+        self._ceiling = ceiling
         self._reasoning_fields = reasoning_fields
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
@@ -125,12 +142,16 @@ class RequestBuilder:
         return await self._exchange(body, request, served, renderer)
 
     def _resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
-        """The body with one value for each thing, and for the model that answers it, which may be a
-        fallback of the one it names.
+        """The body with one value for each thing, with the tier that it gets, and for the model
+        that answers it, which may be a fallback of the one it names.
         """
         self._limits.check(body)
-        if body.nvext is not None or body.metadata is not None:
-            body = merged(body, ids_field=ids_field)
+        words, tier = self._limits.priority_words, body.tier
+        if body.nvext is not None or body.metadata is not None or tier is not None:
+            body = merged(body, words, ids_field=ids_field)
+        if body.service_tier is not None:
+            is_served = tier is not None and words[tier] <= self._ceiling(current_caller.get())
+            body = body.model_copy(update={"service_tier": tier if is_served else "default"})
         served = self._models.serving(body.model)
         if served.fallback_from is not None:
             body = body.model_copy(update={"model": served.name})
