@@ -277,6 +277,7 @@ def compose(
         service,
         called_tokenizer,
         ceiling=limiter.ceiling,
+        tenant_from_metadata=settings.tenant_from_metadata,
         reasoning_fields=settings.reasoning_fields,
     )
     recent = RecentRequests()

@@ -42,6 +42,7 @@ class RequestFields(Answer):
         description="The answer's own id, such as chatcmpl-….",
         examples=["chatcmpl-5f0c6a1b2d3e4f50"],
     )
+    request_trace: str = Field("", description="The caller's header x-request-trace.")
     began_at: str = Field(
         description="In UTC, ISO 8601.", examples=["2026-03-01T12:00:00.250+00:00"]
     )

@@ -196,12 +196,14 @@ class RequestRecord:
     """
 
     # The request. request_id: of the header x-request-id; empty where the answer has none.
+    # request_trace: the caller's own, of the header x-request-trace.
     method: str = ""
     path: str = ""
     request_id: str = ""
     headers: Headers = ()  # names in lower case
+    request_trace: str | None = None
     trace: Trace | None = None
-    # Its caller; None where there are no keys, or before it is known.
+    # Its caller; None before it is known, or where neither a key nor the request names a tenant.
     tenant: str | None = None
     key_id: str | None = None
 
@@ -316,6 +318,7 @@ class RequestRecord:
         self.has_generated, self.id, self.model = True, request.id, model
         self.user, self.safety_identifier = request.user, request.safety_identifier
         self.metadata = request.metadata
+        self.tenant = request.tenant or self.tenant
         self.used = self.usage
         if self.used is not None:
             self.prompt_tokens = self.used.prompt_tokens

@@ -150,6 +150,7 @@ class GenerationRequest:
     to offer those that the model has. priority: a higher one goes first, and 0 is the default.
     has_assigned_priority: the caller gave none, and its ceiling is below 0. caller: the name that
     limits for each caller count by; empty where it is not known.
+    tenant: the one that a caller without a key names, for logs, metrics and the fair queue alone.
     fallback_from: the model that the caller named, where `model` answers in its place.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
     prompt of more tokens is refused. queue_patience_s: how long it waits for a row at most, 0 not
@@ -186,6 +187,7 @@ class GenerationRequest:
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     caller: str = ""
+    tenant: str | None = None
     fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None

@@ -159,6 +159,14 @@ class Settings(
         return self
 
     @model_validator(mode="after")
+    def _keys_name_tenants(self) -> Settings:
+        if self.tenant_from_metadata and self.is_authenticated:
+            raise ValueError(
+                "TENANT_FROM_METADATA has no effect where keys or tokens name the tenant: remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _store_has_a_pepper(self) -> Settings:
         for name in ("store_url", "old_key_peppers"):
             if getattr(self, name) is not None and self.key_pepper is None:

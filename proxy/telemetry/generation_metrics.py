@@ -255,7 +255,7 @@ class GenerationMetrics:
         self, record: RequestRecord, request: GenerationRequest, card: ModelCard
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
-        tenant = current_caller.get().tenant
+        tenant = request.tenant or current_caller.get().tenant
         labeled = self._labeled.get(card.name)
         if labeled is None:
             labeled = self._active.labels(card.name), self._gaps.labels(card.name)

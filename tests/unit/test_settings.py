@@ -53,6 +53,7 @@ def test_the_other_names_of_host_and_port(settings):
         ({"KEY_PEPPER": "sixteen-is-short"}, "KEY_PEPPER must have at least 32"),
         ({"AUTH": "on"}, "AUTH=on lets nobody in: set API_KEY or KEY_PEPPER or JWT_ISSUER"),
         ({"AUTH": "off", "API_KEY": "k" * 16}, "AUTH=off lets everybody in, so API_KEY has no"),
+        ({"TENANT_FROM_METADATA": "1", "API_KEY": "k" * 16}, "TENANT_FROM_METADATA has no effect"),
         ({"METRICS_KEY": "k" * 16}, "METRICS_KEY alone lets no caller in"),
         ({"AUTH": "maybe"}, "AUTH=maybe"),
         ({"JWT_ISSUER": "https://a.example"}, "JWT_ISSUER needs JWT_AUDIENCE"),

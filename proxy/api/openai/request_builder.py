@@ -4,6 +4,7 @@ limits on fields of one request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,8 +17,8 @@ from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.api.openai.tool_bodies import ToolBody
-from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.domain.identity import Caller, current_caller
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.identity import TENANT_NAME, Caller, current_caller, is_reserved
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -100,10 +101,23 @@ def _check(param: str, count: int, most: int, *, of: str = "") -> None:
         )
 
 
+def _tenant_in(metadata: Mapping[str, str]) -> str | None:
+    name = metadata.get("tenant_id")
+    if name is not None and (not re.fullmatch(TENANT_NAME, name) or is_reserved(name)):
+        raise InvalidRequest(
+            f"Invalid value for 'metadata.tenant_id': {echoed(name)} cannot be a tenant. Use up to "
+            "128 letters, digits and '._:@-', and neither 'default' nor an address.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="metadata.tenant_id",
+        )
+    return name
+
+
 class RequestBuilder:
     """Used by all routes that take OpenAI's bodies.
 
-    ceiling: the highest priority that a caller gets.
+    ceiling: the highest priority that a caller gets. tenant_from_metadata: callers without a key
+    name their tenant in `metadata`.
 
     Both methods raise what the field limits, the registry and the examiner raise.
     """
@@ -118,6 +132,7 @@ class RequestBuilder:
         *,
         ceiling: Callable[[Caller], int],
         reasoning_fields: tuple[str, ...],
+        tenant_from_metadata: bool,
     ) -> None:
         self._models = models
         self._limits = limits
@@ -126,6 +141,7 @@ class RequestBuilder:
         self._tokenizer = tokenizer
         self._ceiling = ceiling
         self._reasoning_fields = reasoning_fields
+        self._tenant_from_metadata = tenant_from_metadata
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
@@ -173,6 +189,8 @@ class RequestBuilder:
         if (asked := body.asked_format) is not None:
             constraint = await self._examiner.constraint(asked, request.caller)
             request = replace(request, constraint=constraint)
+        if self._tenant_from_metadata and current_caller.get().is_shared:
+            request = replace(request, tenant=_tenant_in(request.metadata))
         if served.fallback_from is not None:
             request = replace(request, fallback_from=served.fallback_from)
         request = with_patience(request)

@@ -504,13 +504,13 @@ class EngineStream:
 def _ticket(
     asked: GenerationRequest, request: EngineRequest, *, may_yield: bool, has_begun: bool
 ) -> Ticket:
-    """Callers without a key are identified by their address."""
+    """Callers without a key are identified by the tenant that they name, or by their address."""
     who, card = current_caller.get(), request.model
     text, ids = request.text or "", request.token_ids or ()
     size = len(text) if text.isascii() else len(text.encode())
     return Ticket(
         queue=f"{card.pool}/{card.triton_model}",
-        tenant=asked.caller if who.is_shared else who.tenant,
+        tenant=(asked.tenant or asked.caller) if who.is_shared else who.tenant,
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),

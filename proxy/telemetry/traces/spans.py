@@ -40,6 +40,7 @@ OF_LINE: Mapping[str, str] = {
     "completion_tokens": "gen_ai.usage.output_tokens",
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
     "ttft_ms": "gen_ai.response.time_to_first_chunk",
+    "request_trace": "triton_openai.request_trace",
     "tenant": "triton_openai.tenant",
     "key_id": "triton_openai.key_id",
     "resent": "triton_openai.resent",

@@ -36,6 +36,46 @@ def test_a_tokenizer_request_is_logged_with_its_tokens(serve, path, body, tokens
     assert (line["model"], line["prompt_tokens"]) == ("demo", tokens)
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (["Root=1-ab;Sampled=1"], "Root=1-ab;Sampled=1"),
+        (["first", "second"], "first"),
+        (["x" * 128], "x" * 128),
+        (["x" * 129], None),
+        ([""], None),
+        (["a b"], None),
+        (["a\tb"], None),
+        (["\u00e9"], None),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 404])
+def test_the_callers_trace_is_in_the_line_and_in_the_answer(serve, sent, kept, status):
+    client = serve(ScriptedEngine(deltas("a")))
+    body = CHAT if status == 200 else {**CHAT, "model": "unknown"}
+    headers = [("X-Request-Trace", value.encode("latin-1")) for value in sent]
+    with capture_logs() as lines:
+        response = client.post("/v1/chat/completions", json=body, headers=headers)
+    (line,) = [one for one in lines if one["event"] == "request"]
+    assert (response.status_code, response.headers.get("x-request-trace")) == (status, kept)
+    assert line.get("request_trace") == kept
+
+
+def test_a_socket_has_the_trace_of_its_handshake_in_each_line(serve):
+    client = serve(ScriptedEngine(deltas("a")))
+    headers = {"x-request-trace": "t-1"}
+    with (
+        capture_logs() as lines,
+        client.websocket_connect("/v1/chat/completions/ws", headers=headers) as socket,
+    ):
+        for _ in range(2):
+            socket.send_json(CHAT)
+            while socket.receive_json() != {"type": "done"}:
+                pass
+    found = [one.get("request_trace") for one in lines if one["event"] == "request"]
+    assert found == ["t-1", "t-1"]
+
+
 async def line_of_an_abandoned(engine: ScriptedEngine, body: dict) -> dict:
     """A client sends the body, waits until the engine has sent all its tokens, and hangs up."""
     app = application(engine)
