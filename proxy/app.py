@@ -243,6 +243,7 @@ def compose(
         DeploymentChooser(registry, None if operations is None else operations.decisions),
         timeout_s=limits.whole_s,
         isolates_caches=settings.isolate_prefix_caches,
+        clamps_output=settings.max_output_tokens_exceeded == "clamp",
         queues_by_priority=settings.scheduling == "fair",
     )
     concurrency = ModelConcurrency(

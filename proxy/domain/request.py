@@ -124,7 +124,30 @@ class Sampling:
         }
         return replace(self, **missing) if missing else self
 
+    def without_effect(self, defaults: Sampling) -> tuple[str, ...]:
+        """The given fields that change nothing, because another one, or its default, leaves only
+        the likeliest token.
+        """
+        used = {
+            name: getattr(self if getattr(self, name) is not None else defaults, name)
+            for name in TRUNCATION
+        }
+        if not any(used[name] == greedy for name, (greedy, _) in TRUNCATION.items()):
+            return ()
+        return tuple(
+            name
+            for name, no_effect in TRUNCATION.items()
+            if (given := getattr(self, name)) is not None and given not in no_effect
+        )
 
+
+# Field -> the value that leaves only the likeliest token, and the one that changes nothing.
+TRUNCATION: dict[str, tuple[float, float | None]] = {
+    "temperature": (0, None),
+    "top_k": (1, 0),
+    "top_p": (0, 1),
+    "min_p": (1, 0),
+}
 NO_DEFAULTS = Sampling()
 
 

@@ -98,6 +98,7 @@ class Preparation:
     Args:
         timeout_s: of a whole request.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
+        clamps_output: `max_tokens` over the operator's limit is lowered to it, not refused.
         queues_by_priority: the proxy's own queue orders requests for models that say their rows,
             also those for engines that take no priority.
     """
@@ -111,6 +112,7 @@ class Preparation:
         *,
         timeout_s: float,
         isolates_caches: bool,
+        clamps_output: bool = False,
         queues_by_priority: bool = False,
     ) -> None:
         self._formats = AnswerFormats(sandbox)
@@ -120,6 +122,7 @@ class Preparation:
         self._deployments = deployments
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
+        self._clamps_output = clamps_output
         self._queues_by_priority = queues_by_priority
 
     async def prepare(
@@ -154,7 +157,10 @@ class Preparation:
         refusal: InvalidRequest | None = None
         for build in self._deployments.cards(request, card):
             try:
-                limited = apply_model_limits(offer_server_tools(request, build), build)
+                offered = offer_server_tools(request, build)
+                limited = apply_model_limits(offered, build, clamps=self._clamps_output)
+                if record is not None and limited.max_tokens != request.max_tokens:
+                    record.clamped_max_tokens = limited.max_tokens
                 if is_held:
                     limited = limit_log_probs(limited, build)
                 plan = await self.prepare_again(limited, build)

@@ -107,6 +107,10 @@ class RequestSize(Group):
     max_output_tokens: Tokens | None = None
     """`max_tokens` of one choice; the default is cut to it. Set it to bound what a request may
     cost."""
+    max_output_tokens_exceeded: Literal["refuse", "clamp"] = "refuse"
+    """What becomes of a request whose `max_tokens` is over this limit, or over the model's in
+    models.yaml: 400, or with `clamp` an answer within the limit, and the header
+    `x-max-tokens-clamped`. Choose `clamp` where callers always ask for much."""
     max_prompt_tokens: Tokens | None = None
     """Tokens of each prompt, as the tokenizer counts them. Set it to bound what a request may
     cost."""

@@ -270,7 +270,7 @@ class GenerationMetrics:
             error = raised
             raise
         finally:
-            record.end_generation(request, card.name, error)
+            record.end_generation(request, card, error)
             active.dec()
             observe_counts(gaps, record.gaps, record.gaps_s)
             self._models.settle(card.name, record)

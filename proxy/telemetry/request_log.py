@@ -112,6 +112,8 @@ def line_of(record: RequestRecord) -> Line:
         "safety_identifier": _note(record.safety_identifier),
         "metadata": _notes(record.metadata) or None,
         "capped_priority": record.capped_priority if has_generated else None,
+        "clamped_max_tokens": record.clamped_max_tokens,
+        "without_effect": list(record.without_effect) or None,
         # its answer
         "status": record.status,
         "finish": _word(record.outcome) if is_answered else None,

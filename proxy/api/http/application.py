@@ -71,6 +71,7 @@ EXPOSED_HEADERS = (
     "x-fallback-from",
     *own_headers.QUEUE,
     "x-priority-capped",
+    "x-max-tokens-clamped",
     *own_headers.LIFECYCLE,
     *idempotency.EXPOSED,
 )

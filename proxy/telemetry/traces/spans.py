@@ -47,6 +47,7 @@ OF_LINE: Mapping[str, str] = {
     "continued": "triton_openai.continued",
     "idempotency": "triton_openai.idempotency",
     "capped_priority": "triton_openai.capped_priority",
+    "clamped_max_tokens": "triton_openai.clamped_max_tokens",
 }
 # Attribute of a stage -> of its span. Others get PREFIX.
 OF_STAGE: Mapping[str, str] = {"tool": "gen_ai.tool.name", "endpoint": "server.address"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from proxy.domain.model import CAPABILITIES
 from tests.api.conftest import Serve
@@ -103,6 +104,54 @@ def test_a_socket_obeys_them(serve):
     with serve(ScriptedEngine(), **LIMITS).websocket_connect(f"{CHAT}/ws") as socket:
         socket.send_text(json.dumps({**CHAT_BODY, "max_tokens": 11}))
         assert socket.receive_json()["error"]["param"] == "max_tokens"
+
+
+CLAMP = {**LIMITS, "max_output_tokens_exceeded": "clamp"}
+CLAMPED = "x-max-tokens-clamped"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"max_tokens": 11}),
+        (CHAT, {"max_completion_tokens": 2**31 - 1, "n": 2}),
+        (TEXT, {"max_tokens": 11}),
+    ],
+)
+def test_more_tokens_than_the_limit_are_clamped_where_the_operator_says_so(
+    serve, path, fields, stream
+):
+    engine = ScriptedEngine(deltas("a"))
+    body = {**(CHAT_BODY if path == CHAT else TEXT_BODY), **fields, "stream": stream}
+    with capture_logs() as lines:
+        response = serve(engine, **CLAMP).post(path, json=body)
+    assert (response.status_code, response.headers[CLAMPED]) == (200, "10")
+    assert {asked.max_tokens for asked in engine.requests} == {10}
+    (line,) = (one for one in lines if one["event"] == "request")
+    assert line["clamped_max_tokens"] == 10
+
+
+def test_nothing_else_is_clamped(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, **CLAMP)
+    for fields in ({"max_tokens": 10}, {}):
+        assert CLAMPED not in client.post(CHAT, json={**CHAT_BODY, **fields}).headers
+    assert CLAMPED not in client.post("/chat/json", json=CHAT_BODY).headers
+    for fields, param in (({"n": 3}, "n"), ({"min_tokens": 11, "max_tokens": 12}, "min_tokens")):
+        assert error_of(client.post(CHAT, json={**CHAT_BODY, **fields}))["param"] == param
+
+
+def test_a_socket_and_a_rendered_chat_clamp_too(serve):
+    engine, body = ScriptedEngine(deltas("a")), {**CHAT_BODY, "max_tokens": 11}
+    client = serve(engine, **CLAMP)
+    with client.websocket_connect(f"{CHAT}/ws") as socket:
+        socket.send_text(json.dumps(body))
+        while socket.receive_json() != {"type": "done"}:
+            pass
+    assert [asked.max_tokens for asked in engine.requests] == [10]
+    answer = client.post(f"{CHAT}/render", json=body).json()
+    assert (answer["max_tokens"], answer["limited_by"]) == (10, ["max_output_tokens"])
 
 
 def test_a_rendered_chat_tells_what_sets_its_limit(serve):

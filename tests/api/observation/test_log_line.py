@@ -61,6 +61,41 @@ def test_the_callers_trace_is_in_the_line_and_in_the_answer(serve, sent, kept, s
     assert line.get("request_trace") == kept
 
 
+@pytest.mark.parametrize(
+    ("fields", "without_effect"),
+    [
+        ({"temperature": 0, "top_p": 0.9}, ["top_p"]),
+        ({"temperature": 0, "top_p": 0.9, "top_k": 40, "min_p": 0.1}, ["top_k", "top_p", "min_p"]),
+        ({"top_k": 1, "temperature": 2}, ["temperature"]),
+        ({"top_p": 0, "temperature": 1.0}, ["temperature"]),
+        ({"nvext": {"greedy_sampling": True}, "top_k": 5}, ["top_k"]),
+        ({"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0, "seed": 7}, None),
+        ({"temperature": 0, "top_k": 1}, None),
+        ({"top_k": 1}, None),
+        ({"temperature": 0.7, "top_p": 0.9, "top_k": 40}, None),
+    ],
+)
+def test_sampling_that_changes_nothing_is_marked(serve, fields, without_effect):
+    assert marked(serve(ScriptedEngine(deltas("a"))), fields) == without_effect
+
+
+def test_defaults_count_and_are_not_blamed(serve, tmp_path):
+    (tmp_path / "none.yaml").write_text(
+        "models: {demo: {weights: w, sampling: {temperature: 0, top_p: 0.5}}}"
+    )
+    client = serve(ScriptedEngine(deltas("a")))
+    assert marked(client, {"min_p": 0.2}) == ["min_p"]
+    assert marked(client, {}) is None
+    assert marked(client, {"temperature": 1, "top_p": 0.9}) is None
+
+
+def marked(client, fields: dict) -> list[str] | None:
+    with capture_logs() as lines:
+        assert client.post("/v1/chat/completions", json={**CHAT, **fields}).status_code == 200
+    (line,) = [one for one in lines if one["event"] == "request"]
+    return line.get("without_effect")
+
+
 def test_a_socket_has_the_trace_of_its_handshake_in_each_line(serve):
     client = serve(ScriptedEngine(deltas("a")))
     headers = {"x-request-trace": "t-1"}
