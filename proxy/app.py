@@ -218,7 +218,6 @@ def compose(
     shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     limits = TimeLimits(
         silence_s=settings.stall_timeout_s,
-        whole_s=settings.request_timeout_s,
         short_silence_s=settings.continue_after_silence_s,
     )
     streams = StreamMeans(
@@ -241,7 +240,7 @@ def compose(
         gate,
         limiter,
         DeploymentChooser(registry, None if operations is None else operations.decisions),
-        timeout_s=limits.whole_s,
+        timeout_s=settings.request_timeout_s,
         isolates_caches=settings.isolate_prefix_caches,
         clamps_output=settings.max_output_tokens_exceeded == "clamp",
         queues_by_priority=settings.scheduling == "fair",

@@ -7,6 +7,7 @@ Called by the service, and by answer_streams for later attempts and rounds of to
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -96,7 +97,7 @@ class Preparation:
     """One for the application.
 
     Args:
-        timeout_s: of a whole request.
+        timeout_s: of a whole request, for every model; a model's own limit can only lower it.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
         clamps_output: `max_tokens` over the operator's limit is lowered to it, not refused.
         queues_by_priority: the proxy's own queue orders requests for models that say their rows,
@@ -245,7 +246,7 @@ class Preparation:
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
             add_special_tokens=adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
-            timeout_s=self._timeout_s,
+            timeout_s=min(self._timeout_s, card.limits.timeout_s or math.inf),
             sampling=request.sampling.with_defaults(card.sampling),
             constraint=answer_format.guide(text or "", spans),
             prompt_limit=request.prompt_limit,

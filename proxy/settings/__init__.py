@@ -199,4 +199,6 @@ class Settings(
 
     @property
     def max_request_bytes(self) -> int:
-        return int(self.max_request_size_mb * 1_000_000)
+        """One folder has the limit of the server that it stands in for."""
+        usual_mb = 2.0 if self.model_path is None else 10.0
+        return int((self.max_request_size_mb or usual_mb) * 1_000_000)

@@ -37,11 +37,12 @@ class Answers(Group):
     default_max_tokens: Tokens | None = None
     """`max_tokens` of a request that gives none and whose model has no default in models.yaml.
     `build` writes it into the tokenizer model, so set it where Triton's models are built. Without
-    it: what the context leaves for chats, 16 for completions. Lower it where callers forget the
-    limit."""
+    it: 1024 with `MODEL_PATH`, else what the context leaves for chats, 16 for completions. Lower it
+    where callers forget the limit."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Temperature of a request that gives none and whose model has no default in models.yaml.
-    Without it: the engine's own, 1. Change it where one value suits all models."""
+    Without it: 0.7 with `MODEL_PATH`, else the engine's own, 1. Change it where one value suits all
+    models."""
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode, Words] = REASONING_FIELDS
     """Names under which a chat answer's reasoning is sent, separated by commas. Name one of them to
     send fewer bytes."""
@@ -102,8 +103,9 @@ class Times(Group):
 class RequestSize(Group):
     """What one request may ask for"""
 
-    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
-    """Body of one request; a larger one gets 413. Raise it for long prompts and many tools."""
+    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] | None = None
+    """Body of one request; a larger one gets 413. Without it: 2, and 10 with `MODEL_PATH`. Raise it
+    for long prompts and many tools."""
     max_output_tokens: Tokens | None = None
     """`max_tokens` of one choice; the default is cut to it. Set it to bound what a request may
     cost."""

@@ -279,6 +279,7 @@ class ModelLimits(AnswerBody):
     n: Count | None = Field(description="Choices of one prompt.")
     best_of: Count | None = Field(description="Candidates of one prompt.")
     prompt_tokens: Count | None = Field(description="Tokens of one prompt.")
+    timeout_s: Amount = Field(description="Seconds of a generation.")
 
 
 class ModelBody(AnswerBody):

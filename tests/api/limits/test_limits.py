@@ -106,6 +106,18 @@ def test_a_socket_obeys_them(serve):
         assert socket.receive_json()["error"]["param"] == "max_tokens"
 
 
+def test_a_models_own_time_is_in_force_and_only_lowers_the_setting(serve, tmp_path):
+    engine = ScriptedEngine(hangs=True)
+    client = serve(engine, models_file=models_file(tmp_path, timeout_s=0.05))
+    response = client.post(CHAT, json=CHAT_BODY)
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert "longer than 0.05 seconds" in response.text
+    assert client.get("/v1/models/demo").json()["limits"]["timeout_s"] == 0.05
+    slower = serve(engine, models_file=models_file(tmp_path, timeout_s=60), request_timeout_s=0.06)
+    assert "longer than 0.06 seconds" in slower.post(CHAT, json=CHAT_BODY).text
+    assert [asked.timeout_s for asked in engine.requests] == [0.05, 0.06]
+
+
 CLAMP = {**LIMITS, "max_output_tokens_exceeded": "clamp"}
 CLAMPED = "x-max-tokens-clamped"
 
@@ -178,12 +190,14 @@ def test_the_lower_of_settings_and_models_yaml_holds(serve, tmp_path, mine, most
     assert f"at most {most} for" in error["message"]
     model = client.get("/v1/models/demo").json()
     assert model["max_output_tokens"] == model["default_max_tokens"] == most
-    assert model["limits"] == {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40}
+    own = {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40, "timeout_s": None}
+    assert model["limits"] == own
 
 
 def test_models_tell_no_limits_where_there_are_none(serve):
     model = serve(ScriptedEngine()).get("/v1/models/demo").json()
-    assert model["limits"] == dict.fromkeys(["max_tokens", "n", "best_of", "prompt_tokens"])
+    names = ["max_tokens", "n", "best_of", "prompt_tokens", "timeout_s"]
+    assert model["limits"] == dict.fromkeys(names)
     assert (model["max_output_tokens"], model["default_max_tokens"]) == (128, None)
     assert "limits" not in model["capabilities"]
 
