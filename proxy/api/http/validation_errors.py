@@ -16,8 +16,6 @@ ADVICE = {
     "audio": "answers are text only",
     "web_search_options": "it has no web search; offer one of yours in 'tools'",
     "moderation": "moderate the text in your application",
-    "prompt_cache_retention": "prefixes are cached as long as there is memory",
-    "prompt_cache_options": "prefixes are cached without it; 'cache_salt' keeps them apart",
     "thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
     "chat_template_args": "use 'chat_template_kwargs'",
     "enable_thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
