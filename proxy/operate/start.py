@@ -20,6 +20,7 @@ from build_engines.errors import (
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
+from proxy.operate import store
 from proxy.operate.triton_server import binaries, folders, ports
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
@@ -31,12 +32,12 @@ Say = Callable[[str], None]
 
 
 def settled(settings: Settings) -> Settings:
-    """Fills in what the settings leave open: the models file, and the name of a single folder.
+    """Fills in what the settings leave open: the store, the models file, the name of a folder.
 
     Raises:
         LaunchError: an ONNX folder can only be named with the build tools, which are missing.
     """
-    settings = folders.with_shipped_demo(settings)
+    settings = folders.with_shipped_demo(store.settled(settings))
     if settings.model_path is None or settings.model_id is not None:
         return settings
     (name,) = models(settings).models

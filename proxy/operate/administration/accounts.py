@@ -17,9 +17,10 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy.domain.errors import LaunchError
+from proxy.domain.errors import Conflict, LaunchError
 
 if TYPE_CHECKING:
+    from proxy.access.store.records import IssuedKey
     from proxy.access.store.store import Store
     from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -28,6 +29,7 @@ keys = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on who
 audit = typer.Typer(no_args_is_help=True, help="The log of changes and of denied admin calls.")
 
 NONE, NEVER = "none", "never"
+QUICK = "quick"  # tenant and name of a key that a stranger makes first
 OF_MODEL = re.compile(r"(?P<model>.+):(?P<limit>[a-z_]+=.*)")
 FROM_NOW = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[dh])")
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
@@ -167,17 +169,29 @@ def delete_tenant(name: TenantName) -> None:
 
 @keys.command("create")
 def create_key(
-    tenant: Annotated[str, typer.Option(help="The tenant that the key belongs to.")],
-    name: Annotated[str, typer.Option(help="What people call the key.")],
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the key belongs to.")] = None,
+    name: KeyName = None,
     scope: Scopes = None,
     model: Models = None,
     limit: Limits = None,
     max_priority: MaxPriority = None,
     expires: Expires = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"Fill in tenant and name ({QUICK}), make the tenant if there is none, and print "
+            "only the key to stdout.",
+        ),
+    ] = False,
 ) -> None:
     """Create a key. The key itself is printed only this once."""
-    from proxy.api.admin.admin_bodies import KeyBody
+    from proxy.api.admin.admin_bodies import KeyBody, TenantBody
 
+    if quick:
+        tenant, name = tenant or QUICK, name or QUICK
+    elif tenant is None or name is None:
+        raise LaunchError("give the key's --tenant and --name, or --quick, which fills them in")
     body = _filled(
         KeyBody,
         tenant=tenant,
@@ -188,7 +202,24 @@ def create_key(
         max_priority=max_priority,
         expires=expires,
     )
-    _show(_done(lambda store, actor: store.keys.create(actor, body.tenant, **body.options)).view)
+    own_tenant = _filled(TenantBody, name=tenant) if quick else None
+
+    async def created(store: Store, actor: str) -> IssuedKey:
+        if own_tenant is not None and await store.tenants.find(own_tenant.name) is None:
+            with suppress(Conflict):  # another command was faster
+                await store.tenants.create(actor, own_tenant.name, **own_tenant.options)
+        return await store.keys.create(actor, body.tenant, **body.options)
+
+    made = _done(created)
+    if quick:
+        typer.echo(
+            f"A key of the tenant {made.record.tenant}, shown only now. Send it as `Authorization: "
+            "Bearer KEY`; OpenAI's SDKs read it from OPENAI_API_KEY:",
+            err=True,
+        )
+        typer.echo(made.key)
+    else:
+        _show(made.view)
 
 
 @keys.command("list")
