@@ -82,7 +82,7 @@ def bound(settings: Settings) -> socket.socket:
 
     Raises:
         LaunchError: a secret that models.yaml names is not set; the port is taken; strangers could
-            call without a key; or the files for TLS cannot be used.
+            call without a key, or read the keys of others; or the files for TLS cannot be used.
     """
     if policy.has_models(settings):
         try:
@@ -92,14 +92,30 @@ def bound(settings: Settings) -> socket.socket:
     tls.configured(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
     address = ip_address(sock.getsockname()[0].partition("%")[0])
-    if not settings.is_authenticated and settings.auth != "off" and not address.is_loopback:
+    if not address.is_loopback and (danger := _danger(settings)) is not None:
         sock.close()
-        raise LaunchError(
-            f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
-            "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
-            "reaches it"
-        )
+        raise LaunchError(f"HOST={settings.host}: {danger}")
     return sock
+
+
+def _danger(settings: Settings) -> str | None:
+    """Why these settings may serve this machine only."""
+    if settings.auth == "off":
+        return None
+    if not settings.is_authenticated:
+        return (
+            "without keys the proxy serves this machine only. Set API_KEY, or another source of "
+            "keys (docs/access.md), or AUTH=off to let everybody in who reaches it"
+        )
+    has_front = settings.trusted_fronts or environment().get("FORWARDED_ALLOW_IPS")
+    if settings.tls_cert_file is None and not has_front and settings.plaintext == "off":
+        return (
+            "callers' keys would travel in clear text. Set TLS_CERT_FILE and TLS_KEY_FILE; or, "
+            "behind a front that has TLS, FORWARDED_ALLOW_IPS (or TRUSTED_FRONTS) to its address; "
+            "or PLAINTEXT=on where nobody else can read the network, as in a container whose port "
+            "is published to this machine only (docs/access.md#tls)"
+        )
+    return None
 
 
 def prepared(settings: Settings, say: Say) -> tuple[Settings, ModelsFile]:

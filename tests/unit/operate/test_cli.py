@@ -135,7 +135,7 @@ def test_a_default_that_a_remote_triton_cannot_take_is_refused(fails, monkeypatc
 
 @pytest.mark.parametrize(
     ("given", "is_said"),
-    [({}, True), ({"admin": "on"}, False), ({"api_key": "a-key-of-this-test"}, False)],
+    [({}, True), ({"admin": "on"}, False), ({"api_key": "k" * 32}, False)],
 )
 def test_the_start_says_how_to_get_an_admin_key(given, is_said):
     said: list[str] = []
