@@ -28,7 +28,7 @@ from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
 
-API_KEY, METRICS_KEY = "the-one-key-of-the-tests", "the-key-of-prometheus"
+API_KEY, METRICS_KEY = "the-one-key-of-these-tests-is-long", "the-key-of-prometheus-in-these-tests"
 HI = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": HI}
 SOCKET = "/v1/chat/completions/ws"
