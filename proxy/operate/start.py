@@ -21,6 +21,7 @@ from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
 from proxy.operate import store
+from proxy.operate.administration.answers import show_table
 from proxy.operate.triton_server import binaries, folders, ports
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
@@ -195,19 +196,14 @@ def example(served: ModelsFile) -> str:
 
 
 def show_models(models: ModelsFile, artifacts: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from build_engines.build import is_built
 
-    table = Table("name", "aliases", "runtime", "weights", "built", box=None)
+    rows = []
     for name, entry in models.models.items():
-        weights = built = "-"
+        weights, built = None, None
         if not isinstance(entry, RemoteEntry):
-            weights, built = str(entry.weights), "no"
+            weights, built = entry.weights, False
             with suppress(BuildError):
-                built = "yes" if is_built(name, entry, artifacts) else "no"
-        aliases = ", ".join(entry.aliases) or "-"
-        table.add_row(name, aliases, entry.runtime, Text(weights, overflow="fold"), built)
-    Console().print(table)
+                built = is_built(name, entry, artifacts)
+        rows.append((name, entry.aliases, entry.runtime, weights, built))
+    show_table(("name", "aliases", "runtime", "weights", "built"), rows)

@@ -14,6 +14,7 @@ from proxy.triton.target import Target
 from proxy.triton.tokenizer import TritonTokenizer
 
 CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
+NOT_THERE = "failed to poll from model repository"  # tritonserver 2.51, of an unknown model
 
 
 class TritonConnection:
@@ -49,4 +50,7 @@ class TritonConnection:
                 request, timeout=CONTROL_TIMEOUT_S, metadata=self.engine.restricted_metadata
             )
         except grpc.aio.AioRpcError as error:
-            raise EndpointRefused(f"{error.code().name}: {error.details()}") from error
+            details = error.details() or ""
+            if NOT_THERE in details:
+                details = f"its model repository has no such model ({details})"
+            raise EndpointRefused(f"{error.code().name}: {details}") from error
