@@ -16,8 +16,8 @@ from proxy.models.registry import Registry
 from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
-from tests.fixtures.stack import ROOT
 from tests.doubles.pools import AuditInMemory
+from tests.fixtures.stack import ROOT
 
 MODELS = """\
 models:
