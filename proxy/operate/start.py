@@ -95,7 +95,7 @@ def bound(settings: Settings) -> socket.socket:
         sock.close()
         raise LaunchError(
             f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
-            "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
+            "or another source of keys (docs/access.md), or AUTH=off to let in everybody who "
             "reaches it"
         )
     return sock

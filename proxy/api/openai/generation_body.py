@@ -269,7 +269,7 @@ def merged(body: Body, *, ids_field: str) -> Body:
         if abs(noted) > INT32_MAX:
             message = (
                 f"Invalid value for '{IN_METADATA}': {echoed(text)} is not from "
-                f"{-INT32_MAX} to {INT32_MAX}; a note that is no number is not read"
+                f"{-INT32_MAX} to {INT32_MAX}; a note that is not a number is ignored"
             )
         elif own not in (None, noted):
             message = f"'priority' is {own}, but '{IN_METADATA}' is {noted}: give one of them"

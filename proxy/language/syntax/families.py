@@ -109,7 +109,7 @@ def _plugin(group: str, name: str, kind: Parser) -> Parser:
     for point in offered.select(name=name):
         found: Parser = point.load()
         if not (isinstance(found, type) and issubclass(found, kind)):
-            raise KeyError(f"{point.value!r} of {group!r} is no subclass of {kind.__name__}")
+            raise KeyError(f"{point.value!r} of {group!r} is not a subclass of {kind.__name__}")
         return found
     ours = TOOL_FAMILIES if group == TOOL_ENTRY_POINTS else REASONING_FAMILIES
     known = ", ".join(sorted([*ours, *offered.names]))

@@ -266,7 +266,9 @@ def usage(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's usage.")] = None,
     key: Annotated[str | None, typer.Option(help="Only the key with this id.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model, by public name.")] = None,
-    by: Annotated[str, typer.Option(help="What the rows are apart by.")] = "day,tenant,key,model",
+    by: Annotated[
+        str, typer.Option(help="Columns to group by, separated by commas.")
+    ] = "day,tenant,key,model",
     format: Annotated[Literal["json", "csv"], typer.Option(help="How to print it.")] = "json",
 ) -> None:
     """Show requests, tokens, queue time and cost by day, tenant, key and model."""
@@ -380,7 +382,7 @@ def _limit(option: str) -> tuple[str, Any]:
     try:
         return name, orjson.loads(value)
     except orjson.JSONDecodeError:
-        raise LaunchError(f"--limit {option}: {value!r} is no number, and not `none`") from None
+        raise LaunchError(f"--limit {option}: {value!r} is neither a number nor `none`") from None
 
 
 def _weight(option: str) -> float | None:

@@ -118,7 +118,7 @@ class AdminClient:
         except httpx.TimeoutException:
             raise LaunchError(
                 f"the proxy at {self._client.base_url} has not answered in time. It may still do "
-                "what it was asked for: look at its state before you ask again"
+                "what it was asked for: look at its state before you send it again"
             ) from None
         except httpx.HTTPError as error:
             raise LaunchError(
@@ -131,7 +131,7 @@ class AdminClient:
         error = content.get("error") if isinstance(content, Mapping) else None
         if not isinstance(error, Mapping):
             return LaunchError(
-                f"what answers at {url} (with status {status}) is no triton-openai proxy"
+                f"what answers at {url} (with status {status}) is not a triton-openai proxy"
             )
         message = str(error.get("message"))[:LONGEST_MESSAGE]
         if status in (401, 403):
