@@ -281,7 +281,7 @@ class GenerationMetrics:
         self, record: RequestRecord, request: GenerationRequest, card: ModelCard
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
-        tenant = current_caller.get().tenant
+        tenant = request.tenant or current_caller.get().tenant
         labeled = self._labeled.get(card.name)
         if labeled is None:
             labeled = self._active.labels(card.name), self._gaps.labels(card.name)
@@ -296,7 +296,7 @@ class GenerationMetrics:
             error = raised
             raise
         finally:
-            record.end_generation(request, card.name, error)
+            record.end_generation(request, card, error)
             active.dec()
             observe_counts(gaps, record.gaps, record.gaps_s)
             self._models.settle(card.name, record)
