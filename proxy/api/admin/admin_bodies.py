@@ -174,7 +174,7 @@ class KeyBody(AdminBody):
     name: PlainText = Field(description="What people call the key.", examples=["batch jobs"])
     scopes: Scopes = Field(
         default=USERS_SCOPES,
-        description="What it may do. `admin` opens the administration, and nothing else.",
+        description="What it may do. `admin` opens `/admin/…` and `/metrics` only.",
         examples=[["chat", "models"]],
     )
     models: Patterns = Field(
