@@ -185,7 +185,7 @@ class Settings(
 
     @property
     def concurrent_requests(self) -> int | None:
-        """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
+        """At most; None: no limit. One folder on one CPU has one by default, a registry none."""
         if self.max_concurrent_requests is None and self.model_path is not None:
             return ONE_FOLDER_REQUESTS
         return self.max_concurrent_requests

@@ -95,7 +95,7 @@ class LimitsBody(AdminBody):
     )
 
     def applied(self, limits: Limits) -> Limits:
-        """The limits with those that are given here; null is no limit."""
+        """The limits with those that are given here; null: no limit."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         defaults = {field.name: field.default for field in fields(Limits)}
         none = {name: defaults[name] for name, value in given.items() if value is None}

@@ -105,8 +105,8 @@ class Idempotency:
             await self._send(answer, scope, receive, send)
 
     async def _request(self, scope: Scope, given: KeyHeaders, body: bytes) -> KeyedRequest:
-        """Keys of one tenant share answers where they allow the same models. An address is no proof
-        of who calls, so that callers with nothing else get no answer that is kept.
+        """Keys of one tenant share answers where they allow the same models. An address does
+        not prove who calls, so callers with nothing else get no kept answer.
         """
         who = current_caller.get()
         address = caller_name(scope) if who.is_shared else ""

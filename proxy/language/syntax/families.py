@@ -1,6 +1,6 @@
 """All families of tool calls and of reasoning by name: our own, and those of installed packages.
 
-To add a family, write its parser beside its like, and give it a row here.
+To add a family, write its parser next to similar ones, and give it a row here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`triton-openai tenants`, `keys`, `usage` and `audit`: what /admin/v1 does, without a server.
 
-They take the same words, and with --json print the same JSON. Heavy imports stand inside the
+They take the same words, and with --json print the same JSON. Heavy imports are inside the
 functions, so that `--help` is fast.
 """
 

@@ -97,7 +97,7 @@ class AdminClient:
         raise self._refusal(found.status_code, content, "admin")
 
     def text(self, path: str, *, scope: str) -> str:
-        """A page that is no JSON. scope: what a key needs for it. Raises what `call` raises."""
+        """A page that is not JSON. scope: what a key needs for it. Raises what `call` raises."""
         found = self._sent("GET", path, None, TIMEOUT_S)
         if found.is_success:
             return found.text
