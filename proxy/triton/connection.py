@@ -23,6 +23,7 @@ from proxy.triton.tokenizer import TritonTokenizer
 CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
 TRIAL_TOKENS = 2  # the second one is of a decode step
 TRIAL_S = 60.0
+NOT_THERE = "failed to poll from model repository"  # tritonserver 2.51, of an unknown model
 
 
 class TritonConnection:
@@ -76,4 +77,7 @@ class TritonConnection:
                 request, timeout=CONTROL_TIMEOUT_S, metadata=self.engine.restricted_metadata
             )
         except grpc.aio.AioRpcError as error:
-            raise EndpointRefused(f"{error.code().name}: {error.details()}") from error
+            details = error.details() or ""
+            if NOT_THERE in details:
+                details = f"its model repository has no such model ({details})"
+            raise EndpointRefused(f"{error.code().name}: {details}") from error

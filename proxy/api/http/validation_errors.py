@@ -16,8 +16,6 @@ ADVICE = {
     "audio": "answers are text only",
     "web_search_options": "it has no web search; offer one of yours in 'tools'",
     "moderation": "moderate the text in your application",
-    "prompt_cache_retention": "prefixes are cached as long as there is memory",
-    "prompt_cache_options": "prefixes are cached without it; 'cache_salt' keeps them apart",
     "thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
     "chat_template_args": "use 'chat_template_kwargs'",
     "enable_thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
@@ -54,6 +52,12 @@ ADVICE = {
 
 LISTED_AT_MOST = 10
 ALIKE = 0.75  # temprature; not num_predict and prediction
+# By the first word of pydantic's error types.
+TIMES = {
+    "datetime": "write a time such as 2027-01-31T12:00:00Z",
+    "timezone": "write a time with its zone, such as 2027-01-31T12:00:00Z",
+    "date": "write a day such as 2027-01-31",
+}
 
 
 class FieldError(ValueError):
@@ -115,7 +119,8 @@ def _described(problem: Any, kind: type[BaseModel]) -> str:
             near = near_key(problem["loc"], kind, ALIKE)
             return f"{refused}: did you mean '{near}'?" if near else refused
         case _:
-            reason = problem["msg"].removeprefix("Value error, ")
+            reason = TIMES.get(problem["type"].split("_")[0]) or problem["msg"]
+            reason = reason.removeprefix("Value error, ")
             value = echoed(problem["input"])
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
 

@@ -18,7 +18,8 @@ TokenIds = Annotated[
     list[Count], Field(description="The choice's tokens, with `return_token_ids`.")
 ]
 ServiceTier = Annotated[
-    Literal["default"], Field(description="With a request's own `service_tier` only.")
+    Literal["default", "flex", "scale", "priority"],
+    Field(description="The tier that was served, with a request's own `service_tier` only."),
 ]
 
 
@@ -278,6 +279,7 @@ class ModelLimits(AnswerBody):
     n: Count | None = Field(description="Choices of one prompt.")
     best_of: Count | None = Field(description="Candidates of one prompt.")
     prompt_tokens: Count | None = Field(description="Tokens of one prompt.")
+    timeout_s: Amount = Field(description="Seconds of a generation.")
 
 
 class ModelBody(AnswerBody):

@@ -52,7 +52,13 @@ from proxy.models.registry import Registry
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
 _INTERNAL = {"limits", "deadline", "plain_spans", "queue_time", "engine_times"}
-HEADERS = ("x-attempts", "x-unenforced-keywords", "x-priority-capped", *GENERATION_HEADERS)
+HEADERS = (
+    "x-attempts",
+    "x-unenforced-keywords",
+    "x-priority-capped",
+    "x-max-tokens-clamped",
+    *GENERATION_HEADERS,
+)
 CHAT = answers(
     ChatCompletion,
     *GENERATION,
@@ -136,6 +142,8 @@ def routes(
             except InvalidRequest as error:
                 map_constraint_error(error, generation.constraint)
                 raise
+        is_clamped = request.max_tokens != generation.max_tokens
+        limit = "max_output_tokens" if is_clamped else names()["max_tokens"]
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
@@ -144,7 +152,7 @@ def routes(
                 "id": generation.id,
                 "object": "chat.completion.render",
                 "model": generation.model,
-                **_rendered(request, admitted, names()["max_tokens"]),
+                **_rendered(request, admitted, limit),
             }
         )
 
@@ -188,7 +196,7 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
 
 
 def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:
-    """`limit`: the caller's name for max_tokens."""
+    """`limit`: what `max_tokens` comes from, by the caller's name for it."""
     context_length = request.model.facts.context_length
     return {
         "prompt": request.text,

@@ -28,7 +28,7 @@ from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
 
-API_KEY, METRICS_KEY = "the-one-key-of-the-tests", "the-key-of-prometheus"
+API_KEY, METRICS_KEY = "the-one-key-of-these-tests-is-long", "the-key-of-prometheus-in-these-tests"
 HI = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": HI}
 SOCKET = "/v1/chat/completions/ws"
@@ -117,14 +117,20 @@ def test_a_route_wants_a_key_unless_it_is_for_anybody(client, path):
 
 @pytest.mark.parametrize("path", [path for path in ROUTES if isinstance(NEEDS[path], Scope)])
 def test_a_route_needs_its_scope_and_no_other(client, keys, path):
-    every = frozenset(Scope)
-    lacking = keys.add("lacks", scopes=every - {NEEDS[path]})
+    opening = {NEEDS[path], *({Scope.ADMIN} if NEEDS[path] is Scope.METRICS else ())}
+    lacking = keys.add("lacks", scopes=frozenset(Scope) - opening)
     having = keys.add("has1", scopes=frozenset({NEEDS[path]}))
     response = ask(client, path, lacking)
     assert response.status_code == 403
     assert error_of(response)["code"] == "insufficient_scope"
     assert repr(NEEDS[path].value) in error_of(response)["message"]
     assert ask(client, path, having).status_code == 200
+
+
+def test_an_admin_key_reads_metrics_and_cannot_chat(client, keys):
+    admin = keys.add("admin", scopes=frozenset({Scope.ADMIN}))
+    assert ask(client, "/metrics", admin).status_code == 200
+    assert ask(client, "/v1/chat/completions", admin).status_code == 403
 
 
 def test_the_key_of_prometheus_reads_metrics_and_nothing_else(client):
