@@ -200,7 +200,14 @@ def compose(
         rows=catalog.rows,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
-    policy_watch = PolicyWatch(settings, models_file, registry, tools, metrics.models_file_valid)
+    policy_watch = PolicyWatch(
+        settings,
+        models_file,
+        registry,
+        tools,
+        metrics.models_file_valid,
+        audit=None if operations is None else operations.audit,
+    )
 
     # generation
     gate = StartGate()
@@ -306,8 +313,8 @@ def compose(
 
         routers += [
             admin_routes.tenants_routes(store.tenants, bodies),
-            admin_routes.keys_routes(store.keys, bodies),
-            admin_routes.usage_routes(store.usage, bodies),
+            admin_routes.keys_routes(store.keys, store.audited_calls.read, bodies),
+            admin_routes.usage_routes(store.usage, store.audited_calls.read, bodies),
             admin_routes.audit_routes(store.audit, bodies),
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
@@ -344,7 +351,7 @@ def compose(
         metrics=metrics.idempotency,
         is_closed=settings.ledger_outage == "closed",
     )
-    denied = no_audit if store is None else store.denied_calls.add
+    denied = no_audit if store is None else store.audited_calls.denied
 
     @contextlib.asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -393,7 +400,8 @@ def compose(
     # pages that describe all other routes, and health
     def concerns() -> list[Concern]:
         found = [] if callers is None else callers.concerns()
-        return [*found, *limiter.concerns, *policy_watch.concerns]
+        failing = [] if operations is None else operations.pools.concerns()
+        return [*found, *limiter.concerns, *policy_watch.concerns, *failing]
 
     shown_scopes = scopes if settings.is_authenticated else None
     document = cached_document(app.routes, field_limits, registry, shown_scopes)

@@ -48,13 +48,16 @@ def test_the_other_names_of_host_and_port(settings):
         ({"TRITON_SECRET": "short"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"TRITON_SECRET": "has,commas=and spaces"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
-        ({"API_KEY": "short-secret"}, "API_KEY must have at least 16 printable ASCII characters"),
-        ({"METRICS_KEY": "with spaces in it, long"}, "METRICS_KEY must have at least 16"),
+        ({"API_KEY": "k" * 31}, "API_KEY must have at least 32 printable ASCII characters"),
+        (
+            {"METRICS_KEY": "with spaces in it, but long enough"},
+            "METRICS_KEY must have at least 32",
+        ),
         ({"KEY_PEPPER": "sixteen-is-short"}, "KEY_PEPPER must have at least 32"),
         ({"AUTH": "on"}, "AUTH=on lets nobody in: set API_KEY or KEY_PEPPER or JWT_ISSUER"),
-        ({"AUTH": "off", "API_KEY": "k" * 16}, "AUTH=off lets everybody in, so API_KEY has no"),
-        ({"TENANT_FROM_METADATA": "1", "API_KEY": "k" * 16}, "TENANT_FROM_METADATA has no effect"),
-        ({"METRICS_KEY": "k" * 16}, "METRICS_KEY alone lets no caller in"),
+        ({"AUTH": "off", "API_KEY": "k" * 32}, "AUTH=off lets everybody in, so API_KEY has no"),
+        ({"TENANT_FROM_METADATA": "1", "API_KEY": "k" * 32}, "TENANT_FROM_METADATA has no effect"),
+        ({"METRICS_KEY": "k" * 32}, "METRICS_KEY alone lets no caller in"),
         ({"AUTH": "maybe"}, "AUTH=maybe"),
         ({"JWT_ISSUER": "https://a.example"}, "JWT_ISSUER needs JWT_AUDIENCE"),
         ({"JWT_AUDIENCE": "a"}, "JWT_AUDIENCE goes with JWT_ISSUER"),
@@ -122,7 +125,7 @@ def test_where_triton_is(settings, url, target, is_tls):
 
 
 def test_secrets_are_shown_nowhere(settings):
-    given = {"TRITON_SECRET": "t" * 20, "API_KEY": "k" * 16, "KEY_PEPPER": "p" * 32}
+    given = {"TRITON_SECRET": "t" * 20, "API_KEY": "k" * 32, "KEY_PEPPER": "p" * 32}
     made = settings(**given)
     assert not [each for each in given.values() if each in repr(made) + str(made)]
 
@@ -150,7 +153,7 @@ def test_a_secret_that_is_refused_is_not_shown(settings):
     [
         ({}, False),
         ({"AUTH": "off"}, False),
-        ({"API_KEY": "k" * 16}, True),
+        ({"API_KEY": "k" * 32}, True),
         ({"AUTH": "on", "KEY_PEPPER": "p" * 32}, True),
         ({"JWT_ISSUER": "https://a.example", "JWT_AUDIENCE": "a, b"}, True),
         ({"CLIENT_NAME_HEADER": "X-Name", "TRUSTED_FRONTS": "10.0.0.1,::1"}, True),

@@ -29,7 +29,7 @@ from enum import Enum
 import structlog
 
 from proxy.access.guide_precheck import GuidePrecheck
-from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.engine import HIGHEST_PRIORITY, Engine, EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
@@ -63,7 +63,6 @@ from proxy.models.registry import Registry
 
 logger = structlog.get_logger(__name__)
 
-HIGHEST_PRIORITY = 2**31 - 1
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it

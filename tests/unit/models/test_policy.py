@@ -16,6 +16,7 @@ from proxy.models.registry import Registry
 from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
+from tests.doubles.pools import AuditInMemory
 from tests.fixtures.stack import ROOT
 
 MODELS = """\
@@ -185,6 +186,30 @@ async def test_an_invalid_file_is_rejected_as_a_whole_with_file_and_line(tmp_pat
     assert (registry.model("m").names[1:], valid.collect()[0].samples[0].value) == (("a",), 0)
     [concern] = watch.concerns
     assert (concern.is_fatal, str(path) in concern.message) == (False, False)
+
+
+@pytest.mark.anyio
+async def test_a_reload_is_in_the_audit_log_with_the_names_of_what_changed(tmp_path, monkeypatch):
+    path = tmp_path / "models.yaml"
+    settings = with_tool(tmp_path, "headers: {X: a-secret}")
+    found, audit = policy.models(settings), AuditInMemory()
+    tools, valid = HttpToolRunner(HeaderSecrets({})), Gauge("v", "v", registry=CollectorRegistry())
+    watch = PolicyWatch(settings, found, Registry(found.models), tools, valid, audit)
+    await watch.reload()
+    assert audit.entries == [], "nothing has changed"
+    changed = with_tool(tmp_path, "headers: {X: a-new-secret}", "aliases: [d]").models_file
+    added = "".join(f"  m{number}: {{weights: w}}\n" for number in range(90))
+    path.write_text(changed.read_text() + added)
+    await watch.reload()
+    path.write_text("models: {m1: {weights: w}}")
+    await watch.reload()
+    (action, name, _, first), (*_, second) = audit.entries
+    assert (action, name) == ("models.reload", "models.yaml")
+    fields = first["models_changed"]["demo"]
+    assert set(fields) == {"owned_by", "aliases", "server_tools"}
+    assert len(first["models_added"]) == 50
+    assert second.keys() == {"models_removed"}
+    assert "secret" not in repr(audit.entries)
 
 
 def test_models_that_must_be_built_again_are_named():
