@@ -103,6 +103,7 @@ class Caller:
         return scope in self.scopes or (scope is Scope.METRICS and is_admin)
 
 
+TENANT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 SHARED_TENANT = "default"
 """The answer to callers that only their addresses tell apart."""
 

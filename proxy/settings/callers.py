@@ -54,6 +54,10 @@ class Callers(Group):
     it where Prometheus scrapes a proxy with keys."""
     public_metrics: bool = False
     """Whether `/metrics` needs no key. Only where a network or a front keeps callers from it."""
+    tenant_from_metadata: bool = False
+    """Whether `metadata.tenant_id` of a request names its tenant, for logs, metrics and the fair
+    queue; only without keys. Everybody can name any tenant, so set it where all callers are
+    yours."""
     key_pepper: Secret = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
     store need the same one; without it no key of the store works. Set it to give several tenants

@@ -56,6 +56,7 @@ def test_the_other_names_of_host_and_port(settings):
         ({"KEY_PEPPER": "sixteen-is-short"}, "KEY_PEPPER must have at least 32"),
         ({"AUTH": "on"}, "AUTH=on lets nobody in: set API_KEY or KEY_PEPPER or JWT_ISSUER"),
         ({"AUTH": "off", "API_KEY": "k" * 32}, "AUTH=off lets everybody in, so API_KEY has no"),
+        ({"TENANT_FROM_METADATA": "1", "API_KEY": "k" * 32}, "TENANT_FROM_METADATA has no effect"),
         ({"METRICS_KEY": "k" * 32}, "METRICS_KEY alone lets no caller in"),
         ({"AUTH": "maybe"}, "AUTH=maybe"),
         ({"JWT_ISSUER": "https://a.example"}, "JWT_ISSUER needs JWT_AUDIENCE"),
@@ -71,6 +72,10 @@ def test_the_other_names_of_host_and_port(settings):
             {"TRUSTED_FRONTS": "my-front", "CLIENT_NAME_HEADER": "X-Name"},
             "TRUSTED_FRONTS_0=my-front",
         ),
+        ({"PRIORITY_WORDS": "high"}, "'high' must be a new word and an integer"),
+        ({"PRIORITY_WORDS": "high=1,high=2"}, "'high=2' must be a new word"),
+        ({"PRIORITY_WORDS": "1=2"}, "'1=2' must be a new word"),
+        ({"PRIORITY_WORDS": "high=9999999999"}, "PRIORITY_WORDS_HIGH=9999999999"),
         ({"TLS_CERT_FILE": __file__}, "TLS_CERT_FILE and TLS_KEY_FILE go together"),
         ({"TLS_CLIENT_CA_FILE": __file__}, "TLS_CLIENT_CA_FILE needs TLS_CERT_FILE"),
     ],
@@ -85,6 +90,14 @@ def test_one_folder_runs_ten_requests_at_once_a_registry_any_number(settings):
     assert settings().concurrent_requests is None
     assert settings(MODEL_PATH="/m").concurrent_requests == 10
     assert settings(MAX_CONCURRENT_REQUESTS="3").concurrent_requests == 3
+
+
+def test_without_keys_callers_may_have_the_highest_of_the_words(settings):
+    assert settings().priority_ceiling == 10
+    assert settings(PRIORITY_WORDS="low=-2, urgent = +3").priority_ceiling == 3
+    assert settings(PRIORITY_WORDS="").priority_ceiling == 0
+    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 16).priority_ceiling == 0
+    assert settings(MAX_PRIORITY="-4").priority_ceiling == -4
 
 
 def test_origins_stand_between_commas(settings):

@@ -448,7 +448,7 @@ def _filled(kind: type[Body], **options: Any) -> Body:
     try:
         return kind.model_validate_json(orjson.dumps(fields))
     except ValidationError as error:
-        raise LaunchError(refusal(error).message) from None
+        raise LaunchError(refusal(error, kind).message) from None
 
 
 def _limits(options: Iterable[str]) -> dict[str, Any]:

@@ -196,6 +196,27 @@ def test_a_model_that_is_not_allowed(client, keys):
         assert allowed.status_code == 200, path
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("demo", ["demo", "fast"]),
+        ("b*", ["other", "best", "big"]),  # an alias allows its model, by all its names
+        ("*", ["demo", "fast", "other", "best", "big"]),
+        ("none", []),
+    ],
+)
+def test_a_key_sees_the_aliases_of_its_models_alone(serve, keys, tmp_path, pattern, names):
+    path = tmp_path / "models.yaml"
+    models = {"demo": ["fast"], "other": ["best", "big"]}
+    entries = {name: {"runtime": "remote", "aliases": own} for name, own in models.items()}
+    path.write_text(json.dumps({"models": entries}))
+    client = serve(ScriptedEngine(), TwoModels(), keys=keys, key_pepper=PEPPER, models_file=path)
+    key = bearer(keys.add("k1ey", models=(pattern,)))
+    listed = client.get("/v1/models", headers=key).json()["data"]
+    assert [model["id"] for model in listed] == names
+    assert client.get("/v1/models/fast", headers=key).is_success is ("fast" in names)
+
+
 def test_a_request_without_a_model_takes_the_first_that_is_allowed(client, keys):
     key = bearer(keys.add("k1ey", models=("other",)))
     with capture_logs() as lines:

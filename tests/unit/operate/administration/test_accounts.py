@@ -145,6 +145,10 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place,
     [
         (("tenants", "create", "a/b"), "Invalid value for 'name'"),
         (("tenants", "create", "a", "--limit", "speed=3"), "'limits.speed' is not supported"),
+        (
+            ("tenants", "create", "a", "--limit", "requests_per_minut=3"),
+            "did you mean 'requests_per_minute'?",
+        ),
         (("tenants", "create", "a", "--limit", "burst"), "write NAME=VALUE"),
         (("tenants", "create", "a", "--limit", "burst=many"), "'many' is no number"),
         (("tenants", "create", "a", "--limit", "burst=0"), "Invalid value for 'limits.burst'"),
