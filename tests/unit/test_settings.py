@@ -96,7 +96,7 @@ def test_without_keys_callers_may_have_the_highest_of_the_words(settings):
     assert settings().priority_ceiling == 10
     assert settings(PRIORITY_WORDS="low=-2, urgent = +3").priority_ceiling == 3
     assert settings(PRIORITY_WORDS="").priority_ceiling == 0
-    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 16).priority_ceiling == 0
+    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 32).priority_ceiling == 0
     assert settings(MAX_PRIORITY="-4").priority_ceiling == -4
 
 
