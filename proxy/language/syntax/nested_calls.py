@@ -403,8 +403,9 @@ class KimiK3Parser(NestedCalls):
     inner_marks = (
         *(f"{_OPEN}{name}{_SEP}" for name in _KIMI_CHANNELS),
         *(f"{_CLOSE}{name}{_SEP}" for name in (*_KIMI_CHANNELS, *_KIMI_ELEMENTS)),
-        *(element_begin, _OPEN, _CLOSE, _SEP),
+        element_begin,
     )
+    fragments = (_OPEN, _CLOSE, _SEP)
     call_syntax = CallSyntax(
         lead=f"{_CLOSE}response{_SEP}",
         head=f"{_OPEN}tools{_SEP}",
