@@ -50,6 +50,7 @@ _TAG_NAME = re.compile(r"[^<>/\"\s]*")
 _WORD = re.compile(r"\w*")
 _QUOTED = re.compile(r'[^"]*')
 _EMPTY = {"string": '""', "array": "[]", "object": "{}", "null": "null"}
+_MAX_DEPTH = 8
 _MOST_BRANCHES = 64  # alternatives of a schema that are searched for a child's
 
 
@@ -351,9 +352,13 @@ def _can_be_value(schema: Any) -> bool:
 
 
 def variants(schema: Any, depth: int = 0) -> list[Any]:
-    """Schemas of one type each that allow what the schema allows."""
+    """Schemas of one type each that allow what the schema allows; the schema itself if it allows
+    nothing, or is nested too deeply.
+    """
+    if schema is True:
+        schema = {}
     types = _types(schema)
-    if len(types) == 1 or depth > 8:
+    if len(types) == 1 or depth > _MAX_DEPTH or not isinstance(schema, Mapping):
         return [schema]
     found = followed(schema, schema)
     for keyword in ("anyOf", "oneOf"):
@@ -382,7 +387,7 @@ _KIMI_ELEMENTS = ("call", "argument")
 
 _KIMI_ELEMENT = ElementSyntax(
     start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+        f'{_OPEN}argument key="{escape(name)}" type="{"number" if kind == "integer" else kind}"{_SEP}'
     ),
     end=lambda name: f"{_CLOSE}argument{_SEP}",
     stop=f"{_CLOSE}argument{_SEP}",
