@@ -1,4 +1,5 @@
-"""The families whose elements carry types or hold elements: Kimi K3, MiniMax M3, Cohere's XML.
+"""The families whose elements say their types or hold elements: DeepSeek V3.2, Kimi K3, MiniMax M3
+and Cohere's XML.
 
 Strings stream as they are written. Sources: xgrammar 0.2.8 (`builtin_structural_tag`), and the
 parsers of SGLang (0396a052, 00ca197b), vLLM (2d956748) and cohere-ai/melody (08f8b2dc).
@@ -50,6 +51,7 @@ _TAG_NAME = re.compile(r"[^<>/\"\s]*")
 _WORD = re.compile(r"\w*")
 _QUOTED = re.compile(r'[^"]*')
 _EMPTY = {"string": '""', "array": "[]", "object": "{}", "null": "null"}
+_MAX_DEPTH = 8
 _MOST_BRANCHES = 64  # alternatives of a schema that are searched for a child's
 
 
@@ -85,6 +87,8 @@ class NestedCalls(SectionCalls):
     element_begin: ClassVar[str]
     # What every value ends with, also one that turns out to hold elements; "" for its own end.
     value_stop: ClassVar[str] = ""
+    # Names of an element that holds all arguments, unless the tool has an argument of that name.
+    wrappers: ClassVar[tuple[str, ...]] = ()
     # The types of a value that neither says its type nor is listed in the schema.
     unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
 
@@ -152,6 +156,7 @@ class NestedCalls(SectionCalls):
             raise Broken
         schema = self._child(inner, element.key or "")
         types = self._types(schema, element.says)
+        is_wrapper = is_argument and schema is None and element.key in self.wrappers
 
         def write(value: str) -> None:
             if is_argument:
@@ -168,7 +173,7 @@ class NestedCalls(SectionCalls):
             is_list = element.says == "list"
             write("[" if is_list else "{")
             return Container(end=element.end, schema=schema, is_list=is_list)
-        if types == {"string"} and element.says != "json":
+        if types == {"string"} and element.says != "json" and not is_wrapper:
             write('"')
             yield from self._until(element.end, lambda text: self._emit_arguments(escaped(text)))
             self._reader.take(len(element.end))
@@ -178,6 +183,8 @@ class NestedCalls(SectionCalls):
         yield from self._until(self.value_stop or element.end, parts.append)
         text = "".join(parts)
         if (yield from self._reader.accept(element.end)):
+            if is_wrapper and self._has_joined(text):
+                return None
             write(_scalar(text, types, is_json=element.says == "json"))
             return None
         if self._reader.may_end_in(element.end):
@@ -187,6 +194,18 @@ class NestedCalls(SectionCalls):
         is_list = yield from self._holds_items(types)
         write("[" if is_list else "{")
         return Container(end=element.end, schema=schema, is_list=is_list)
+
+    def _has_joined(self, text: str) -> bool:
+        """Whether the text is an object; its entries become arguments, if the tool lists any."""
+        listed = self._tools.get(self._name, {}).get("properties")
+        found = literal_in(text) if listed else None
+        if found is None or not found.startswith("{"):
+            return False
+        if entries := found[1:-1].strip():
+            self._start_call()
+            self._emit_arguments(f"{', ' if self._argument_count else '{'}{entries}")
+            self._argument_count += 1
+        return True
 
     def _until(self, mark: str, pass_on: PassOn) -> Steps[None]:
         if not (yield from self._reader.until(Delimiters([mark]), pass_on, leaves_partial=True)):
@@ -351,9 +370,13 @@ def _can_be_value(schema: Any) -> bool:
 
 
 def variants(schema: Any, depth: int = 0) -> list[Any]:
-    """Schemas of one type each that allow what the schema allows."""
+    """Schemas of one type each that allow what the schema allows; the schema itself if it allows
+    nothing, or is nested too deeply.
+    """
+    if schema is True:
+        schema = {}
     types = _types(schema)
-    if len(types) == 1 or depth > 8:
+    if len(types) == 1 or depth > _MAX_DEPTH or not isinstance(schema, Mapping):
         return [schema]
     found = followed(schema, schema)
     for keyword in ("anyOf", "oneOf"):
@@ -375,6 +398,55 @@ def _type(schema: Any) -> str:
     return min(_types(schema))
 
 
+_DEEPSEEK_END = "</｜DSML｜parameter>"
+_DEEPSEEK_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: (
+        f'<｜DSML｜parameter name="{name}" string="{json.dumps(kind == "string")}">'
+    ),
+    end=lambda name: f"{_DEEPSEEK_END}\n",
+    stop=_DEEPSEEK_END,
+    is_nested=False,
+)
+
+
+class DeepSeekV32Parser(NestedCalls):
+    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
+
+    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
+    models write `string="true"` for numbers, too.
+    """
+
+    sections = (
+        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    )
+    call_begin = "<｜DSML｜invoke "
+    call_end = "</｜DSML｜invoke>"
+    element_begin = "<｜DSML｜parameter "
+    inner_marks = (element_begin, call_end, _DEEPSEEK_END)
+    wrappers = ("arguments", "input")
+    call_syntax = CallSyntax(
+        head="<｜DSML｜function_calls>\n",
+        begin='<｜DSML｜invoke name="',
+        middle='">\n',
+        arguments=_DEEPSEEK_ELEMENT.arguments,
+        can_hold=can_be_nested,
+        end="</｜DSML｜invoke>\n",
+        foot="</｜DSML｜function_calls>",
+        trigger="<｜DSML｜function_calls>",
+    )
+    template_marks = (("｜DSML｜",),)
+
+    def _call_head(self) -> Steps[str]:
+        attributes = yield from self._attributes(">")
+        return attributes.get("name", "")
+
+    def _element_head(self) -> Steps[Element]:
+        attributes = yield from self._attributes(">")
+        says = {"true": "text", "false": "json"}.get(attributes.get("string", ""), "")
+        return Element(key=attributes.get("name"), end=_DEEPSEEK_END, says=says)
+
+
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _KIMI_CHANNELS = ("think", "response", "tools", "message")
 _KIMI_ELEMENTS = ("call", "argument")
@@ -382,7 +454,7 @@ _KIMI_ELEMENTS = ("call", "argument")
 
 _KIMI_ELEMENT = ElementSyntax(
     start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+        f'{_OPEN}argument key="{escape(name)}" type="{"number" if kind == "integer" else kind}"{_SEP}'
     ),
     end=lambda name: f"{_CLOSE}argument{_SEP}",
     stop=f"{_CLOSE}argument{_SEP}",
@@ -403,8 +475,9 @@ class KimiK3Parser(NestedCalls):
     inner_marks = (
         *(f"{_OPEN}{name}{_SEP}" for name in _KIMI_CHANNELS),
         *(f"{_CLOSE}{name}{_SEP}" for name in (*_KIMI_CHANNELS, *_KIMI_ELEMENTS)),
-        *(element_begin, _OPEN, _CLOSE, _SEP),
+        element_begin,
     )
+    fragments = (_OPEN, _CLOSE, _SEP)
     call_syntax = CallSyntax(
         lead=f"{_CLOSE}response{_SEP}",
         head=f"{_OPEN}tools{_SEP}",
