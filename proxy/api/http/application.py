@@ -55,8 +55,8 @@ DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
 NO_ADMIN = (
     "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
-    "value: the first start prints an admin key. ADMIN=on lets everybody on this machine "
-    "administrate."
+    "value: the first start prints an admin key. ADMIN=on opens it to everybody on "
+    "this machine."
 )
 EXPOSED_HEADERS = (
     *own_headers.LIMITS,
@@ -93,7 +93,7 @@ class Application(FastAPI):
 
     Args:
         running: what runs as long as the application serves.
-        authentication: None where there are no keys. Nobody may administrate then, unless
+        authentication: None where there are no keys. Nobody may use the administration then, unless
             `opens_administration`: a fuzzer that follows /openapi.json would drain the server.
         keyed: None where there are no Idempotency-Keys.
         origins: of web pages that may call the API (CORS). Keys travel in a header, not in cookies.
