@@ -242,19 +242,6 @@ class NestedCalls(SectionCalls):
             return types & {"string"} or types
         return types - {"string"} or types if says else types
 
-    def _attributes(self, end: str) -> Steps[dict[str, str]]:
-        """Attributes up to `end`, and the end."""
-        found: dict[str, str] = {}
-        while True:
-            yield from self._reader.space()
-            if (yield from self._reader.accept(end)):
-                return found
-            name = yield from self._reader.word(_WORD)
-            yield from self._expect('="', end)
-            value = yield from self._reader.word(_QUOTED)
-            yield from self._expect('"')
-            found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
-
 
 def _scalar(text: str, types: frozenset[str], *, is_json: bool) -> str:
     if not text:
@@ -285,6 +272,45 @@ def _listed(schema: Mapping[str, Any], inner: Container, key: str) -> Any:
     if isinstance(properties, Mapping) and key in properties:
         return properties[key]
     return other if isinstance(other, Mapping) else None
+
+
+class AttributeCalls(NestedCalls):
+    """Calls and elements whose starts have attributes: names, and what an element holds."""
+
+    start_end: ClassVar[str] = ">"
+    name_attribute: ClassVar[str] = "name"  # of a call
+    key_attribute: ClassVar[str] = "name"  # of an element
+    type_attribute: ClassVar[str] = "type"
+    # What elements of each type hold, see Element; `untyped`: those of other types, or of none.
+    holds: ClassVar[Mapping[str, str]]
+    untyped: ClassVar[str] = "text"
+    element_end: ClassVar[str]
+
+    def _call_head(self) -> Steps[str]:
+        attributes = yield from self._attributes()
+        return attributes.get(self.name_attribute, "")
+
+    def _element_head(self) -> Steps[Element]:
+        attributes = yield from self._attributes()
+        kind = attributes.get(self.type_attribute, "")
+        return Element(
+            key=attributes.get(self.key_attribute),
+            end=self.element_end,
+            says=self.holds.get(kind, self.untyped),
+        )
+
+    def _attributes(self) -> Steps[dict[str, str]]:
+        """Attributes, and the end of the start."""
+        found: dict[str, str] = {}
+        while True:
+            yield from self._reader.space()
+            if (yield from self._reader.accept(self.start_end)):
+                return found
+            name = yield from self._reader.word(_WORD)
+            yield from self._expect('="', self.start_end)
+            value = yield from self._reader.word(_QUOTED)
+            yield from self._expect('"')
+            found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
 
 
 # (name, or "" for an item of a list; JSON type; whether the value is written as elements) -> start
@@ -409,7 +435,7 @@ _DEEPSEEK_ELEMENT = ElementSyntax(
 )
 
 
-class DeepSeekV32Parser(NestedCalls):
+class DeepSeekV32Parser(AttributeCalls):
     """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
 
     Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
@@ -423,7 +449,11 @@ class DeepSeekV32Parser(NestedCalls):
     call_begin = "<｜DSML｜invoke "
     call_end = "</｜DSML｜invoke>"
     element_begin = "<｜DSML｜parameter "
-    inner_marks = (element_begin, call_end, _DEEPSEEK_END)
+    element_end = _DEEPSEEK_END
+    inner_marks = (element_begin, element_end, call_end)
+    type_attribute = "string"
+    holds: ClassVar[Mapping[str, str]] = {"true": "text", "false": "json"}
+    untyped = ""
     wrappers = ("arguments", "input")
     call_syntax = CallSyntax(
         head="<｜DSML｜function_calls>\n",
@@ -437,15 +467,6 @@ class DeepSeekV32Parser(NestedCalls):
     )
     template_marks = (("｜DSML｜",),)
 
-    def _call_head(self) -> Steps[str]:
-        attributes = yield from self._attributes(">")
-        return attributes.get("name", "")
-
-    def _element_head(self) -> Steps[Element]:
-        attributes = yield from self._attributes(">")
-        says = {"true": "text", "false": "json"}.get(attributes.get("string", ""), "")
-        return Element(key=attributes.get("name"), end=_DEEPSEEK_END, says=says)
-
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _KIMI_CHANNELS = ("think", "response", "tools", "message")
@@ -454,7 +475,8 @@ _KIMI_ELEMENTS = ("call", "argument")
 
 _KIMI_ELEMENT = ElementSyntax(
     start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{escape(name)}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+        f'{_OPEN}argument key="{escape(name)}" '
+        f'type="{"number" if kind == "integer" else kind}"{_SEP}'
     ),
     end=lambda name: f"{_CLOSE}argument{_SEP}",
     stop=f"{_CLOSE}argument{_SEP}",
@@ -462,7 +484,7 @@ _KIMI_ELEMENT = ElementSyntax(
 )
 
 
-class KimiK3Parser(NestedCalls):
+class KimiK3Parser(AttributeCalls):
     """Kimi K3: `<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>`.
 
     Arguments in a `call`, calls in the channel `tools`, text in `response`.
@@ -472,6 +494,12 @@ class KimiK3Parser(NestedCalls):
     call_begin = f"{_OPEN}call "
     call_end = f"{_CLOSE}call{_SEP}"
     element_begin = f"{_OPEN}argument "
+    element_end = f"{_CLOSE}argument{_SEP}"
+    start_end = _SEP
+    name_attribute, key_attribute = "tool", "key"
+    holds: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("number", "boolean", "null", "array", "object"), "json"
+    )
     inner_marks = (
         *(f"{_OPEN}{name}{_SEP}" for name in _KIMI_CHANNELS),
         *(f"{_CLOSE}{name}{_SEP}" for name in (*_KIMI_CHANNELS, *_KIMI_ELEMENTS)),
@@ -493,15 +521,6 @@ class KimiK3Parser(NestedCalls):
     )
     template_marks = ((f"{_OPEN}tools{_SEP}",), (_OPEN, _CLOSE, _SEP))
 
-    def _call_head(self) -> Steps[str]:
-        attributes = yield from self._attributes(_SEP)
-        return attributes.get("tool", "")
-
-    def _element_head(self) -> Steps[Element]:
-        attributes = yield from self._attributes(_SEP)
-        says = "text" if attributes.get("type", "string") == "string" else "json"
-        return Element(key=attributes.get("key"), end=f"{_CLOSE}argument{_SEP}", says=says)
-
 
 def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
     named = f'name="{escape(name)}" ' if name else ""
@@ -514,7 +533,7 @@ _COHERE_ELEMENT = ElementSyntax(
 )
 
 
-class CohereXmlParser(NestedCalls):
+class CohereXmlParser(AttributeCalls):
     """Cohere's XML: `<cofl:value name="city" type="raw">Paris</cofl:value>`.
 
     Types are raw, json, dict and list, the last two with elements in them.
@@ -524,7 +543,12 @@ class CohereXmlParser(NestedCalls):
     call_begin = "<cofl:tool_call "
     call_end = "</cofl:tool_call>"
     element_begin = "<cofl:value "
-    inner_marks = (element_begin, call_end, "</cofl:value>", *COHERE_WRAPPERS)
+    element_end = "</cofl:value>"
+    holds: ClassVar[Mapping[str, str]] = {
+        "raw": "text",
+        **{kind: kind for kind in ("json", "dict", "list")},
+    }
+    inner_marks = (element_begin, element_end, call_end, *COHERE_WRAPPERS)
     call_syntax = CallSyntax(
         head="<cofl:tool_calls>",
         begin='<cofl:tool_call id="',
@@ -536,15 +560,6 @@ class CohereXmlParser(NestedCalls):
         foot="</cofl:tool_calls>",
     )
     template_marks = (("<cofl:tool_calls>",),)
-
-    def _call_head(self) -> Steps[str]:
-        attributes = yield from self._attributes(">")
-        return attributes.get("name", "")
-
-    def _element_head(self) -> Steps[Element]:
-        attributes = yield from self._attributes(">")
-        says = {"raw": "text"}.get(attributes.get("type", "raw"), attributes.get("type", ""))
-        return Element(key=attributes.get("name"), end="</cofl:value>", says=says)
 
 
 _NAMESPACE = "]<]minimax[>["
