@@ -19,7 +19,7 @@ from demo_model.training.chat import Template
 from demo_model.training.headstart import head_start
 from demo_model.training.network import Llama
 from demo_model.training.recipe import Recipe
-from demo_model.training.stages import Lanes, Stage, grown
+from demo_model.training.stages import Lanes, Stage, grown, rounded
 from demo_model.training.tokenizer import train_tokenizer
 
 
@@ -83,7 +83,11 @@ class Trainer:
             self.restore(saved)
 
     def enter(self, stage: Stage) -> None:
-        if not self.optimizers or stage.repeated or stage.batches != self.stage.batches:
+        if stage.is_rounded:
+            self.network = rounded(self.network)
+            self.chunk, self.offset = stage.start, 0
+        is_new = not self.optimizers or stage.repeated or stage.batches != self.stage.batches
+        if is_new or stage.is_rounded:
             self.network = grown(self.network, stage.repeated)
             self.optimizers = optimizers(self.network, self.recipe, stage.batches)
         self.stage, self.lanes = stage, Lanes(self.network, stage)
@@ -117,14 +121,18 @@ class Trainer:
         while True:
             if self.offset == 0:
                 self.chunk_step = self.step
-            seed = recipe.seed * 1_000_003 + self.chunk
+            number = self.chunk
+            seed = recipe.seed * 1_000_003 + number
             mixture = recipe.mixture(self.chunk_step)
             candidates = recipe.entered(self.chunk_step + 1)[-1].candidates
             drawn = chunk(self.encoder, mixture, seed, recipe.batch_tokens, candidates)
             for batch in drawn[self.offset :]:
                 self.offset += 1
                 yield batch
-            self.chunk, self.offset = self.chunk + 1, 0
+                if self.chunk != number:
+                    break  # a stage began with other text
+            else:
+                self.chunk, self.offset = number + 1, 0
 
     def update(self, batches: Iterator[Batch]) -> float:
         if (stage := self.recipe.entered(self.step + 1)[-1]) is not self.stage:
