@@ -16,7 +16,7 @@ from build_engines import remote_files
 from build_engines.errors import BuildError
 from build_engines.step import Step
 from build_engines.tool import Say
-from build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
+from build_engines.weights import GGUF, HubRepository, LocalFolder, StoredObjects, Weights
 from build_engines.whole_folder import contents_hash
 
 CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
@@ -48,7 +48,8 @@ class Fetch(Step):
         remote_files.fetch(self.origin, target, say)
         if not (target / self._needs).is_file():
             shutil.rmtree(target)
-            raise BuildError(f"{self.origin} has no {self._needs}")
+            hint = f". {GGUF}" if "gguf" in str(self.origin).lower() else ""
+            raise BuildError(f"{self.origin} has no {self._needs}{hint}")
 
     def read(self, name: str) -> bytes | None:
         if self.is_done:
@@ -94,11 +95,11 @@ def step(
 ) -> Fetch | Here:
     """
     Raises:
-        BuildError: a local folder does not exist.
+        BuildError: a local folder does not exist, or is in a format that we do not read.
     """
     if isinstance(source, LocalFolder):
-        if not source.path.is_dir():
-            raise BuildError(f"the {name} folder {source.path} does not exist")
+        if (reason := source.wrong_format()) is not None:
+            raise BuildError(f"{source.path} ({name}): {reason}")
         return Here(name, source.path)
     return Fetch(name, artifacts / "weights", source, needs=needs)
 

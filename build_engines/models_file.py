@@ -83,6 +83,13 @@ class PriceEntry(Section):
     output: PerMillion
 
 
+CHAT_MAX_TOKENS, CHAT_TEMPERATURE = 1024, 0.7
+# Options that an entry with `profile: chat` need not set.
+CHAT_PROFILE: dict[str, Any] = {
+    "context_length": 8192,
+    "sampling": {"max_tokens": CHAT_MAX_TOKENS, "temperature": CHAT_TEMPERATURE},
+    "limits": {"timeout_s": 60},
+}
 # The default of sampling.max_tokens on GPUs. guaranteed_no_evict reserves the KV cache of all
 # max_tokens of a request, so a default of all that the context leaves would admit few at once.
 GPU_MAX_TOKENS = 4096
@@ -110,13 +117,15 @@ class SamplingDefaults(Section):
 class LimitsEntry(Section):
     """Limits of one request; a larger request is refused. The settings may be lower.
 
-    max_tokens: per choice; cuts the default, too. prompt_tokens: per prompt.
+    max_tokens: per choice; cuts the default, too. prompt_tokens: per prompt. timeout_s: of a
+    generation, in seconds.
     """
 
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     best_of: Annotated[int, Field(ge=1)] | None = None
     prompt_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
 
 
 class ModelEntry(Section):
@@ -154,6 +163,7 @@ class BuiltEntry(ModelEntry):
     """Fields of every runtime that `build` builds. Relative folders are relative to models.yaml."""
 
     weights: WeightsField
+    profile: Literal["chat"] | None = None  # defaults of options: see CHAT_PROFILE
     context_length: Annotated[int, Field(ge=16)] | None = None
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
         25.0  # the longest that a token waits to be sent
@@ -162,6 +172,17 @@ class BuiltEntry(ModelEntry):
     max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     # kinds of guides that callers may not use; json is a schema for any JSON
     disabled_guides: tuple[GuideKind, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_profile(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("profile") != "chat":
+            return given
+        found = {**CHAT_PROFILE, **given}
+        for name in ("sampling", "limits"):
+            if isinstance(found[name], dict):
+                found[name] = {**CHAT_PROFILE[name], **found[name]}
+        return found
 
     @property
     def default_max_tokens(self) -> int | None:

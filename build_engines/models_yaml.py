@@ -1,6 +1,6 @@
 """Errors of models.yaml, for people: the line of each value, and the key that a misspelt one meant.
 
-Called by `models_file`.
+Called by `models_file`; the proxy calls `near_key` for the fields of bodies.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from build_engines.section import Section
@@ -75,6 +77,7 @@ def _refuse_duplicates(node: yaml.Node) -> None:
 
 
 UNKNOWN = "extra_forbidden"  # the type of pydantic's error
+LONGEST_KEY = 64  # a longer one is not compared
 Place = Sequence[str | int]
 
 
@@ -88,47 +91,55 @@ def unknown_first(errors: Sequence[ErrorDetails], root: type[Section]) -> list[E
     def order(error: ErrorDetails) -> int:
         if error["type"] != UNKNOWN:
             return 2
-        return 0 if _near(error["loc"], root) else 1
+        return 0 if near_key(error["loc"], root) else 1
 
     return sorted(errors, key=order)
 
 
 def unknown_key(place: Place, root: type[Section]) -> str:
     """The message for an unknown key. place: pydantic's location, with the tags of unions."""
-    if near := _near(place, root):
+    if near := near_key(place, root):
         return f"unknown key: did you mean {near!r}?"
     return f"unknown key: it must be one of {', '.join(_known(place, root))}"
 
 
-def _near(place: Place, root: type[Section]) -> str | None:
+def near_key(place: Place, root: type[BaseModel], alike: float = 0.6) -> str | None:
+    """The known key that the last part of `place` resembles by this ratio, as difflib has it."""
+    word = str(place[-1]).lower().replace("-", "_")
     known = {key.lower(): key for key in _known(place, root)}
-    found = get_close_matches(str(place[-1]).lower().replace("-", "_"), known, n=1)
+    found = get_close_matches(word, known, n=1, cutoff=alike) if len(word) <= LONGEST_KEY else ()
     return known[found[0]] if found else None
 
 
-def _known(place: Place, root: type[Section]) -> list[str]:
+def _known(place: Place, root: type[BaseModel]) -> list[str]:
     """The keys of the section that holds the last part of `place`."""
     kinds: list[Any] = [root]
     for part in place[:-1]:
         kinds = list(_inside(kinds, part))
-    return [key for kind in kinds if _is_section(kind) for key in kind.model_fields]
+    return [key for kind in kinds if _is_section(kind) for key in _fields(kind)]
+
+
+def _fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def _inside(kinds: list[Any], part: str | int) -> Iterator[Any]:
     """The types under a key, under a list index, or behind a union's tag."""
     sections = [kind for kind in kinds if _is_section(kind)]
-    if len(sections) > 1:
-        yield from (section for section in sections if part in _tags(section))
+    is_tag = isinstance(part, str) and part.startswith("<")  # in bodies
+    if is_tag or len(sections) > 1:
+        tag = str(part).strip("<>")
+        yield from [one for one in sections if tag in _tags(one)] or (kinds if is_tag else ())
         return
     for section in sections:
-        if part in section.model_fields:
-            yield from _flat(section.model_fields[str(part)].annotation)
+        if found := _fields(section).get(str(part)):
+            yield from _flat(found.annotation)
     for kind in kinds:
         if get_origin(kind) in (dict, tuple, list):
             yield from _flat(get_args(kind)[get_origin(kind) is dict])
 
 
-def _tags(section: type[Section]) -> set[Any]:
+def _tags(section: type[BaseModel]) -> set[Any]:
     """The tags that tell a section from the others of a union."""
     literals = (field.annotation for field in section.model_fields.values())
     return {tag for kind in literals if get_origin(kind) is Literal for tag in get_args(kind)}
@@ -147,4 +158,4 @@ def _flat(annotation: Any) -> Iterator[Any]:
 
 
 def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -38,6 +38,8 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
         MissingPackage: its name cannot be worked out without the build tools.
     """
     weights = folder.expanduser().absolute()
+    if (reason := LocalFolder(weights).wrong_format()) is not None:
+        raise UnservableFolder(folder, reason)
     if not any((weights / mark).is_file() for mark in MARKS):
         raise UnservableFolder(folder, _no_model(weights))
     try:
@@ -52,8 +54,6 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
 
 def _no_model(folder: Path) -> str:
     """The error for a folder without a model. Names the variants that an ONNX repository holds."""
-    if not folder.is_dir():
-        return "the folder does not exist"
     found = [path.parent for depth in DEPTHS for path in folder.glob(f"{depth}/{CONFIG}")]
     inside = sorted(found)[:LISTED_AT_MOST]
     hint = f"; take one of {', '.join(map(str, inside))}" if inside else ""

@@ -153,10 +153,11 @@ def _save(chunks: Iterator[bytes], path: Path) -> None:
 @contextmanager
 def _errors_of(source: HubRepository | StoredObjects) -> Iterator[None]:
     """Turns the libraries' errors into BuildError, with the first line of their message."""
+    from httpx2 import HTTPError  # huggingface_hub's client
     from obstore.exceptions import BaseError
 
     try:
         yield
-    except (OSError, ValueError, tarfile.TarError, BaseError) as error:
+    except (OSError, ValueError, tarfile.TarError, BaseError, HTTPError) as error:
         words = next((line for line in str(error).splitlines() if line.strip()), repr(error))
         raise BuildError(f"{source} cannot be fetched: {words}") from error

@@ -22,12 +22,33 @@ FORMS = (
 _HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 
 
+GGUF = (
+    "GGUF is llama.cpp's format, which no runtime here reads. Give the Hugging Face folder that it "
+    "was made from (config.json, tokenizer.json, *.safetensors); `precision: int4` makes it small"
+)
+GGUF_MAGIC = b"GGUF"  # the first bytes, also of a file without the suffix
+
+
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
     path: Path
 
     def __str__(self) -> str:
         return str(self.path)
+
+    def wrong_format(self) -> str | None:
+        """Why this can be no folder of weights; None if it can."""
+        if self.path.is_file():
+            with self.path.open("rb") as file:
+                is_gguf = file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+            if is_gguf or self.path.suffix == ".gguf":
+                return f"it is a file in GGUF. {GGUF}"
+            return "it is a file: give the folder that also has its config.json"
+        if not self.path.is_dir():
+            return "the folder does not exist"
+        if any(self.path.glob("*.gguf")) and not any(self.path.glob("*config.json")):
+            return f"it has files in GGUF only. {GGUF}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

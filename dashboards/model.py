@@ -83,12 +83,14 @@ TIMES = Row(
             queries=quantiles("proxy_request_duration_seconds", has_exemplars=True),
         ),
         Panel(
-            title="First tokens within the objective's bound",
+            title="Within the objectives' bounds",
+            note="First tokens; those of short prompts; short answers.",
             unit="percentunit",
             queries=(
                 Query(
-                    expr=f'1 - triton_openai:slo_errors:ratio5m{{slo="first_tokens", {MODEL}}}',
-                    legend="{{model}}",
+                    expr="1 - triton_openai:slo_errors:ratio5m{"
+                    f'slo=~"first_tokens|short_prompts|short_answers", {MODEL}}}',
+                    legend="{{slo}} {{model}}",
                 ),
             ),
         ),

@@ -2,7 +2,8 @@
 # The embedded tritonserver is release 24.10, which has known security bugs: docs/security.md.
 #   docker build -f docker/cpu.Dockerfile -t triton-openai/cpu .
 #   docker run --shm-size=1g -p 127.0.0.1:9000:9000 --env AUTH=off triton-openai/cpu
-# AUTH=off lets everybody in who reaches the port. Instead of it, API_KEY=… is the key of callers.
+# AUTH=off lets everybody in who reaches the port. Instead of it, API_KEY=… is the key of callers; with
+# PLAINTEXT=on it needs no TLS, since only this machine reaches the port.
 # It serves the demo, and models that are built already (ARTIFACTS_DIR). To build other models in it,
 # add torch, transformers and onnxruntime-genai: docker build --build-arg BUILD_TOOLS=yes …
 # PYTHON_DIGEST pins the base image (sha256:…); docs/security.md says where to get it.

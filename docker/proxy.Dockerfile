@@ -1,6 +1,7 @@
 # The proxy alone, for a Triton elsewhere: no torch, no tokenizer, no weights.
 #   docker build -f docker/proxy.Dockerfile -t triton-openai/proxy .
-# It needs API_KEY or another source of keys (docs/access.md), or AUTH=off. Run it with --read-only.
+# It needs API_KEY or another source of keys (docs/access.md), or AUTH=off; with keys also TLS_CERT_FILE,
+# FORWARDED_ALLOW_IPS, or PLAINTEXT=on (docs/access.md#tls). Run it with --read-only.
 # PYTHON_DIGEST pins the base image (sha256:…); docs/security.md says where to get it.
 ARG PYTHON_TAG=3.12-slim-bookworm
 ARG PYTHON_DIGEST

@@ -1,5 +1,9 @@
 """The answer is one of the given texts, whatever the model would like to say."""
 
+# /// script
+# dependencies = ["openai"]
+# ///
+
 import os
 
 from openai import OpenAI

@@ -1,5 +1,9 @@
 """Structured output: the engine enforces a Pydantic model's schema, the SDK parses the answer."""
 
+# /// script
+# dependencies = ["openai", "pydantic"]
+# ///
+
 import os
 
 from openai import OpenAI

@@ -1,5 +1,9 @@
 """Each token of the answer with its probability, and the two likeliest tokens in its place."""
 
+# /// script
+# dependencies = ["openai"]
+# ///
+
 import math
 import os
 

@@ -1,5 +1,9 @@
 """A streamed chat with OpenAI's SDK, and the usage at its end."""
 
+# /// script
+# dependencies = ["openai"]
+# ///
+
 import os
 
 from openai import OpenAI

@@ -1,16 +1,20 @@
 """Token ids in and out: tokenize a prompt, complete it by its ids, turn the new ids into text."""
 
+# /// script
+# dependencies = ["openai"]
+# ///
+
 import os
 
-import httpx
 from openai import OpenAI
 
 URL = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:9000/v1")
-SERVER = URL.removesuffix("/v1")
 client = OpenAI(base_url=URL, api_key="none")
+server = client.with_options(base_url=URL.removesuffix("/v1"))
 
 messages = [{"role": "user", "content": "Hello!"}]
-prompt = httpx.post(f"{SERVER}/tokenize", json={"model": "demo", "messages": messages}).json()
+body = {"model": "demo", "messages": messages}
+prompt = server.post("/tokenize", body=body, cast_to=object)
 print(prompt["count"], "tokens:", prompt["tokens"])
 
 completion = client.completions.create(
@@ -24,4 +28,4 @@ choice = completion.choices[0]
 print("new ids:", choice.token_ids)
 
 body = {"model": "demo", "tokens": choice.token_ids}
-print(httpx.post(f"{SERVER}/detokenize", json=body).json()["prompt"])
+print(server.post("/detokenize", body=body, cast_to=object)["prompt"])

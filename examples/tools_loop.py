@@ -1,5 +1,9 @@
 """An agent's loop: the model calls tools, we run them, and it answers with their results."""
 
+# /// script
+# dependencies = ["openai"]
+# ///
+
 import json
 import os
 

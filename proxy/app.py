@@ -180,7 +180,7 @@ def compose(
         tokenizer,
         usage=usage,
         cached_weight=settings.cached_token_weight,
-        max_priority=settings.max_priority,
+        max_priority=settings.priority_ceiling,
         on_refusal=lambda limit: metrics.limit_refusals.labels(limit).inc(),
     )
     metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
@@ -200,7 +200,14 @@ def compose(
         rows=catalog.rows,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
-    policy_watch = PolicyWatch(settings, models_file, registry, tools, metrics.models_file_valid)
+    policy_watch = PolicyWatch(
+        settings,
+        models_file,
+        registry,
+        tools,
+        metrics.models_file_valid,
+        audit=None if operations is None else operations.audit,
+    )
 
     # generation
     gate = StartGate()
@@ -218,7 +225,6 @@ def compose(
     shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     limits = TimeLimits(
         silence_s=settings.stall_timeout_s,
-        whole_s=settings.request_timeout_s,
         short_silence_s=settings.continue_after_silence_s,
     )
     streams = StreamMeans(
@@ -241,8 +247,9 @@ def compose(
         gate,
         limiter,
         DeploymentChooser(registry, None if operations is None else operations.decisions),
-        timeout_s=limits.whole_s,
+        timeout_s=settings.request_timeout_s,
         isolates_caches=settings.isolate_prefix_caches,
+        clamps_output=settings.max_output_tokens_exceeded == "clamp",
         queues_by_priority=settings.scheduling == "fair",
     )
     concurrency = ModelConcurrency(
@@ -265,7 +272,7 @@ def compose(
     stopping = asyncio.Event()
     in_flight = BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes))
     bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
-    field_limits = FieldLimits(choices=settings.max_choices)
+    field_limits = FieldLimits(choices=settings.max_choices, priority_words=settings.priority_words)
     guide_limits = GuideLimits()
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
@@ -276,6 +283,8 @@ def compose(
         Examiner(sandbox, guide_limits),
         service,
         called_tokenizer,
+        ceiling=limiter.ceiling,
+        tenant_from_metadata=settings.tenant_from_metadata,
         reasoning_fields=settings.reasoning_fields,
     )
     recent = RecentRequests()
@@ -304,8 +313,8 @@ def compose(
 
         routers += [
             admin_routes.tenants_routes(store.tenants, bodies),
-            admin_routes.keys_routes(store.keys, bodies),
-            admin_routes.usage_routes(store.usage, bodies),
+            admin_routes.keys_routes(store.keys, store.audited_calls.read, bodies),
+            admin_routes.usage_routes(store.usage, store.audited_calls.read, bodies),
             admin_routes.audit_routes(store.audit, bodies),
         ]
     # where anybody may do everything, there are no routes of pools and of others' requests
@@ -342,7 +351,7 @@ def compose(
         metrics=metrics.idempotency,
         is_closed=settings.ledger_outage == "closed",
     )
-    denied = no_audit if store is None else store.denied_calls.add
+    denied = no_audit if store is None else store.audited_calls.denied
 
     @contextlib.asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -391,7 +400,8 @@ def compose(
     # pages that describe all other routes, and health
     def concerns() -> list[Concern]:
         found = [] if callers is None else callers.concerns()
-        return [*found, *limiter.concerns, *policy_watch.concerns]
+        failing = [] if operations is None else operations.pools.concerns()
+        return [*found, *limiter.concerns, *policy_watch.concerns, *failing]
 
     shown_scopes = scopes if settings.is_authenticated else None
     document = cached_document(app.routes, field_limits, registry, shown_scopes)

@@ -39,18 +39,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(pools.models, name="models")
-app.add_typer(accounts.tenants, name="tenants")
-app.add_typer(accounts.keys, name="keys")
-app.command()(accounts.usage)
-app.add_typer(accounts.audit, name="audit")
-app.add_typer(pools.endpoints, name="endpoints")
-app.add_typer(pools.deployments, name="deployments")
-app.command()(pools.queue)
-app.command()(observation.log_level)
-app.command()(observation.top)
-app.command()(observation.trace)
-app.command()(replay_command.replay)
+# The headings of --help, in the order of their first commands below.
+START, RUNNING, ACCOUNTS = "Start", "Look at a running proxy, and operate it", "Tenants and keys"
 
 
 def _option(text: str, variable: str, default: str) -> Any:
@@ -81,7 +71,10 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Every other setting is a variable: see docs/configuration.md.")
+@app.callback(
+    epilog="Every other setting is a variable: docs/generated/settings.md. All commands with their "
+    "options: docs/generated/commands.md."
+)
 def _every_command(
     version: Annotated[
         bool,
@@ -93,7 +86,7 @@ def _every_command(
     """An OpenAI-compatible front for Triton, and the model repository behind it."""
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def serve(
     host: Host = None,
     port: Port = None,
@@ -129,7 +122,7 @@ def serve(
     _loop(run.together(settings, prepared, sock, model=start.example(models), say=say))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def triton(
     triton_grpc_port: GrpcPort = None,
     triton_http_port: HttpPort = None,
@@ -137,7 +130,7 @@ def triton(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build models that are missing, then run only tritonserver, until Ctrl-C."""
+    """Build models that are missing, then run only tritonserver: a container's own, or ours."""
     from proxy.operate import run, start
     from proxy.operate.triton_server import launch
 
@@ -159,7 +152,7 @@ def triton(
     _loop(run.triton(settings, launch.prepared(settings, models), say))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def proxy(
     triton: Annotated[
         str | None,
@@ -184,7 +177,7 @@ def proxy(
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def build(
     model: Annotated[
         list[str] | None, typer.Argument(help="Names of models; default: all.")
@@ -234,7 +227,7 @@ def models(
     start.show_models(start.models(settings), folders.place(settings))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def doctor(
     host: Host = None,
     port: Port = None,
@@ -255,12 +248,24 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(hidden=True)
 def health(host: Host = None, port: Port = None) -> None:
     """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
     from proxy.operate.triton_server import probe
 
     probe.check_alive(_settings(host=host, port=port))
+
+
+for _command in (observation.top, observation.trace, observation.log_level, pools.queue):
+    app.command(rich_help_panel=RUNNING)(_command)
+app.command(rich_help_panel=RUNNING)(replay_command.replay)
+app.command(rich_help_panel=ACCOUNTS)(accounts.usage)
+app.add_typer(pools.models, name="models", rich_help_panel=START)
+app.add_typer(pools.endpoints, name="endpoints", rich_help_panel=RUNNING)
+app.add_typer(pools.deployments, name="deployments", rich_help_panel=RUNNING)
+app.add_typer(accounts.tenants, name="tenants", rich_help_panel=ACCOUNTS)
+app.add_typer(accounts.keys, name="keys", rich_help_panel=ACCOUNTS)
+app.add_typer(accounts.audit, name="audit", rich_help_panel=ACCOUNTS)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,16 +20,20 @@ COPIED_BYTES = 16_000_000
 LOG_PROBS = 250_000
 
 
-def apply_model_limits(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
+def apply_model_limits(
+    request: GenerationRequest, card: ModelCard, *, clamps: bool = False
+) -> GenerationRequest:
     """Checks the operator's limits for this model, for every protocol.
 
     Returns the request with the limits that only Triton's tokenizer can check, as it alone counts
-    a prompt's tokens.
+    a prompt's tokens. clamps: a `max_tokens` over the limit becomes the limit.
 
     Raises:
         InvalidRequest: the request asks for more than a limit allows.
     """
     limits = card.limits
+    if clamps and limits.max_tokens is not None and (request.max_tokens or 0) > limits.max_tokens:
+        request = replace(request, max_tokens=limits.max_tokens)
     for field, param, given, most in (
         ("n", "choices", request.choices, limits.n),
         ("best_of", "best_of", request.best_of, limits.best_of),

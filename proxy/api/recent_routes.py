@@ -42,6 +42,7 @@ class RequestFields(Answer):
         description="The answer's own id, such as chatcmpl-….",
         examples=["chatcmpl-5f0c6a1b2d3e4f50"],
     )
+    request_trace: str = Field("", description="The caller's header x-request-trace.")
     began_at: str = Field(
         description="In UTC, ISO 8601.", examples=["2026-03-01T12:00:00.250+00:00"]
     )
@@ -68,6 +69,7 @@ class RequestFields(Answer):
     continued: int = Field(0, description="Streams that another engine stream continued.")
     idempotency: str = Field("", description="What became of its Idempotency-Key.")
     capped_priority: int = Field(0, description="The priority it got, lower than it asked for.")
+    clamped_max_tokens: int = Field(0, description="Its `max_tokens`, lower than it asked for.")
     endpoints: list[str] = Field([], description="Those that sent tokens of it.")
     trace_id: str = ""
     dropped_stages: int = Field(0, description="How many stages were too many to keep.")

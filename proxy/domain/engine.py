@@ -14,6 +14,8 @@ from proxy.domain.record import Stage
 from proxy.domain.request import PromptLimit, Sampling
 from proxy.domain.request_limits import smaller
 
+HIGHEST_PRIORITY = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRequest:

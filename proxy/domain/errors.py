@@ -97,6 +97,7 @@ class ErrorCode(str, Enum):
     TENANT_HAS_KEYS = "tenant_has_keys", 409
     KEY_REVOKED = "key_revoked", 409
     NO_EARLIER_WEIGHTS = "no_earlier_weights", 409
+    ENDPOINTS_REFUSED = "endpoints_refused", 409
     TOO_MANY_DECISIONS = "too_many_decisions", 409
     IDEMPOTENCY_CONFLICT = "idempotency_conflict", 409
     STREAM_NOT_KEPT = "stream_not_kept", 410
@@ -304,3 +305,7 @@ def echoed(value: object) -> str:
 
 def in_short(text: str) -> str:
     return text if len(text) <= ECHO_AT_MOST else text[:ECHO_AT_MOST] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 
 class Scope(str, Enum):
-    """What a route needs and a key allows. ADMIN allows nothing but administration."""
+    """What a route needs and a key allows. ADMIN allows administration and METRICS, no more."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
@@ -99,9 +99,11 @@ class Caller:
         object.__setattr__(self, "has_limits", any(each != NO_LIMITS for each in limits))
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes
+        is_admin = Scope.ADMIN in self.scopes
+        return scope in self.scopes or (scope is Scope.METRICS and is_admin)
 
 
+TENANT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 SHARED_TENANT = "default"
 """The answer to callers that only their addresses tell apart."""
 

@@ -25,10 +25,14 @@ class Lifecycle:
     sunset: date | None = None
     link: str | None = None
 
+    @property
+    def first_day(self) -> date | None:
+        """From then on callers should use another model; None: no date is set."""
+        return self.deprecated or self.sunset
+
     def is_deprecated(self, today: date) -> bool:
         """Whether callers should use another model already."""
-        first = self.deprecated or self.sunset
-        return first is not None and first <= today
+        return self.first_day is not None and self.first_day <= today
 
 
 NO_END = Lifecycle()

@@ -19,7 +19,7 @@ from typing_extensions import Self
 from proxy.domain.errors import ErrorCode, ProxyError
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.interrupt import Cause
-from proxy.domain.model import NO_END, Lifecycle
+from proxy.domain.model import NO_END, Lifecycle, ModelCard
 from proxy.domain.output import EngineTimes, FinishReason, Timing, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.scheduling import Standing
@@ -196,12 +196,14 @@ class RequestRecord:
     """
 
     # The request. request_id: of the header x-request-id; empty where the answer has none.
+    # request_trace: the caller's own, of the header x-request-trace.
     method: str = ""
     path: str = ""
     request_id: str = ""
     headers: Headers = ()  # names in lower case
+    request_trace: str | None = None
     trace: Trace | None = None
-    # Its caller; None where there are no keys, or before it is known.
+    # Its caller; None before it is known, or where neither a key nor the request names a tenant.
     tenant: str | None = None
     key_id: str | None = None
 
@@ -233,6 +235,7 @@ class RequestRecord:
     lifecycle: Lifecycle = NO_END  # of the model
     fallback_from: str | None = None  # see GenerationRequest
     capped_priority: int | None = None  # the caller's ceiling, where it asked for more
+    clamped_max_tokens: int | None = None  # the operator's limit, where it asked for more
 
     # Its generation. What stands from has_generated on is set when that has ended.
     generation_began: float = 0.0
@@ -246,6 +249,7 @@ class RequestRecord:
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()  # see Sampling.without_effect
 
     # Its engine streams, of every choice, attempt and round of tools.
     attempts: int | None = None  # the most of one choice; None where no answer is checked
@@ -309,13 +313,15 @@ class RequestRecord:
         return event
 
     def end_generation(
-        self, request: GenerationRequest, model: str, error: BaseException | None
+        self, request: GenerationRequest, card: ModelCard, error: BaseException | None
     ) -> None:
         """error: what ended it early."""
         self.generation_s = perf_counter() - self.generation_began
-        self.has_generated, self.id, self.model = True, request.id, model
+        self.has_generated, self.id, self.model = True, request.id, card.name
         self.user, self.safety_identifier = request.user, request.safety_identifier
         self.metadata = request.metadata
+        self.tenant = request.tenant or self.tenant
+        self.without_effect = request.sampling.without_effect(card.sampling)
         self.used = self.usage
         if self.used is not None:
             self.prompt_tokens = self.used.prompt_tokens

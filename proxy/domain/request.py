@@ -124,7 +124,30 @@ class Sampling:
         }
         return replace(self, **missing) if missing else self
 
+    def without_effect(self, defaults: Sampling) -> tuple[str, ...]:
+        """The given fields that change nothing, because another one, or its default, leaves only
+        the likeliest token.
+        """
+        used = {
+            name: getattr(self if getattr(self, name) is not None else defaults, name)
+            for name in TRUNCATION
+        }
+        if not any(used[name] == greedy for name, (greedy, _) in TRUNCATION.items()):
+            return ()
+        return tuple(
+            name
+            for name, no_effect in TRUNCATION.items()
+            if (given := getattr(self, name)) is not None and given not in no_effect
+        )
 
+
+# Field -> the value that leaves only the likeliest token, and the one that changes nothing.
+TRUNCATION: dict[str, tuple[float, float | None]] = {
+    "temperature": (0, None),
+    "top_k": (1, 0),
+    "top_p": (0, 1),
+    "min_p": (1, 0),
+}
 NO_DEFAULTS = Sampling()
 
 
@@ -150,6 +173,7 @@ class GenerationRequest:
     to offer those that the model has. priority: a higher one goes first, and 0 is the default.
     has_assigned_priority: the caller gave none, and its ceiling is below 0. caller: the name that
     limits for each caller count by; empty where it is not known.
+    tenant: the one that a caller without a key names, for logs, metrics and the fair queue alone.
     fallback_from: the model that the caller named, where `model` answers in its place.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
     prompt of more tokens is refused. queue_patience_s: how long it waits for a row at most, 0 not
@@ -186,6 +210,7 @@ class GenerationRequest:
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     caller: str = ""
+    tenant: str | None = None
     fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from proxy.domain.completion import Answer, fold_choice
-from proxy.domain.errors import InvalidRequest, SchemaViolation
+from proxy.domain.errors import InvalidRequest, SchemaViolation, counted
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import AnswerTimes, Usage
 from proxy.domain.record import RequestRecord
@@ -116,7 +116,7 @@ class Attempts:
         return await self.checker.violation(self.check, answer, self.caller)
 
     def _error(self, violation: str, *, attempts: int) -> SchemaViolation:
-        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        times = counted(attempts, "attempt")
         return SchemaViolation(
             f"The model's answer does not conform to '{self.check.field}' after {times}: "
             f"{violation}.",

@@ -7,6 +7,7 @@ Called by the service, and by answer_streams for later attempts and rounds of to
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -96,8 +97,9 @@ class Preparation:
     """One for the application.
 
     Args:
-        timeout_s: of a whole request.
+        timeout_s: of a whole request, for every model; a model's own limit can only lower it.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
+        clamps_output: `max_tokens` over the operator's limit is lowered to it, not refused.
         queues_by_priority: the proxy's own queue orders requests for models that say their rows,
             also those for engines that take no priority.
     """
@@ -111,6 +113,7 @@ class Preparation:
         *,
         timeout_s: float,
         isolates_caches: bool,
+        clamps_output: bool = False,
         queues_by_priority: bool = False,
     ) -> None:
         self._formats = AnswerFormats(sandbox)
@@ -120,6 +123,7 @@ class Preparation:
         self._deployments = deployments
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
+        self._clamps_output = clamps_output
         self._queues_by_priority = queues_by_priority
 
     async def prepare(
@@ -154,7 +158,10 @@ class Preparation:
         refusal: InvalidRequest | None = None
         for build in self._deployments.cards(request, card):
             try:
-                limited = apply_model_limits(offer_server_tools(request, build), build)
+                offered = offer_server_tools(request, build)
+                limited = apply_model_limits(offered, build, clamps=self._clamps_output)
+                if record is not None and limited.max_tokens != request.max_tokens:
+                    record.clamped_max_tokens = limited.max_tokens
                 if is_held:
                     limited = limit_log_probs(limited, build)
                 plan = await self.prepare_again(limited, build)
@@ -239,7 +246,7 @@ class Preparation:
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
             add_special_tokens=adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
-            timeout_s=self._timeout_s,
+            timeout_s=min(self._timeout_s, card.limits.timeout_s or math.inf),
             sampling=request.sampling.with_defaults(card.sampling),
             constraint=answer_format.guide(text or "", spans),
             prompt_limit=request.prompt_limit,

@@ -63,7 +63,7 @@ class Service:
         Raises:
             ModelUnavailable: at once.
         """
-        self._registry.check_available()
+        self._registry.check_available(card)
         record = running_record()
         record.unenforced = checks.unenforced_keywords(request.constraint, card)
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
@@ -75,7 +75,7 @@ class Service:
         self, request: GenerationRequest, card: ModelCard
     ) -> tuple[EngineRequest, ...]:
         """What the engine would be sent for each prompt. Raises as a generation does."""
-        self._registry.check_available()
+        self._registry.check_available(card)
         return (await self._means.preparation.prepare(request, card)).engine_requests
 
     async def _events(

@@ -10,7 +10,13 @@ from functools import partial
 
 from build_engines import models_file, one_folder
 from build_engines.deployments import Where
-from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
+from build_engines.models_file import (
+    CHAT_MAX_TOKENS,
+    CHAT_TEMPERATURE,
+    ModelEntry,
+    ModelsFile,
+    ModelsFileError,
+)
 from proxy.language.syntax import parsers
 from proxy.server_tools.http_tools import HeaderSecrets
 from proxy.server_tools.tool_loop import check_schema
@@ -28,18 +34,15 @@ def models(settings: Settings, environment: Mapping[str, str] | None = None) -> 
         UnservableFolder: MODEL_PATH holds no model.
         MissingPackage: the name of MODEL_PATH's model cannot be derived without the build tools.
     """
+    temperature, max_tokens = settings.default_temperature, settings.default_max_tokens
     if settings.model_path is not None:
         named = one_folder.models_of(settings.model_path, settings.model_id)
+        temperature = CHAT_TEMPERATURE if temperature is None else temperature
+        max_tokens = max_tokens or CHAT_MAX_TOKENS
     else:
         named = models_file.load(settings.models_file, partial(_problems, environment=environment))
     entries = {
-        name: entry.model_copy(
-            update={
-                "sampling": entry.sampling.or_else(
-                    settings.default_temperature, settings.default_max_tokens
-                )
-            }
-        )
+        name: entry.model_copy(update={"sampling": entry.sampling.or_else(temperature, max_tokens)})
         for name, entry in named.models.items()
     }
     return named.model_copy(update={"models": entries})

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from socket import gethostname
+from typing import Any
 
 import structlog
 from prometheus_client import Gauge
@@ -19,7 +22,9 @@ from build_engines.models_file import (
     ModelsFile,
     ModelsFileError,
 )
+from proxy.domain.endpoints import AuditTrail
 from proxy.domain.engine import NotReady
+from proxy.domain.errors import StoreUnavailable, in_short
 from proxy.domain.health import Concern
 from proxy.language.prompting import control_tokens
 from proxy.models import policy
@@ -28,6 +33,7 @@ from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
 
 POLL_S = 0.5
+MOST_NAMED = 50  # of added, removed and changed models each, in an entry of the audit log
 logger = structlog.get_logger()
 Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, inode; None: no file
 
@@ -41,7 +47,8 @@ class PolicyWatch:
     """The models file of one process, as it is in force.
 
     current: what is in force. tools: gets the secrets of each new file. is_valid: 1 while the file
-    that was read last is in force. concerns: for readiness.
+    that was read last is in force. audit: gets what each new file has changed. concerns: for
+    readiness.
     """
 
     def __init__(
@@ -51,12 +58,14 @@ class PolicyWatch:
         registry: Registry,
         tools: HttpToolRunner,
         is_valid: Gauge,
+        audit: AuditTrail | None = None,
     ) -> None:
         self._settings = settings
         self._current = current
         self._registry = registry
         self._tools = tools
         self._is_valid = is_valid
+        self._audit = audit
         self._requested = asyncio.Event()
         self.concerns: tuple[Concern, ...] = ()
         self._first = self._stamp()  # now: the file may change before `run` begins
@@ -102,6 +111,16 @@ class PolicyWatch:
         self.concerns = ()
         stale = needing_build({} if before is None else before.models, found.models)
         logger.info("models file read", models=len(found.models), needs_build=stale)
+        if self._audit is not None and (details := changes(before, found)):
+            try:
+                actor = f"proxy:{gethostname()}"
+                await self._audit.note("models.reload", "models.yaml", actor=actor, details=details)
+            except StoreUnavailable as error:
+                logger.error(
+                    "the reload of the models file is not in the audit log",
+                    detail=error.detail or "",
+                    advice="look at the database that STORE_URL names",
+                )
         if found.pools != ({} if before is None else before.pools):
             logger.warning(
                 "the pools of the models file change with a restart of the proxy only",
@@ -115,6 +134,34 @@ class PolicyWatch:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def changes(before: ModelsFile | None, after: ModelsFile) -> dict[str, Any]:
+    """Which models and pools a new file adds, removes and changes; empty if none.
+
+    Names only, not values, which may be secrets. At most MOST_NAMED of each.
+    """
+    found: dict[str, Any] = {}
+    for kind in ("models", "pools"):
+        old: Mapping[str, Any] = {} if before is None else getattr(before, kind)
+        new: Mapping[str, Any] = getattr(after, kind)
+        changed = (name for name in new if name in old and old[name] != new[name])
+        found[f"{kind}_added"] = _named(name for name in new if name not in old)
+        found[f"{kind}_removed"] = _named(name for name in old if name not in new)
+        found[f"{kind}_changed"] = {
+            in_short(name): _changed_fields(old[name], new[name])
+            for name in islice(changed, MOST_NAMED)
+        }
+    return {name: value for name, value in found.items() if value}
+
+
+def _named(names: Iterable[str]) -> list[str]:
+    return [in_short(name) for name in islice(names, MOST_NAMED)]
+
+
+def _changed_fields(before: Any, after: Any) -> list[str]:
+    fields = dict.fromkeys((*type(before).model_fields, *type(after).model_fields))
+    return [name for name in fields if getattr(before, name, None) != getattr(after, name, None)]
 
 
 def needing_build(before: Mapping[str, ModelEntry], after: Mapping[str, ModelEntry]) -> list[str]:

@@ -75,17 +75,17 @@ async def watch(
 
 def _log_unserved(registry: Registry, before: tuple[str, ...]) -> tuple[str, ...]:
     """Logs a change, unless nothing is ready, which `refresh` logs."""
-    if registry.why_not_ready is not None or (unserved := registry.unserved()) == before:
+    if registry.why_not_ready is not None or registry.away == before:
         return before
-    if unserved:
+    if registry.away:
         logger.warning(
             "models without an endpoint",
-            models=unserved,
+            models=registry.away,
             advice="load these models on a Triton of their pool, or remove them from models.yaml",
         )
     else:
         logger.info("every model has an endpoint")
-    return unserved
+    return registry.away
 
 
 async def check(catalog: Catalog, registry: Registry, recovery: RecoveryQueue) -> None:
@@ -111,6 +111,7 @@ async def refresh(catalog: Catalog, registry: Registry) -> None:
             )
         registry.suspend(error)
     else:
+        registry.away = registry.unserved()
         if is_news:
             for card in registry.every_card():
                 await asyncio.to_thread(control_tokens.prepare, card)

@@ -41,7 +41,8 @@ class Registry:
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
     loaded: what all Tritons have, also where no deployment names it. models: those that are served;
-    replaced as a whole. epoch: how often the models changed or Triton came back.
+    replaced as a whole. epoch: how often the models changed or Triton came back. away: the models
+    that no endpoint served at the last check.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Registry:
         self.rows = rows
         self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0
+        self.away: tuple[str, ...] = ()
         self._take([], policy)
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
@@ -103,10 +105,12 @@ class Registry:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
         self.why_not_ready = reason
 
-    def check_available(self) -> None:
-        """Raises ModelUnavailable: Triton is not ready."""
+    def check_available(self, card: ModelCard) -> None:
+        """Raises ModelUnavailable: Triton is not ready, or no endpoint serves the model."""
         if self.why_not_ready is not None:
             raise self._unavailable()
+        if (card.parent or card.name) in self.away:
+            raise ModelUnavailable("The model is not available at present: no server has it ready.")
 
     def _unavailable(self) -> ModelUnavailable:
         category = self.why_not_ready and self.why_not_ready.category
@@ -150,19 +154,25 @@ class Registry:
             ModelNotAllowed: the caller's key does not allow it, or not any.
         """
         if name is None:
-            if not (cards := self.listed()):
+            if (card := next(iter(self.listed().values()), None)) is None:
                 raise ModelNotAllowed(self.cards()[0].name)
-            return cards[0]
+            return card
         model = self.model(name)
         if not model.is_allowed:
             raise ModelNotAllowed(name)
         return model.cards[0]
 
-    def listed(self) -> tuple[ModelCard, ...]:
-        """The models that the caller may use, in the order of models.yaml."""
+    def listed(self) -> dict[str, ModelCard]:
+        """By name and alias, the models that the caller may use, in the order of models.yaml."""
         if not self.models:
             raise self._unavailable()
-        return tuple(model.cards[0] for model in self.models.values() if model.is_allowed)
+        return {
+            name: model.cards[0]
+            for model in self.models.values()
+            if model.is_allowed
+            for name in model.names
+            if self._named[name] is model  # not an alias that is the name of another model
+        }
 
     def shown(self, name: str) -> ModelCard:
         """The card of a model; one that is not allowed does not exist for this caller.

@@ -128,7 +128,20 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
     say(f"ready: {base}")
     if not settings.is_authenticated and not settings.opens_administration:
         say(f"{NO_ADMIN} (docs/access.md)")
-    say(f"try it:\n{curl(base, model, needs_key=settings.is_authenticated)}")
+    if not settings.is_authenticated:
+        say(f"try it:\n{curl(base, model)}")
+    elif settings.api_key is not None:
+        say(f"try it:\n{curl(base, model, key='API_KEY')}")
+    elif settings.key_pepper is not None:
+        # not API_KEY: a proxy that is started from that shell would let the key do everything
+        make_key = f"export OPENAI_API_KEY=$({store.quick_key_command(settings)})"
+        say(
+            "make a key, and try it, in a shell with the same KEY_PEPPER:\n"
+            f"{make_key}\n{curl(base, model, key='OPENAI_API_KEY')}"
+        )
+    else:
+        source = "JWT_ISSUER" if settings.jwt_issuer is not None else "a front that you trust"
+        say(f"callers are known by {source}: docs/access.md")
 
 
 def _not_ready(settings: Settings) -> str | None:
@@ -143,13 +156,19 @@ def _not_ready(settings: Settings) -> str | None:
     return None if status == probe.OK else " ".join(body.split())[:300]
 
 
-def curl(base: str, model: str | None, *, needs_key: bool) -> str:
-    """A curl command to paste into a shell: a chat with `model`, or for None the list of models."""
-    key = ' -H "Authorization: Bearer $API_KEY"' if needs_key else ""
+def curl(base: str, model: str | None, *, key: str | None = None) -> str:
+    """A curl command to paste into a shell: a chat with `model`, or for None the list of models.
+
+    Args:
+        key: the variable that holds one; None where none is needed.
+    """
+    header = "" if key is None else f' -H "Authorization: Bearer ${key}"'
     if model is None:
-        return f"curl {base}/models{key}"
+        return f"curl {base}/models{header}"
     body = (
         f'{{"model": "{model}", "stream": true, '
         '"messages": [{"role": "user", "content": "Hello! Who are you?"}]}'
     )
-    return f"curl -N {base}/chat/completions{key} -H 'Content-Type: application/json' -d '{body}'"
+    return (
+        f"curl -N {base}/chat/completions{header} -H 'Content-Type: application/json' -d '{body}'"
+    )

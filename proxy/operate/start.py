@@ -20,6 +20,8 @@ from build_engines.errors import (
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
+from proxy.operate import store
+from proxy.operate.administration.answers import show_table
 from proxy.operate.triton_server import binaries, folders, ports
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
@@ -31,12 +33,12 @@ Say = Callable[[str], None]
 
 
 def settled(settings: Settings) -> Settings:
-    """Fills in what the settings leave open: the models file, and the name of a single folder.
+    """Fills in what the settings leave open: the store, the models file, the name of a folder.
 
     Raises:
         LaunchError: an ONNX folder can only be named with the build tools, which are missing.
     """
-    settings = folders.with_shipped_demo(settings)
+    settings = folders.with_shipped_demo(store.settled(settings))
     if settings.model_path is None or settings.model_id is not None:
         return settings
     (name,) = models(settings).models
@@ -81,7 +83,7 @@ def bound(settings: Settings) -> socket.socket:
 
     Raises:
         LaunchError: a secret that models.yaml names is not set; the port is taken; strangers could
-            call without a key; or the files for TLS cannot be used.
+            call without a key, or read the keys of others; or the files for TLS cannot be used.
     """
     if policy.has_models(settings):
         try:
@@ -91,14 +93,30 @@ def bound(settings: Settings) -> socket.socket:
     tls.configured(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
     address = ip_address(sock.getsockname()[0].partition("%")[0])
-    if not settings.is_authenticated and settings.auth != "off" and not address.is_loopback:
+    if not address.is_loopback and (danger := _danger(settings)) is not None:
         sock.close()
-        raise LaunchError(
-            f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
-            "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
-            "reaches it"
-        )
+        raise LaunchError(f"HOST={settings.host}: {danger}")
     return sock
+
+
+def _danger(settings: Settings) -> str | None:
+    """Why these settings may serve this machine only."""
+    if settings.auth == "off":
+        return None
+    if not settings.is_authenticated:
+        return (
+            "without keys the proxy serves this machine only. Set API_KEY, or another source of "
+            "keys (docs/access.md), or AUTH=off to let everybody in who reaches it"
+        )
+    has_front = settings.trusted_fronts or environment().get("FORWARDED_ALLOW_IPS")
+    if settings.tls_cert_file is None and not has_front and settings.plaintext == "off":
+        return (
+            "callers' keys would travel in clear text. Set TLS_CERT_FILE and TLS_KEY_FILE; or, "
+            "behind a front that has TLS, FORWARDED_ALLOW_IPS (or TRUSTED_FRONTS) to its address; "
+            "or PLAINTEXT=on where nobody else can read the network, as in a container whose port "
+            "is published to this machine only (docs/access.md#tls)"
+        )
+    return None
 
 
 def prepared(settings: Settings, say: Say) -> tuple[Settings, ModelsFile]:
@@ -178,19 +196,14 @@ def example(served: ModelsFile) -> str:
 
 
 def show_models(models: ModelsFile, artifacts: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from build_engines.build import is_built
 
-    table = Table("name", "aliases", "runtime", "weights", "built", box=None)
+    rows = []
     for name, entry in models.models.items():
-        weights = built = "-"
+        weights, built = None, None
         if not isinstance(entry, RemoteEntry):
-            weights, built = str(entry.weights), "no"
+            weights, built = entry.weights, False
             with suppress(BuildError):
-                built = "yes" if is_built(name, entry, artifacts) else "no"
-        aliases = ", ".join(entry.aliases) or "-"
-        table.add_row(name, aliases, entry.runtime, Text(weights, overflow="fold"), built)
-    Console().print(table)
+                built = is_built(name, entry, artifacts)
+        rows.append((name, entry.aliases, entry.runtime, weights, built))
+    show_table(("name", "aliases", "runtime", "weights", "built"), rows)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import shutil
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
@@ -14,11 +18,12 @@ from proxy.access.store import open_store
 from proxy.domain.errors import LaunchError, ProxyError, StoreUnavailable
 from proxy.operate.triton_server.folders import data_folder
 from proxy.settings import Settings
+from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
 
-FILE = "store.db"
+FILE, PROGRAM = "store.db", "triton-openai"
 NO_PEPPER = (
     "KEY_PEPPER is not set, and keys are hashed under it. Make one, keep it as long as its keys, "
     "and give the same to the proxy and to this command: export KEY_PEPPER=$(python3 -c 'import "
@@ -29,7 +34,10 @@ T = TypeVar("T")
 
 
 def settled(settings: Settings) -> Settings:
-    """Fills in STORE_URL, where there is a pepper: the same for every command and folder."""
+    """Fills in STORE_URL, where there is a pepper: the same for every command and folder.
+
+    settings: with `artifacts_dir` as the operator gave it.
+    """
     if settings.key_pepper is None or settings.store_url is not None:
         return settings
     # Not the default `artifacts`, which depends on the folder in which a command is run.
@@ -60,10 +68,23 @@ async def prepared(settings: Settings, say: Say) -> Settings:
     if made is not None:
         say(
             f"the first admin key, which is shown only now: {made.key}\n"
-            "      it may administrate, and nothing else: make others with `triton-openai keys "
-            "create`, or with /admin/v1/keys"
+            "      it administers this proxy, and does not chat: export it as ADMIN_KEY for "
+            "`triton-openai top`"
         )
     return settings
+
+
+def quick_key_command(settings: Settings) -> str:
+    """For the shell of somebody who has this process's variables, but not its options."""
+    script, found = Path(sys.executable).with_name(PROGRAM), shutil.which(PROGRAM)
+    is_on_path = found is not None and script.exists() and script.samefile(found)
+    is_relative = script.is_relative_to(Path.cwd())
+    near = script.relative_to(Path.cwd()) if is_relative else script
+    program = str(near) if script.exists() and not is_on_path else PROGRAM
+    url = secret_value(settings.store_url)
+    is_usual = url == secret_value(settled(Settings()).store_url)
+    place = "" if is_usual or url is None else f"STORE_URL={quote(url)} "
+    return f"{place}{quote(program)} keys create --quick"
 
 
 def use(work: Callable[[Store], Awaitable[T]]) -> T:

@@ -21,7 +21,7 @@ from proxy.domain.endpoints import (
     EndpointStatus,
 )
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import EndpointDrains
+from proxy.domain.errors import EndpointDrains, ProxyError, RateLimited
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.pools.breaker import CircuitBreaker, Clock
@@ -44,20 +44,70 @@ CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach anothe
 LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
 NOT_REACHED = NotReady("it has not been reached yet")
 LOST = NotReady("a stream lost its connection to it")
+UNTRIED = NotReady("its first generation has not ended", "the first generation has not ended")
+TRIED_AGAIN_S, MOST_TRIED_AGAIN_S = 1.0, 30.0  # after a failure; doubled with each further one
+FIRST_TRIALS_S = 2.0
 
 Connect = Callable[[EndpointAddress], TritonConnection]
 
 
 class Served(Candidate):
-    """One model on one endpoint. load: what its engine reported last."""
+    """One model on one endpoint. load: what its engine reported last.
 
-    __slots__ = ("endpoint", "load", "model")
+    why_not_ready: None once a short generation has ended since the endpoint became ready, so that
+    no caller's request is the first to prefill and decode there. trial: that generation.
+    """
+
+    __slots__ = ("_again_s", "_due", "endpoint", "load", "model", "trial", "why_not_ready")
 
     def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
         super().__init__(endpoint.name, bit=endpoint.bit, rows=model.facts.rows)
         self.endpoint = endpoint
         self.model = model
         self.load = UNKNOWN
+        self.trial: asyncio.Task[None] | None = None
+        self.forget_trial()
+
+    def forget_trial(self) -> None:
+        if self.trial is not None:
+            self.trial.cancel()
+        self.trial = None
+        self.why_not_ready: NotReady | None = UNTRIED
+        self._due, self._again_s = float("-inf"), TRIED_AGAIN_S
+
+    @property
+    def has_failed(self) -> bool:
+        return self.why_not_ready not in (None, UNTRIED)
+
+    def begin_trial(self, now_s: float) -> None:
+        """Unless it has succeeded, runs, or has failed just before."""
+        if self.why_not_ready is not None and self._due <= now_s:
+            self._due = float("inf")
+            self.trial = asyncio.create_task(self._try())
+
+    async def _try(self) -> None:
+        failure = await _trial_failure(self.endpoint.connection, self.model)
+        if failure is not None:
+            self._due = self.endpoint.clock() + self._again_s
+            self._again_s = min(2 * self._again_s, MOST_TRIED_AGAIN_S)
+        self.endpoint.note_trial(self, failure)
+
+
+async def _trial_failure(connection: TritonConnection, model: LoadedModel) -> NotReady | None:
+    try:
+        await connection.try_model(model)
+    except RateLimited:  # its queue is full: it generates for others
+        return None
+    except ProxyError as error:
+        reason, shown = error.detail or error.message, error.message.rstrip(".")
+    except Exception as error:  # as of a check
+        reason, shown = f"its answer cannot be read: {error!r}", "its answer cannot be read"
+    else:
+        return None
+    return NotReady(
+        f"the model {model.name!r} does not generate: {reason}",
+        f"a model does not generate: {shown}",
+    )
 
 
 class Endpoint:
@@ -97,7 +147,7 @@ class Endpoint:
         self._look_now = asyncio.Event()
         self.movable: dict[Interrupt, ModelFacts] = {}
         self._was_loaded = False  # since the last check: a model, perhaps under the same version
-        self._clock = clock
+        self.clock = clock
         self._lost_at = float("-inf")
         self._index: frozenset[str] | None = None  # of models that were ready at the last reload
         self._until_reload = 0  # checks
@@ -112,6 +162,7 @@ class Endpoint:
                 await self.gone.wait()
             finally:
                 await background.end(tasks)
+                await background.end(self.trials)
         self._log("endpoint is gone")
 
     async def _keep_checking(self) -> None:
@@ -127,12 +178,12 @@ class Endpoint:
         """Asks once. What is loaded is read again when the index of ready models changed, and when
         the endpoint comes back.
         """
-        catalog, began = self.connection.catalog, self._clock()
+        catalog, began = self.connection.catalog, self.clock()
         index: frozenset[str] = frozenset()
         try:
             index = await catalog.ready_models()
             is_due = index != self._index or self._until_reload <= 0 or self._was_loaded
-            if is_due or not self.is_ready:
+            if is_due or self.why_not_ready is not None:
                 self._was_loaded = False
                 self._serve(map(self.pool.own, await catalog.load()))
                 self._index, self._until_reload = index, CHECKS_PER_RELOAD
@@ -151,7 +202,7 @@ class Endpoint:
         """Only where the pool has other endpoints, or engines have rows, their load matters."""
         url = f"http://{self.name.rpartition(':')[0]}:{port}/metrics"
         async with httpx.AsyncClient(trust_env=False) as client:
-            reader = LoadReader(url, client, clock=self._clock)
+            reader = LoadReader(url, client, clock=self.clock)
             while True:
                 if len(self.pool.endpoints) > 1 or self._has_rows:
                     await reader.read()
@@ -159,9 +210,16 @@ class Endpoint:
                 await asyncio.sleep(EVERY_S)
 
     @property
-    def is_ready(self) -> bool:
-        """Whether its Triton answered the last check, and no stream has lost it since."""
-        return self.why_not_ready is None
+    def trouble(self) -> NotReady | None:
+        """None if its Triton answered the last check, no stream has lost it since, and at least one
+        model there has generated; else why not.
+        """
+        troubles = [one.why_not_ready for one in self.served.values()]
+        return self.why_not_ready or (None if None in troubles else next(iter(troubles), None))
+
+    @property
+    def trials(self) -> list[asyncio.Task[None]]:
+        return [one.trial for one in self.served.values() if one.trial is not None]
 
     @property
     def is_routable(self) -> bool:
@@ -170,12 +228,12 @@ class Endpoint:
 
     @property
     def gets_streams(self) -> bool:
-        return self.is_ready and self.is_routable
+        return self.trouble is None and self.is_routable
 
     @property
     def has_left(self) -> bool:
         """Whether its source no longer names it, and it need not wait for its streams."""
-        is_late = self._clock() - self._left_at > LEAVES_AFTER_S
+        is_late = self.clock() - self._left_at > LEAVES_AFTER_S
         return self.is_leaving and (not self.streams or is_late)
 
     @property
@@ -193,7 +251,7 @@ class Endpoint:
             return EndpointState.DRAINING if self.streams else EndpointState.DRAINED
         if self.why_not_ready is NOT_REACHED:
             return EndpointState.CONNECTING
-        if not self.is_ready:
+        if self.trouble is not None:
             return EndpointState.NOT_READY
         return EndpointState.READY if self.breaker.is_closed else EndpointState.EJECTED
 
@@ -207,6 +265,8 @@ class Endpoint:
         }
         if kept != self.served:
             gone = [one for name, one in kept.items() if self.served.get(name) is not one]
+            for one in gone:
+                one.forget_trial()
             earlier = (*self._earlier, *gone)
             self._earlier = [one for one in earlier if one.streams]
             self._log("endpoint serves", models=sorted(found))
@@ -216,11 +276,38 @@ class Endpoint:
         """A check that began then succeeded."""
         if self.why_not_ready is not None and self._lost_at < began:
             self.why_not_ready = None
-            self._log("endpoint is ready", models=sorted(self.served))
+            self._log_ready()
             self.pool.note_change()
-            self.pool.begin_slowly(self)
+        if self.why_not_ready is None:
+            for one in self.served.values():
+                one.begin_trial(self.clock())
+
+    def note_trial(self, tried: Served, failure: NotReady | None) -> None:
+        before, tried.why_not_ready = tried.why_not_ready, failure
+        if failure is None:
+            self._log_ready()
+            self.pool.note_change()
+            self.pool.begin_slowly(tried)
+        elif str(before) != str(failure):
+            logger.warning(
+                "model is not ready",
+                pool=self.pool.name,
+                endpoint=self.name,
+                model=tried.model.name,
+                reason=str(failure),
+                advice="look at this Triton's log; a short generation is tried again by itself",
+            )
+
+    def _log_ready(self) -> None:
+        """With the models that get streams; nothing if there is none."""
+        if models := sorted(name for name, one in self.served.items() if not one.why_not_ready):
+            self._log("endpoint is ready", models=models)
 
     def _became_unready(self, reason: NotReady) -> None:
+        """A model whose streams survive has generated, and needs no new trial."""
+        for one in self.served.values():
+            if not one.streams:
+                one.forget_trial()
         before, self.why_not_ready = self.why_not_ready, reason
         if before is None or str(before) != str(reason):
             logger.warning(
@@ -235,9 +322,11 @@ class Endpoint:
 
     def lost(self) -> None:
         """A stream lost its connection: nothing more is sent there until a check succeeds."""
-        self._lost_at = self._clock()
+        self._lost_at = self.clock()
         self._look_now.set()
-        if self.is_ready:
+        for one in self.served.values():
+            one.forget_trial()
+        if self.why_not_ready is None:
             self._became_unready(LOST)
 
     def note_loading(self) -> None:
@@ -253,7 +342,7 @@ class Endpoint:
 
     def set_leaving(self, is_leaving: bool) -> None:
         if is_leaving != self.is_leaving:
-            self.is_leaving, self._left_at = is_leaving, self._clock()
+            self.is_leaving, self._left_at = is_leaving, self.clock()
             self._log("endpoint leaves its pool" if is_leaving else "endpoint is back in its pool")
             self.pool.note_change()
 
@@ -288,13 +377,14 @@ class Endpoint:
     def _reason(self, state: EndpointState) -> str | None:
         match state:
             case EndpointState.READY:
-                return None
+                failed = next((one for one in self.served.values() if one.has_failed), None)
+                return None if failed is None else str(failed.why_not_ready)
             case EndpointState.EJECTED:
                 tried = "" if self.breaker.ejected_for_s else "; the next request tries it"
                 return f"{self.why_ejected}{tried}"
             case EndpointState.DRAINING | EndpointState.DRAINED:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
-        return str(self.why_not_ready)
+        return str(self.trouble)
 
     def _works(self) -> list[Served]:
         return [*self.served.values(), *self._earlier]
@@ -378,7 +468,8 @@ class Pool:
             for endpoint in self.endpoints.values():
                 if endpoint.gets_streams:
                     for one in endpoint.served.values():
-                        found.setdefault(id(one.model.facts), []).append(one)
+                        if one.why_not_ready is None:
+                            found.setdefault(id(one.model.facts), []).append(one)
             self._variants = {key: Candidates(served) for key, served in found.items()}
         return self._variants.get(id(facts))
 
@@ -404,7 +495,8 @@ class Pool:
         if is_closed and endpoint.name in self.ejected:
             self.ejected.discard(endpoint.name)
             logger.info("endpoint is no longer ejected", pool=self.name, endpoint=endpoint.name)
-            self.begin_slowly(endpoint)
+            for one in endpoint.served.values():
+                self.begin_slowly(one)
             self._changed()
         elif not is_closed and endpoint.name not in self.ejected:
             self.ejected.add(endpoint.name)
@@ -430,13 +522,17 @@ class Pool:
 
     async def _first_checks(self) -> None:
         """Until every endpoint that the source names first has been asked, but not for longer than
-        FIRST_CHECKS_S: a proxy that begins with some of them would not know all models.
+        FIRST_CHECKS_S: a proxy that begins with some of them would not know all models. Then for
+        the first generations, for at most FIRST_TRIALS_S.
         """
 
         async def all_checked() -> None:
             await self._named.wait()
             for endpoint in list(self.endpoints.values()):
                 await endpoint.checked.wait()
+            trials = [one for endpoint in self.endpoints.values() for one in endpoint.trials]
+            if trials:
+                await asyncio.wait(trials, timeout=FIRST_TRIALS_S)
 
         checking = asyncio.create_task(all_checked())
         await asyncio.wait([checking], timeout=FIRST_CHECKS_S)
@@ -479,11 +575,9 @@ class Pool:
         own = replace(model, pool=self.name)
         return self._interned.setdefault(own, own)
 
-    def begin_slowly(self, endpoint: Endpoint) -> None:
-        """It was not ready before, so its engines have nothing cached."""
-        if not self._has(endpoint):
-            return
-        for one in endpoint.served.values():
+    def begin_slowly(self, one: Served) -> None:
+        """It was not ready before, so its engine has nothing cached."""
+        if self._has(one.endpoint):
             self.chooser.forget(one)
             self.chooser.start_slowly(one)
 

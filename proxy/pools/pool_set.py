@@ -14,6 +14,7 @@ from typing_extensions import Self
 from proxy import background
 from proxy.domain.endpoints import Decisions, EndpointRefused, EndpointResult, EndpointStatus
 from proxy.domain.engine import NotReady
+from proxy.domain.health import Concern
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.pools.breaker import Clock
 from proxy.pools.candidate import Candidates
@@ -111,14 +112,37 @@ class PoolSet:
             return None
         if len(endpoints) == 1:
             (only,) = endpoints
-            return only.why_not_ready or NotReady(f"{only.name}: {only.status().reason}")
+            return only.trouble or NotReady(f"{only.name}: {only.status().reason}")
         reasons = [f"{one.name}: {one.status().reason}" for one in endpoints]
         if not reasons:
             return NotReady("no endpoint of Triton has been found", "no Triton server is known")
         category = "no Triton server is ready"
         if all(one.is_drained for one in endpoints):
             category = "every Triton server is drained"
+        for failed in self._failed():
+            category = failed.category
         return NotReady(f"none of {len(endpoints)} endpoints is ready; {reasons[0]}", category)
+
+    def concerns(self) -> list[Concern]:
+        """One for each reason for which models do not generate that endpoints serve."""
+        served = sum(
+            len(one.served) for pool in self.pools.values() for one in pool.endpoints.values()
+        )
+        counts = Counter(one.category for one in self._failed())
+        return [
+            Concern(message=f"{category} ({count} of {served} on all endpoints)", is_fatal=False)
+            for category, count in counts.items()
+        ]
+
+    def _failed(self) -> list[NotReady]:
+        """Of each model on each endpoint that has failed to generate."""
+        return [
+            one.why_not_ready
+            for pool in self.pools.values()
+            for endpoint in pool.endpoints.values()
+            for one in endpoint.served.values()
+            if one.has_failed and one.why_not_ready is not None
+        ]
 
     def endpoints(self) -> tuple[EndpointStatus, ...]:
         found = [one.status() for pool in self.pools.values() for one in pool.endpoints.values()]

@@ -246,7 +246,7 @@ def served_by_queue(pool: Pool) -> Mapping[str, list[Served]]:
     for endpoint in pool.endpoints.values():
         for name, one in endpoint.served.items():
             served = queues.setdefault(f"{pool.name}/{name}", [])
-            if endpoint.gets_streams:
+            if endpoint.gets_streams and one.why_not_ready is None:
                 served.append(one)
     if pool.ejected:
         for queue, served in queues.items():

@@ -159,6 +159,14 @@ class Settings(
         return self
 
     @model_validator(mode="after")
+    def _keys_name_tenants(self) -> Settings:
+        if self.tenant_from_metadata and self.is_authenticated:
+            raise ValueError(
+                "TENANT_FROM_METADATA has no effect where keys or tokens name the tenant: remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _store_has_a_pepper(self) -> Settings:
         for name in ("store_url", "old_key_peppers"):
             if getattr(self, name) is not None and self.key_pepper is None:
@@ -183,5 +191,14 @@ class Settings(
         return self.max_concurrent_requests
 
     @property
+    def priority_ceiling(self) -> int:
+        """Of callers that have none of their own."""
+        if self.max_priority is not None or self.is_authenticated:
+            return self.max_priority or 0
+        return max([0, *self.priority_words.values()])
+
+    @property
     def max_request_bytes(self) -> int:
-        return int(self.max_request_size_mb * 1_000_000)
+        """One folder has the limit of the server that it stands in for."""
+        usual_mb = 2.0 if self.model_path is None else 10.0
+        return int((self.max_request_size_mb or usual_mb) * 1_000_000)

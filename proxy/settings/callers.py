@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
 from proxy.settings.group import Group, Secret, Words, secret_value
@@ -20,7 +20,7 @@ ScopeName = Literal[
 ]
 # Nobody between us and the server can replace what it answers: TLS, or this machine.
 SAFE_URL = re.compile(r"https://[^/\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
-SHORTEST_KEY, SHORTEST_PEPPER = 16, 32  # characters
+SHORTEST = 32  # characters of a key or a pepper
 
 
 def _network(text: str) -> str:
@@ -28,11 +28,10 @@ def _network(text: str) -> str:
     return text
 
 
-def _is_long_and_plain(secret: SecretStr | None, shortest: int) -> bool:
-    value = secret_value(secret)
+def _is_long_and_plain(value: str | None) -> bool:
     if value is None:
         return True
-    return len(value) >= shortest and value.isascii() and value.isprintable() and " " not in value
+    return len(value) >= SHORTEST and value.isascii() and value.isprintable() and " " not in value
 
 
 class Callers(Group):
@@ -48,13 +47,17 @@ class Callers(Group):
     use Triton's internal models. With keys the scope `admin` decides; with `AUTH=off` nobody may.
     Set it on a machine of your own."""
     api_key: Secret = None
-    """One key that may do everything, without a store of keys: at least 16 characters. For one user
+    """One key that may do everything, without a store of keys: at least 32 characters. For one user
     or one program."""
     metrics_key: Secret = None
-    """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters. Set
+    """A key that may read `/metrics` and nothing else, for Prometheus: at least 32 characters. Set
     it where Prometheus scrapes a proxy with keys."""
     public_metrics: bool = False
     """Whether `/metrics` needs no key. Only where a network or a front keeps callers from it."""
+    tenant_from_metadata: bool = False
+    """Whether `metadata.tenant_id` of a request names its tenant, for logs, metrics and the fair
+    queue; only without keys. Everybody can name any tenant, so set it where all callers are
+    yours."""
     key_pepper: Secret = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
     store need the same one; without it no key of the store works. Set it to give several tenants
@@ -64,10 +67,9 @@ class Callers(Group):
     def _secrets_are_long_and_plain(self) -> Callers:
         """The message does not show the value."""
         for name in ("api_key", "metrics_key", "key_pepper"):
-            shortest = SHORTEST_PEPPER if name == "key_pepper" else SHORTEST_KEY
-            if not _is_long_and_plain(getattr(self, name), shortest):
+            if not _is_long_and_plain(secret_value(getattr(self, name))):
                 raise ValueError(
-                    f"{name.upper()} must have at least {shortest} printable ASCII characters, and "
+                    f"{name.upper()} must have at least {SHORTEST} printable ASCII characters, and "
                     'no spaces (such as `python3 -c "import secrets; '
                     'print(secrets.token_urlsafe())"` prints)'
                 )

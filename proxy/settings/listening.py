@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, FilePath, model_validator
 from pydantic_settings import NoDecode
@@ -61,6 +61,10 @@ class Tls(Group):
     tls_client_ca_file: FilePath | None = None
     """PEM file with certificate authorities. With it every client needs a certificate of theirs,
     health checks included. Set it where only known machines may connect."""
+    plaintext: Literal["on", "off"] = "off"
+    """`on`: callers' keys may travel without TLS on another address than loopback. Without it such
+    a start needs `TLS_CERT_FILE`, or a front in `FORWARDED_ALLOW_IPS` or `TRUSTED_FRONTS`. Set it
+    where nobody else reads the network, as inside a container."""
 
     @model_validator(mode="after")
     def _files_go_together(self) -> Tls:

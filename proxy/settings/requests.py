@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from proxy.settings.group import AtMost, Group, Seconds, Tokens, Words
+from proxy.settings.group import AtMost, Group, Seconds, Tokens, Words, words
 
 ControlTokens = Literal["plain", "special"]
 ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
+Priority = Annotated[int, Field(ge=-(2**31) + 1, le=2**31 - 1)]
+WORDS: dict[str, int] = {"low": -10, "normal": 0, "high": 10}
+PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63})\s*=\s*([+-]?[0-9]{1,10})")
+
+
+def _pairs(given: Any) -> Any:
+    """Pairs such as `high=10`, separated by commas."""
+    if not isinstance(given, str):
+        return given
+    found: dict[str, int] = {}
+    for pair in words(given):
+        matched = PAIR.fullmatch(pair)
+        if matched is None or matched[1] in found:
+            raise ValueError(f"{pair!r} must be a new word and an integer, such as high=10")
+        found[matched[1]] = int(matched[2])
+    return found
 
 
 class Answers(Group):
@@ -20,11 +37,12 @@ class Answers(Group):
     default_max_tokens: Tokens | None = None
     """`max_tokens` of a request that gives none and whose model has no default in models.yaml.
     `build` writes it into the tokenizer model, so set it where Triton's models are built. Without
-    it: what the context leaves for chats, 16 for completions. Lower it where callers forget the
-    limit."""
+    it: 1024 with `MODEL_PATH`, else what the context leaves for chats, 16 for completions. Lower it
+    where callers forget the limit."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Temperature of a request that gives none and whose model has no default in models.yaml.
-    Without it: the engine's own, 1. Change it where one value suits all models."""
+    Without it: 0.7 with `MODEL_PATH`, else the engine's own, 1. Change it where one value suits all
+    models."""
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode, Words] = REASONING_FIELDS
     """Names under which a chat answer's reasoning is sent, separated by commas. Name one of them to
     send fewer bytes."""
@@ -85,16 +103,26 @@ class Times(Group):
 class RequestSize(Group):
     """What one request may ask for"""
 
-    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
-    """Body of one request; a larger one gets 413. Raise it for long prompts and many tools."""
+    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] | None = None
+    """Body of one request; a larger one gets 413. Without it: 2, and 10 with `MODEL_PATH`. Raise it
+    for long prompts and many tools."""
     max_output_tokens: Tokens | None = None
     """`max_tokens` of one choice; the default is cut to it. Set it to bound what a request may
     cost."""
+    max_output_tokens_exceeded: Literal["refuse", "clamp"] = "refuse"
+    """What becomes of a request whose `max_tokens` is over this limit, or over the model's in
+    models.yaml: 400, or with `clamp` an answer within the limit, and the header
+    `x-max-tokens-clamped`. Choose `clamp` where callers always ask for much."""
     max_prompt_tokens: Tokens | None = None
     """Tokens of each prompt, as the tokenizer counts them. Set it to bound what a request may
     cost."""
     max_choices: AtMost = 128
     """Prompts times candidates of one request. Raise it for batches of prompts."""
-    max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
+    max_priority: Priority | None = None
     """The highest priority that a request gets, of a caller without a ceiling of its own. Higher
-    numbers go first. Raise it where callers may rank their own requests."""
+    numbers go first. Without it: 0; where there are no keys, the highest of `PRIORITY_WORDS`. Raise
+    it where callers with keys may rank their own requests."""
+    priority_words: Annotated[dict[str, Priority], NoDecode, BeforeValidator(_pairs)] = WORDS
+    """What words in `metadata.priority` stand for: pairs such as `high=10`, separated by commas.
+    Higher numbers go first. A pair for one of OpenAI's `flex`, `priority` or `scale` makes it a
+    `service_tier` that callers may ask for. Set it for words and tiers of your own."""

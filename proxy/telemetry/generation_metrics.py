@@ -17,11 +17,14 @@ from prometheus_client.samples import Exemplar
 
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
-from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Trace
+from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Result, Trace
 from proxy.domain.request import GenerationRequest
 
 # For metrics with one series for each endpoint or tenant.
 FEW_BUCKETS_S = (0.001, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
+# What docker/prometheus/slo.yml promises to short requests: the bounds are buckets.
+SHORT_PROMPT_TOKENS, SHORT_ANSWER_TOKENS = 2000, 128
+PROMISED_BUCKETS_S = (0.2, 0.4, 0.8, 1.5, 3.0, 5.0, 10.0)
 TOKEN_BUCKETS = (*(digit * 10**zeros for zeros in range(6) for digit in (1, 2, 5)), 1_000_000)
 OTHER = "other"  # the tenant of all further ones
 
@@ -51,6 +54,17 @@ def _tokens(name: str) -> Read:
 
 def _first_event_s(record: RequestRecord) -> Sequence[float]:
     return () if record.first_event_s is None else (record.first_event_s,)
+
+
+def _first_event_of_short_prompt_s(record: RequestRecord) -> Sequence[float]:
+    is_short = record.used is not None and record.used.prompt_tokens <= SHORT_PROMPT_TOKENS
+    return _first_event_s(record) if is_short else ()
+
+
+def _short_answer_s(record: RequestRecord) -> Sequence[float]:
+    if record.used is None or record.result is not Result.COMPLETED:
+        return ()
+    return (record.generation_s,) if record.used.completion_tokens <= SHORT_ANSWER_TOKENS else ()
 
 
 def _waited_s(record: RequestRecord) -> Sequence[float]:
@@ -87,6 +101,18 @@ OF_MODELS = (
         read=lambda record: (record.generation_s,),
         buckets=DURATION_BUCKETS_S,
         has_exemplar=True,
+    ),
+    Row(
+        "proxy_short_prompt_first_token_seconds",
+        f"From request to first event, of prompts with {SHORT_PROMPT_TOKENS} tokens at most",
+        read=_first_event_of_short_prompt_s,
+        buckets=PROMISED_BUCKETS_S,
+    ),
+    Row(
+        "proxy_short_answer_duration_seconds",
+        f"From request to last event, of whole answers with {SHORT_ANSWER_TOKENS} tokens at most",
+        read=_short_answer_s,
+        buckets=PROMISED_BUCKETS_S,
     ),
     Row(
         "proxy_request_queue_time_seconds",
@@ -255,7 +281,7 @@ class GenerationMetrics:
         self, record: RequestRecord, request: GenerationRequest, card: ModelCard
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
-        tenant = current_caller.get().tenant
+        tenant = request.tenant or current_caller.get().tenant
         labeled = self._labeled.get(card.name)
         if labeled is None:
             labeled = self._active.labels(card.name), self._gaps.labels(card.name)
@@ -270,7 +296,7 @@ class GenerationMetrics:
             error = raised
             raise
         finally:
-            record.end_generation(request, card.name, error)
+            record.end_generation(request, card, error)
             active.dec()
             observe_counts(gaps, record.gaps, record.gaps_s)
             self._models.settle(card.name, record)

@@ -19,7 +19,7 @@ import orjson
 from proxy.domain.record import RequestRecord
 from proxy.telemetry.request_log import Line
 
-NOT_KEPT = frozenset({"id", "user", "safety_identifier", "metadata", "stages_ms"})
+NOT_KEPT = frozenset({"id", "user", "safety_identifier", "metadata", "without_effect", "stages_ms"})
 ATTRIBUTES = frozenset(
     {
         "endpoint",

@@ -7,6 +7,7 @@ prompt, an answer or a key into it by mistake.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ Line = dict[str, Any]
 TASK = "request "  # how the name of a task begins that works for a request
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
+USABLE_TRACE = re.compile(rb"[!-~]{1,128}")
 ANSWERED = (Result.COMPLETED, Result.ABANDONED)
 LONGEST_NOTE, LONGEST_NAME, LONGEST_WORD = 512, 256, 64  # characters
 
@@ -62,6 +64,7 @@ class RequestLog:
             path=path,
             request_id=request_id,
             headers=headers,
+            request_trace=_callers_trace(headers),
             trace=None if self._trace is None else self._trace(headers),
         )
         token = current_record.set(record)
@@ -81,6 +84,12 @@ class RequestLog:
             current_record.reset(token)
 
 
+def _callers_trace(headers: Headers) -> str | None:
+    """Of `x-request-trace`; the first of several, as of `x-request-id`. None if it is unusable."""
+    given = next((value for name, value in headers if name == b"x-request-trace"), b"")
+    return given.decode("ascii") if USABLE_TRACE.fullmatch(given) else None
+
+
 def line_of(record: RequestRecord) -> Line:
     """The fields of a record's line; those that are None are left out."""
     used, has_generated = record.used, record.has_generated
@@ -94,6 +103,7 @@ def line_of(record: RequestRecord) -> Line:
         "path": _name(record.path),
         "id": _name(record.id),
         "model": _name(record.model),
+        "request_trace": _name(record.request_trace),
         "trace_id": None if record.trace is None else f"{record.trace.trace_id:032x}",
         # its caller, and what the caller says of itself
         "tenant": _name(record.tenant),
@@ -102,6 +112,8 @@ def line_of(record: RequestRecord) -> Line:
         "safety_identifier": _note(record.safety_identifier),
         "metadata": _notes(record.metadata) or None,
         "capped_priority": record.capped_priority if has_generated else None,
+        "clamped_max_tokens": record.clamped_max_tokens,
+        "without_effect": list(record.without_effect) or None,
         # its answer
         "status": record.status,
         "finish": _word(record.outcome) if is_answered else None,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from secrets import token_hex
+
 import grpc
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from proxy.domain.endpoints import EndpointRefused
+from proxy.domain.engine import HIGHEST_PRIORITY, EngineRequest
+from proxy.domain.errors import EngineFailed
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.request import Sampling
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
@@ -14,6 +21,9 @@ from proxy.triton.target import Target
 from proxy.triton.tokenizer import TritonTokenizer
 
 CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
+TRIAL_TOKENS = 2  # the second one is of a decode step
+TRIAL_S = 60.0
+NOT_THERE = "failed to poll from model repository"  # tritonserver 2.51, of an unknown model
 
 
 class TritonConnection:
@@ -32,6 +42,24 @@ class TritonConnection:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.engine.__aexit__(*exc_info)
 
+    async def try_model(self, model: LoadedModel) -> None:
+        """Generates a few tokens, within TRIAL_S. Raises ProxyError as an engine's stream does."""
+        takes = model.capabilities
+        request = EngineRequest(
+            id=f"trial-{token_hex(16)}",
+            model=ModelCard(
+                name=model.name, triton_model=model.name, facts=model.facts, capabilities=takes
+            ),
+            text="Hello",
+            max_tokens=TRIAL_TOKENS,
+            timeout_s=TRIAL_S,
+            sampling=Sampling(min_tokens=TRIAL_TOKENS if "min_tokens" in takes else None),
+            priority=HIGHEST_PRIORITY if "priority" in takes else None,
+        )
+        async with aclosing(self.engine.generate(request)) as deltas:
+            if not any([delta.token_bytes async for delta in deltas]):
+                raise EngineFailed("The model server generates nothing.")
+
     async def load_model(self, model: str) -> None:
         """Raises EndpointRefused, such as without `--model-control-mode explicit`."""
         request = service_pb2.RepositoryModelLoadRequest(model_name=model)
@@ -49,4 +77,7 @@ class TritonConnection:
                 request, timeout=CONTROL_TIMEOUT_S, metadata=self.engine.restricted_metadata
             )
         except grpc.aio.AioRpcError as error:
-            raise EndpointRefused(f"{error.code().name}: {error.details()}") from error
+            details = error.details() or ""
+            if NOT_THERE in details:
+                details = f"its model repository has no such model ({details})"
+            raise EndpointRefused(f"{error.code().name}: {details}") from error

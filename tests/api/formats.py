@@ -44,8 +44,8 @@ def answering(first: str, *more: str, finish: FinishReason = FinishReason.STOP) 
     return ScriptedEngine(deltas(first, finish), then=[deltas(text, finish) for text in more])
 
 
-def named(schema: dict, *, strict: bool) -> dict:
-    body = {"name": "x", "schema": schema, "strict": strict}
+def named(schema: dict, *, strict: bool, name: str = "x") -> dict:
+    body = {"name": name, "schema": schema, "strict": strict}
     return {"response_format": {"type": "json_schema", "json_schema": body}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 import yaml
 
+from proxy.operate.start import bound
 from proxy.settings import Settings
+from tests.fixtures.application import NONE
+from tests.fixtures.stack import free_port
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -56,3 +60,19 @@ def find(value: Any, key: str) -> list[Any]:
     if isinstance(value, list):
         return [found for each in value for found in find(each, key)]
     return []
+
+
+def starts_with_keys(given: Mapping[str, object]) -> None:
+    """These settings, with a key, let a proxy listen where its image says.
+
+    Raises LaunchError.
+    """
+    image = (DOCKER / "proxy.Dockerfile").read_text()
+    host = re.search(r"HOST=(\S+)", image)
+    assert host is not None
+    words = ("plaintext", "tls_cert_file", "tls_key_file", "trusted_fronts", "client_name_header")
+    chosen = {name: given[name.upper()] for name in words if name.upper() in given}
+    settings = Settings(
+        host=host[1], port=free_port(), api_key="k" * 32, models_file=NONE, **chosen
+    )
+    bound(settings).close()

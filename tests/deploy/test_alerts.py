@@ -15,6 +15,7 @@ from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
 from proxy.domain.output import FinishReason
 from proxy.domain.record import DURATION_BUCKETS_S
+from proxy.telemetry.generation_metrics import PROMISED_BUCKETS_S
 from tests.deploy.places import DOCKER
 from tests.deploy.test_metrics import (
     ALERTS,
@@ -119,7 +120,15 @@ def test_responses_are_those_of_all_routes_that_generate():
     assert found == generating - {"/v1/chat/completions/ws"}
 
 
-def test_the_bound_of_first_tokens_is_a_bucket():
+@pytest.mark.parametrize(
+    ("slo", "buckets"),
+    [
+        ("first_tokens", DURATION_BUCKETS_S),
+        ("short_prompts", PROMISED_BUCKETS_S),
+        ("short_answers", PROMISED_BUCKETS_S),
+    ],
+)
+def test_the_bound_of_an_objective_is_a_bucket(slo, buckets):
     """`le` as prometheus_client writes it."""
-    [bound] = asked_for(ERRORS["first_tokens"], "le")
-    assert bound <= {floatToGoString(seconds) for seconds in DURATION_BUCKETS_S}
+    [bound] = asked_for(ERRORS[slo], "le")
+    assert bound <= {floatToGoString(seconds) for seconds in buckets}

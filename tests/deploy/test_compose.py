@@ -22,7 +22,7 @@ from proxy.pools.discovery.dns import DnsName
 from proxy.pools.discovery.source_url import parse
 from proxy.settings import Settings
 from proxy.telemetry.generation_metrics import observe
-from tests.deploy.places import DOCKER, documents, find, is_known
+from tests.deploy.places import DOCKER, documents, find, is_known, starts_with_keys
 
 SINGLE = ("compose.yaml", "compose.cpu.yaml")
 POOLS = "compose.pools.yaml"
@@ -222,6 +222,12 @@ def test_compose_refuses_to_start_without_secrets(name):
     wanted.append(("grafana", "GF_SECURITY_ADMIN_PASSWORD", "GRAFANA_PASSWORD"))
     for each, variable, given in wanted:
         assert found[each]["environment"][variable].startswith(f"${{{given}:?"), each
+
+
+@each_file
+def test_each_proxy_says_why_keys_need_no_tls_and_may_start(name):
+    for own in of_role(name, "proxy").values():
+        starts_with_keys(own["environment"])
 
 
 @each_file

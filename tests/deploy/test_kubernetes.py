@@ -26,7 +26,15 @@ from tests.deploy.manifests import (
     rendered,
     validate,
 )
-from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
+from tests.deploy.places import (
+    DOCKER,
+    MANIFESTS,
+    ROOT,
+    documents,
+    find,
+    is_known,
+    starts_with_keys,
+)
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -87,6 +95,10 @@ def test_every_variable_is_a_setting_and_every_value_is_taken():
         Settings(**{name: fields[name] for name in fields if name in Settings.model_fields})
     named = {reference["name"] for reference in find(containers(), "configMapRef")}
     assert named == set(literals())
+
+
+def test_the_proxy_says_why_keys_need_no_tls_and_may_start():
+    starts_with_keys(literals()["proxy-settings"])
 
 
 def test_a_pod_has_longer_than_its_drain_may_take():

@@ -17,6 +17,7 @@ from proxy.domain.endpoints import EndpointState
 from proxy.domain.output import FinishReason
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 from proxy.telemetry.metrics import Metrics
+from tests.contract import test_log_lines
 from tests.deploy.places import DOCKER, ROOT, documents, find
 
 RULE_FILES = ("rules.yml", "slo.yml")
@@ -137,6 +138,24 @@ def test_it_asks_for_metrics_and_labels_that_exist(where, expression):
     for selector in found:
         assert selector.name in KNOWN, f"{where}: {selector.name}"
         assert set(matchers(selector)) <= KNOWN[selector.name] | SCRAPED, where
+
+
+def test_other_names_lead_to_metrics_and_log_fields_that_exist():
+    section = (ROOT / "docs/operations.md").read_text().split("\n## Other names\n")[1]
+    rows = [row.split("|")[1:3] for row in section.split("\n## ")[0].splitlines() if "`" in row]
+    asked = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert asked >= {
+        *("requests_total", "ttft", "itl", "tps_prefill", "tps_decode", "kv_hits", "kv_misses"),
+        *("queue_depth_prefill", "queue_depth_decode"),
+        *("request_id", "tenant_id", "latency_ms", "prompt_tokens", "completion_tokens"),
+    }
+    families = {name.removesuffix("_bucket") for name in KNOWN} | test_log_lines.fields()
+    for _, here in rows:
+        named = [
+            re.sub(r"^rate\((\w+)\[1m\]\)$", r"\1", each) for each in re.findall("`(.+?)`", here)
+        ]
+        assert named
+        assert set(named) <= families
 
 
 def test_outcomes_are_codes_of_the_code():

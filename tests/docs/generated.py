@@ -1,4 +1,4 @@
-"""The pages in docs/generated/: metrics, tests and attacks, as the code has them.
+"""The pages in docs/generated/: commands, metrics, tests and attacks, as the code has them.
 
 `python -m tests.docs.generated` writes them; `make doc-tables` calls it.
 """
@@ -9,7 +9,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import typer
+
+from proxy.cli import ACCOUNTS, RUNNING, START, app
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.metrics import Metrics
 from tests.docs.pages import ROOT
@@ -99,6 +103,53 @@ def _of_the_engine() -> Iterator[tuple[str, ...]]:
                 yield f"`{said}`", cell(str(text.value))
 
 
+def commands() -> str:
+    intro = (
+        "What `--help` says of each command. An option wins over its variable; every other\n"
+        "[setting](settings.md) is a variable only. `triton-openai` is\n"
+        "`.venv/bin/triton-openai` after `make serve`."
+    )
+    parts = [HEAD.format("proxy/cli.py", "Commands", intro)]
+    group: Any = typer.main.get_command(app)
+    for panel in (START, RUNNING, ACCOUNTS, "Hidden"):
+        parts.append(f"## {panel}\n")
+        for name, command in group.commands.items():
+            own = "Hidden" if command.hidden else getattr(command, "rich_help_panel", None)
+            if own == panel:
+                parts += _command(f"triton-openai {name}", command)
+    return "\n".join(parts)
+
+
+def _command(path: str, command: Any) -> Iterator[str]:
+    """One command, or a group and the commands in it. command: of typer's own copy of click."""
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    words = " ".join(
+        _names(each)[0] if each.required else f"[{_names(each)[0]}]" for each in arguments
+    )
+    yield f"### `{f'{path} {words}'.strip()}`\n"
+    yield f"{cell(command.help or '')}\n"
+    rows = [_option(each) for each in command.params if getattr(each, "help", None)]
+    if rows:
+        yield table(("argument or option", "meaning"), *rows)
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _command(f"{path} {name}", each)
+
+
+def _names(parameter: Any) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return [parameter.metavar or parameter.name.upper()]
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
+def _option(parameter: Any) -> tuple[str, str]:
+    default = parameter.show_default if isinstance(parameter.show_default, str) else None
+    if default is None and not isinstance(parameter.default, (bool, type(None))):
+        default = str(parameter.default)
+    names = ", ".join(f"`{name}`" for name in _names(parameter))
+    meaning = cell(parameter.help).replace("<", "&lt;")
+    return names, meaning + (f" Default: `{default}`." if default else "")
+
+
 def verification() -> str:
     intro = (
         "Each test file, with the first sentence of its docstring. No test here runs on a GPU: what"
@@ -159,6 +210,7 @@ def _status(status: int) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands,
     "metrics.md": metrics,
     "verification.md": verification,
     "attacks.md": attacks,

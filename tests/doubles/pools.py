@@ -14,6 +14,7 @@ from proxy.domain.endpoints import (
     EngineLoad,
     Weights,
 )
+from proxy.domain.health import Concern
 from proxy.pools.memory_decisions import MemoryDecisions
 from proxy.pools.pool import Pool
 
@@ -71,6 +72,9 @@ class FixedPools:
         self.failing: set[str] = set()
         self.calls: list[tuple[str, str, tuple[str, ...]]] = []
         self._decisions = decisions
+
+    def concerns(self) -> list[Concern]:
+        return []
 
     def endpoints(self) -> tuple[EndpointStatus, ...]:
         return tuple(map(self._seen, self.statuses))

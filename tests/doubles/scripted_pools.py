@@ -57,7 +57,8 @@ class GivenSource:
 class ScriptedTriton:
     """Stands for a TritonConnection. reason: why it is not ready; None: it is.
 
-    fault: what its catalog raises instead. open: connections.
+    fault: what its catalog raises instead. open: connections. trials: models that were tried.
+    trial_faults: by model, the error of its trials, or the event that they wait for.
     """
 
     def __init__(self, *models: LoadedModel) -> None:
@@ -70,6 +71,8 @@ class ScriptedTriton:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.checks = self.open = 0
+        self.trials: list[str] = []
+        self.trial_faults: dict[str, Exception | asyncio.Event] = {}
 
     async def __aenter__(self) -> ScriptedTriton:
         self.open += 1
@@ -87,6 +90,14 @@ class ScriptedTriton:
         if reason is not None:
             raise NotReady(reason)
         return frozenset(f"{one.name}:{version}" for one in found for version in one.versions)
+
+    async def try_model(self, model: LoadedModel) -> None:
+        self.trials.append(model.name)
+        fault = self.trial_faults.get(model.name)
+        if isinstance(fault, asyncio.Event):
+            await fault.wait()
+        elif fault is not None:
+            raise fault
 
     async def load(self) -> tuple[LoadedModel, ...]:
         return tuple(replace(one, facts=replace(one.facts)) for one in self.models)

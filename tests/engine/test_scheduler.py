@@ -117,7 +117,10 @@ def test_a_higher_priority_takes_the_row_of_the_lowest_which_resumes(artifacts):
     bench.steps_until(lambda: high.sink.end)
     assert len(low.sink.ids) <= before + 1, "its row was taken"
     assert middle.sink.end is None
+    bench.scheduler.rest()  # reports
+    assert bench.scheduler.stats.preempted == 1
     bench.run()
+    assert bench.scheduler.stats.preempted == 0
     for job in (low, middle, high):
         assert job.sink.ids == bench.right(job)
 

@@ -139,7 +139,10 @@ def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabul
     assert call_guide(family, tools, AUTO, in_parallel=True).answer is None
 
 
-TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
+TYPED = (
+    *("qwen3_coder", "qwen3_xml", "mimo", "glm45", "minimax_m2", "minimax_m3", "deepseek_v32"),
+    *("kimi_k3", "cohere_xml"),
+)
 
 
 @pytest.mark.parametrize("family", TYPED)
@@ -230,6 +233,9 @@ MARKS = {
         *("<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
     ),
     "harmony": ("<|channel|>", "<|message|>", "<|constrain|>"),
+    "kimi_k3": ("<|open|>", "<|close|>", "<|sep|>"),
+    "minimax_m3": ("]<]minimax[>[",),
+    "cohere": ("<|START_ACTION|>", "<|END_ACTION|>"),
     "qwen3_coder": ("<tool_call>", "</tool_call>"),
 }
 

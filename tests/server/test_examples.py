@@ -11,6 +11,7 @@ import sys
 import openai
 import pytest
 
+from tests.fixtures import only_packages
 from tests.fixtures.running import ARTIFACTS
 from tests.fixtures.stack import HANG_S, ROOT, Stack
 
@@ -48,7 +49,9 @@ def test_an_example_prints_what_it_is_for(stack: Stack, name):
         "OPENAI_BASE_URL": f"{stack.url}/v1",
         "TRITON": f"127.0.0.1:{stack.triton_grpc_port}",
     }
-    command = [str(path)] if path.suffix == ".sh" else [sys.executable, str(path)]
+    command = [str(path)]
+    if path.suffix == ".py":
+        command = [sys.executable, only_packages.__file__, str(path)]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
     )
@@ -58,6 +61,14 @@ def test_an_example_prints_what_it_is_for(stack: Stack, name):
         found = re.search(pattern, rest)
         assert found, f"{pattern!r} is not in {rest!r}"
         rest = rest[found.end() :]
+
+
+def test_a_package_that_the_head_does_not_name_is_hidden_from_an_example(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text('# /// script\n# dependencies = ["openai"]\n# ///\nimport openai, numpy\n')
+    command = [sys.executable, only_packages.__file__, str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("No module named 'numpy'\n")
 
 
 def test_the_own_model_is_served_under_both_names(start):

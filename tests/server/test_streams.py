@@ -13,7 +13,6 @@ from proxy.domain.errors import DeadlineExceeded, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
-from proxy.generation.stream.time_limits import TimeLimits
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
@@ -81,7 +80,7 @@ async def test_a_deadline_ends_the_stream_and_the_engine(client, stack):
     async with client:
         running = client.generate(await asked(client, "endless", max_tokens=4000))
         with pytest.raises(DeadlineExceeded):
-            _ = [one async for one in limited(running, TimeLimits(silence_s=9, whole_s=0.05))]
+            _ = [one async for one in limited(running, silence_s=9, whole_s=0.05)]
     after = stack.settled_engine("endless")
     assert after["generated_tokens"] - before["generated_tokens"] < 4000
 

@@ -1,15 +1,18 @@
-"""The first request with a guide finds everything that it needs started and imported.
+"""A proxy that is ready has everything started and imported, and each model has generated.
 
-By count: what runs below the launcher, and the libraries that each process has loaded.
+By count: what runs below the launcher, the libraries that each process has loaded, and what the
+engines count.
 """
 
 from __future__ import annotations
 
 import httpx
 import psutil
+import yaml
 
-from tests.fixtures.running import SANDBOX_PROCESSES
-from tests.fixtures.stack import HANG_S, Stack, eventually
+from tests.fixtures.running import SANDBOX_PROCESSES, build
+from tests.fixtures.scripted import scripted
+from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 
 INSTANCES = 2
 MODELS = ("demo", "endless")
@@ -74,6 +77,39 @@ def have_imported(stack: Stack) -> bool:
     return all(one == found[0] and any("jsonschema_rs" in p for p in one) for one in found)
 
 
+def assert_each_model_has_generated(stack: Stack) -> None:
+    for model in MODELS:
+        engine = stack.engine(model)
+        assert (engine["requests_finished"], engine["generated_tokens"]) == (1, 2), model
+
+
+def test_each_model_has_generated_before_the_first_request_and_for_nobody(fresh):
+    assert_each_model_has_generated(fresh)
+    counted = PLAIN.get(f"{fresh.url}/metrics").text.splitlines()
+    names = ("proxy_requests_total", "proxy_prompt_tokens_total", "proxy_endpoint_streams_total")
+    assert not [line for line in counted if line.startswith(names)]
+
+
+def test_a_model_whose_engine_fails_is_not_ready_and_the_other_is(start, tmp_path):
+    path = tmp_path / "models.yaml"
+    models = {"steady": scripted(), "broken": scripted(fails_after=1)}
+    path.write_text(yaml.safe_dump({"models": models}))
+    build(path, tmp_path)
+    stack = start("serve", MODELS_FILE=path, ARTIFACTS_DIR=tmp_path)
+    stack.wait_ready(within_s=110)
+    assert PLAIN.get(f"{stack.url}/health/ready").json()["concerns"] == [
+        "a model does not generate: The model server failed (1 of 2 on all endpoints)",
+        "1 of 2 models have no endpoint that is ready",
+    ]
+    log = stack.log.read_text()
+    assert '"event":"model is not ready"' in log
+    assert "the model 'broken' does not generate: " in log
+    ask = {"messages": GUIDED["messages"], "max_tokens": 3}
+    for model, status in {"steady": 200, "broken": 503}.items():
+        answer = PLAIN.post(f"{stack.url}/v1/chat/completions", json={**ask, "model": model})
+        assert answer.status_code == status, answer.text
+
+
 def test_the_first_guided_requests_start_and_load_nothing(fresh):
     assert_is_warm(fresh)
     before = libraries(fresh)
@@ -87,6 +123,7 @@ def test_after_a_restart_of_triton_they_find_the_same(fresh):
     fresh.tritonserver().kill()
     eventually(lambda: fresh.log.read_text().count("tritonserver is ready") == 2, 30, "it is up")
     fresh.wait_ready()
+    assert_each_model_has_generated(fresh)
     assert_is_warm(fresh)
     warm = libraries(fresh)
     assert set(warm) - before, "its processes are new"

@@ -48,12 +48,16 @@ def test_the_other_names_of_host_and_port(settings):
         ({"TRITON_SECRET": "short"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"TRITON_SECRET": "has,commas=and spaces"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
-        ({"API_KEY": "short-secret"}, "API_KEY must have at least 16 printable ASCII characters"),
-        ({"METRICS_KEY": "with spaces in it, long"}, "METRICS_KEY must have at least 16"),
+        ({"API_KEY": "k" * 31}, "API_KEY must have at least 32 printable ASCII characters"),
+        (
+            {"METRICS_KEY": "with spaces in it, but long enough"},
+            "METRICS_KEY must have at least 32",
+        ),
         ({"KEY_PEPPER": "sixteen-is-short"}, "KEY_PEPPER must have at least 32"),
         ({"AUTH": "on"}, "AUTH=on lets nobody in: set API_KEY or KEY_PEPPER or JWT_ISSUER"),
-        ({"AUTH": "off", "API_KEY": "k" * 16}, "AUTH=off lets everybody in, so API_KEY has no"),
-        ({"METRICS_KEY": "k" * 16}, "METRICS_KEY alone lets no caller in"),
+        ({"AUTH": "off", "API_KEY": "k" * 32}, "AUTH=off lets everybody in, so API_KEY has no"),
+        ({"TENANT_FROM_METADATA": "1", "API_KEY": "k" * 32}, "TENANT_FROM_METADATA has no effect"),
+        ({"METRICS_KEY": "k" * 32}, "METRICS_KEY alone lets no caller in"),
         ({"AUTH": "maybe"}, "AUTH=maybe"),
         ({"JWT_ISSUER": "https://a.example"}, "JWT_ISSUER needs JWT_AUDIENCE"),
         ({"JWT_AUDIENCE": "a"}, "JWT_AUDIENCE goes with JWT_ISSUER"),
@@ -68,6 +72,10 @@ def test_the_other_names_of_host_and_port(settings):
             {"TRUSTED_FRONTS": "my-front", "CLIENT_NAME_HEADER": "X-Name"},
             "TRUSTED_FRONTS_0=my-front",
         ),
+        ({"PRIORITY_WORDS": "high"}, "'high' must be a new word and an integer"),
+        ({"PRIORITY_WORDS": "high=1,high=2"}, "'high=2' must be a new word"),
+        ({"PRIORITY_WORDS": "1=2"}, "'1=2' must be a new word"),
+        ({"PRIORITY_WORDS": "high=9999999999"}, "PRIORITY_WORDS_HIGH=9999999999"),
         ({"TLS_CERT_FILE": __file__}, "TLS_CERT_FILE and TLS_KEY_FILE go together"),
         ({"TLS_CLIENT_CA_FILE": __file__}, "TLS_CLIENT_CA_FILE needs TLS_CERT_FILE"),
     ],
@@ -82,6 +90,14 @@ def test_one_folder_runs_ten_requests_at_once_a_registry_any_number(settings):
     assert settings().concurrent_requests is None
     assert settings(MODEL_PATH="/m").concurrent_requests == 10
     assert settings(MAX_CONCURRENT_REQUESTS="3").concurrent_requests == 3
+
+
+def test_without_keys_callers_may_have_the_highest_of_the_words(settings):
+    assert settings().priority_ceiling == 10
+    assert settings(PRIORITY_WORDS="low=-2, urgent = +3").priority_ceiling == 3
+    assert settings(PRIORITY_WORDS="").priority_ceiling == 0
+    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 16).priority_ceiling == 0
+    assert settings(MAX_PRIORITY="-4").priority_ceiling == -4
 
 
 def test_origins_stand_between_commas(settings):
@@ -109,7 +125,7 @@ def test_where_triton_is(settings, url, target, is_tls):
 
 
 def test_secrets_are_shown_nowhere(settings):
-    given = {"TRITON_SECRET": "t" * 20, "API_KEY": "k" * 16, "KEY_PEPPER": "p" * 32}
+    given = {"TRITON_SECRET": "t" * 20, "API_KEY": "k" * 32, "KEY_PEPPER": "p" * 32}
     made = settings(**given)
     assert not [each for each in given.values() if each in repr(made) + str(made)]
 
@@ -137,7 +153,7 @@ def test_a_secret_that_is_refused_is_not_shown(settings):
     [
         ({}, False),
         ({"AUTH": "off"}, False),
-        ({"API_KEY": "k" * 16}, True),
+        ({"API_KEY": "k" * 32}, True),
         ({"AUTH": "on", "KEY_PEPPER": "p" * 32}, True),
         ({"JWT_ISSUER": "https://a.example", "JWT_AUDIENCE": "a, b"}, True),
         ({"CLIENT_NAME_HEADER": "X-Name", "TRUSTED_FRONTS": "10.0.0.1,::1"}, True),

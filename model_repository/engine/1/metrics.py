@@ -111,6 +111,10 @@ STATS_NOW = {
     "engine_rows_prefilling": ("Rows in prefill", "rows_prefilling"),
     "engine_rows_decoding": ("Rows in the decode batch", "rows_decoding"),
     "engine_requests_waiting": ("Requests without a row", "waiting"),
+    "engine_requests_preempted": (
+        "Requests without a row that had one and lost it; on the ONNX engine",
+        "preempted",
+    ),
     "engine_kv_row_bytes": ("KV cache of the rows in use", "kv_row_bytes"),
     "engine_kv_cached_bytes": ("KV cache kept for later prompts", "kv_cached_bytes"),
     "engine_seconds_without_progress": (

@@ -27,6 +27,7 @@ class Stats:
     rows_prefilling: int = 0
     rows_decoding: int = 0
     waiting: int = 0
+    preempted: int = 0
     kv_row_bytes: int = 0
     kv_cached_bytes: int = 0
     seconds_without_progress: float = 0.0

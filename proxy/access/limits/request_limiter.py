@@ -98,6 +98,10 @@ class RequestLimiter:
     def is_ledger_up(self) -> bool:
         return self.ledger.outage is None and not self.concerns
 
+    def ceiling(self, caller: Caller) -> int:
+        """The highest priority that it gets."""
+        return self._max_priority if caller.max_priority is None else caller.max_priority
+
     def capped(
         self, request: GenerationRequest, card: ModelCard, caller: Caller, record: RequestRecord
     ) -> GenerationRequest:
@@ -106,7 +110,7 @@ class RequestLimiter:
 
         A request without a priority has 0, so a ceiling below 0 is its priority.
         """
-        ceiling = self._max_priority if caller.max_priority is None else caller.max_priority
+        ceiling = self.ceiling(caller)
         if (request.priority or 0) > ceiling:
             is_assigned = request.priority is None
             request = replace(request, priority=ceiling, has_assigned_priority=is_assigned)

@@ -130,8 +130,11 @@ class AuditLog:
         async with self._database.writing() as connection:
             await self._append(connection, await _locked(connection), _now(), entries)
 
-    async def list(self, *, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
-        """At most `limit` entries by number, from the one that follows `after` on.
+    async def list(
+        self, *, after: int = 0, limit: int = 1000, is_newest_first: bool = False
+    ) -> Sequence[Mapping[str, Any]]:
+        """At most `limit` entries by number, from the one that follows `after` on, or from the last
+        one back to it.
 
         Each is one change, or one denied call, as JSON has it. number: from 1, without gaps.
         before, after: what was changed; None: nothing. chain_key: the id of the key that made
@@ -139,7 +142,8 @@ class AuditLog:
         """
         chosen = select(AUDIT).where(AUDIT.c.number > after)
         async with self._database.reading() as connection:
-            found = await connection.execute(chosen.order_by(AUDIT.c.number).limit(limit))
+            order = AUDIT.c.number.desc() if is_newest_first else AUDIT.c.number
+            found = await connection.execute(chosen.order_by(order).limit(limit))
             return [_shown(dict(row)) for row in found.mappings()]
 
     async def verify(self) -> Verification:

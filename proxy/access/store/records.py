@@ -20,7 +20,7 @@ from proxy.access.authentication import api_key
 from proxy.access.store.audit_log import AuditLog, Change
 from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import KEYS, META, TENANTS, as_json
-from proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
+from proxy.domain.errors import Conflict, ErrorCode, NotStored, counted, echoed
 from proxy.domain.identity import Scope
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -159,8 +159,8 @@ class Tenants(_Records[TenantRecord]):
             keys = (await change.connection.execute(valid.order_by(KEYS.c.id))).scalars().all()
             if keys:
                 raise Conflict(
-                    f"The tenant {echoed(name)} has {len(keys)} keys that are not revoked, such as "
-                    f"{keys[0]}: revoke them first.",
+                    f"The tenant {echoed(name)} has {counted(len(keys), 'key')} not revoked, such "
+                    f"as {keys[0]}: revoke all of them first.",
                     code=ErrorCode.TENANT_HAS_KEYS,
                     param="name",
                 )

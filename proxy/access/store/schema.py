@@ -27,7 +27,7 @@ async def upgrade(database: Database) -> None:
     """Creates or upgrades the tables; processes that start together do it one after the other.
 
     Raises:
-        LaunchError: a newer release has written the database.
+        LaunchError: a newer release, or another program, has written the database.
         StoreUnavailable: it cannot be reached.
     """
     async with database.reading() as connection:
@@ -47,6 +47,12 @@ async def _upgrade(connection: AsyncConnection, name: str) -> None:
             f"The store {name} has a schema that this release does not know (version {found}): use "
             "the newer release that wrote it, or restore the backup from before that upgrade"
         )
+    if found is None and (taken := await connection.run_sync(_tables_named_as_ours)):
+        raise LaunchError(
+            f"The store {name} has tables named {', '.join(taken)}, but no version of a schema: it "
+            "is another program's, or was restored in part. Name an empty database in STORE_URL, "
+            "or restore the whole backup into one"
+        )
     await connection.run_sync(METADATA.create_all)
     if found is None:
         await connection.execute(insert(META).values(id=1, generation=0, **NO_AUDIT))
@@ -60,7 +66,11 @@ async def _upgrade(connection: AsyncConnection, name: str) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """None: the database is empty."""
+    """None: it has no store."""
     if not inspect(connection).has_table(VERSION.name):
         return None
     return connection.execute(select(VERSION.c.version_num)).scalar()
+
+
+def _tables_named_as_ours(connection: Connection) -> list[str]:
+    return sorted(METADATA.tables.keys() & set(inspect(connection).get_table_names()))

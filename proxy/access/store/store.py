@@ -9,8 +9,8 @@ import structlog
 
 from proxy.access.store import schema
 from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.audited_calls import AuditedCalls
 from proxy.access.store.database import Database
-from proxy.access.store.denied_calls import DeniedCalls
 from proxy.access.store.records import Keys, Tenants
 from proxy.access.store.stored_decisions import StoredDecisions
 from proxy.access.store.usage import Usage
@@ -21,12 +21,12 @@ logger = structlog.get_logger(__name__)
 
 class Store:
     """keys: also the KeySource. usage: also the UsageStore. audit: also the AuditTrail.
-    denied_calls: takes what authorization denied. decisions: operators', as domain.endpoints has
-    them.
+    audited_calls: takes what authorization denied, and reads of keys and usage. decisions:
+    operators', as domain.endpoints has them.
 
     pepper: makes digests of keys and audit entries. earlier: only verify audit entries.
 
-    `async with` writes usage and denied calls, and reads decisions, in the background, until the
+    `async with` writes usage and audited calls, and reads decisions, in the background, until the
     body ends.
     """
 
@@ -37,7 +37,7 @@ class Store:
         self.tenants = Tenants(self._database, self.audit)
         self.keys = Keys(self._database, self.audit, self.tenants, pepper)
         self.usage = Usage(self._database)
-        self.denied_calls = DeniedCalls(self.audit)
+        self.audited_calls = AuditedCalls(self.audit)
         self.decisions = StoredDecisions(self._database, self.audit)
 
     async def prepare(self) -> None:
@@ -61,7 +61,7 @@ class Store:
                 advice="look at the database that STORE_URL names; without it no key can be "
                 "checked",
             )
-        for each in (self.usage, self.denied_calls, self.decisions):
+        for each in (self.usage, self.audited_calls, self.decisions):
             await self._running.enter_async_context(each)
         return self
 

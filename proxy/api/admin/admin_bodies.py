@@ -20,6 +20,7 @@ from proxy.api.openai.field_types import INT32_MAX, whole
 from proxy.domain.identity import (
     NO_LIMITS,
     SHARED_TENANT,
+    TENANT_NAME,
     Limits,
     ModelPatterns,
     Scope,
@@ -27,12 +28,11 @@ from proxy.domain.identity import (
 )
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
-TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 MOST = 10**15
 LONGEST_OVERLAP_S = 90 * 86_400
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
 
-TenantName = Annotated[str, StringConstraints(pattern=TENANT)]
+TenantName = Annotated[str, StringConstraints(pattern=TENANT_NAME)]
 PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
 Rate = Annotated[float, Field(ge=1e-6, le=1_000_000)]  # its meter counts whole microseconds
 Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]

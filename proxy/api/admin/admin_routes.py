@@ -5,7 +5,7 @@ They need the store of keys, and import its libraries. Called by `app`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from typing import Annotated, Literal
 
@@ -34,6 +34,8 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import Caller, current_caller
 
 TAG = "administration"
+Read = Callable[[str, str], None]
+"""Notes for the audit log that this actor has read keys, or usage."""
 TenantPath = Annotated[str, Path(min_length=1, description="The tenant's name.")]
 KeyId = Annotated[str, Path(min_length=1, description="The key's id, from `sk-<id>-…`.")]
 NOT_STORED = {"Cache-Control": "no-store"}  # of an answer that has a key
@@ -151,7 +153,7 @@ def tenants_routes(tenants: Tenants, bodies: BodyReader) -> APIRouter:
     return router
 
 
-def keys_routes(keys: Keys, bodies: BodyReader) -> APIRouter:
+def keys_routes(keys: Keys, read: Read, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/keys", tag=TAG)
 
     @router.post("", responses=answers(shown.IssuedKeyAnswer, *BODY))
@@ -162,15 +164,17 @@ def keys_routes(keys: Keys, bodies: BodyReader) -> APIRouter:
     @router.get("", responses=answers(shown.KeyList, 400, 503))
     async def list_keys(query: Annotated[KeysQuery, Query()]) -> Response:
         """Keys, by id, revoked and expired ones too."""
-        actor()
+        who = actor()
         found = await keys.list(tenant=query.tenant, after=query.after or "", limit=query.limit + 1)
+        read(who, "keys")
         return JSONResponse(shown.page(map(view, found), query.limit))
 
     @router.get("/{key}", responses=answers(shown.KeyAnswer, 503))
     async def show_key(key: KeyId) -> Response:
         """One key, without its secret."""
-        actor()
-        return JSONResponse(view(await keys.show(key)))
+        who, found = actor(), await keys.show(key)
+        read(who, "keys")
+        return JSONResponse(view(found))
 
     @router.patch("/{key}", responses=answers(shown.KeyAnswer, *BODY, 409))
     async def update_key(key: KeyId, body: KeyChanges) -> Response:
@@ -194,14 +198,15 @@ def _issued(made: IssuedKey) -> Response:
     return JSONResponse(made.view, headers=NOT_STORED)
 
 
-def usage_routes(usage: Usage, bodies: BodyReader) -> APIRouter:
+def usage_routes(usage: Usage, read: Read, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies)
 
     @router.get("/admin/v1/usage", tags=[TAG], responses=USAGE)
     async def report_usage(query: Annotated[UsageQuery, Query()]) -> Response:
         """Usage of all tenants by period, as JSON or CSV. The last second may be missing."""
-        actor()
-        return _report(await _rows(usage, query.period, query.groups), query.format)
+        who, rows = actor(), await _rows(usage, query.period, query.groups)
+        read(who, "usage")
+        return _report(rows, query.format)
 
     @router.get("/v1/usage", tags=["usage"], responses=USAGE)
     async def own_usage(query: Annotated[OwnUsageQuery, Query()]) -> Response:

@@ -60,6 +60,7 @@ NO_ADMIN = (
 EXPOSED_HEADERS = (
     *own_headers.LIMITS,
     "x-request-id",
+    "x-request-trace",
     "retry-after",
     "retry-after-ms",
     "x-should-retry",
@@ -70,6 +71,7 @@ EXPOSED_HEADERS = (
     "x-fallback-from",
     *own_headers.QUEUE,
     "x-priority-capped",
+    "x-max-tokens-clamped",
     *own_headers.LIFECYCLE,
     *idempotency.EXPOSED,
 )
@@ -279,6 +281,8 @@ class Application(FastAPI):
             if not standings.are_known:
                 await self._limiter.look(current_caller.get(), standings)
             headers += own_headers.limit_headers(standings)
+        if record.request_trace is not None:
+            headers.append((b"x-request-trace", record.request_trace.encode()))
         message["headers"] = [*headers, (b"x-request-id", record.request_id.encode())]
         route = getattr(scope.get("route"), "path", "unmatched")
         counter = self._counters.get((route, status))

@@ -10,7 +10,7 @@ from prometheus_client import Counter
 from starlette.types import Scope as Connection
 
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.api.http.route_scopes import Need, Open
+from proxy.api.http.route_scopes import Need
 from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
 from proxy.domain.identity import Caller, Scope, current_caller
 from proxy.domain.record import RequestRecord
@@ -50,7 +50,7 @@ class Authentication:
         try:
             caller = await self._authenticator.caller(connection["headers"], str(peer[0]))
             record.tenant, record.key_id = caller.tenant, caller.key_id
-            if need is not Open.CALLER and need not in caller.scopes:
+            if isinstance(need, Scope) and need not in caller.scopes and not caller.may(need):
                 raise Forbidden(
                     f"This API key lacks the scope {need.value!r}, which this route needs.",
                     code=ErrorCode.INSUFFICIENT_SCOPE,

@@ -181,7 +181,7 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        raise refusal(error) from error
+        raise refusal(error, kind) from error
 
 
 def _too_large(limits: BodyLimits) -> RequestError:

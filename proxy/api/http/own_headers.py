@@ -84,6 +84,8 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
         headers["x-unenforced-keywords"] = ", ".join(record.unenforced)
     if record.capped_priority is not None:  # the sign of the body's `priority`
         headers["x-priority-capped"] = str(-record.capped_priority)
+    if record.clamped_max_tokens is not None:
+        headers["x-max-tokens-clamped"] = str(record.clamped_max_tokens)
     if record.fallback_from is not None:
         headers["x-fallback-from"] = record.fallback_from
     if record.lifecycle is not NO_END:

@@ -95,4 +95,4 @@ def read_query(request: Request, kind: type[Q]) -> Q:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        raise refusal(error) from error
+        raise refusal(error, kind) from error

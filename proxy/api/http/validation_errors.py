@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from build_engines.models_yaml import near_key
 from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
 
 # Fields of OpenAI's and similar APIs that this server refuses, and what to use instead.
@@ -15,8 +16,6 @@ ADVICE = {
     "audio": "answers are text only",
     "web_search_options": "it has no web search; offer one of yours in 'tools'",
     "moderation": "moderate the text in your application",
-    "prompt_cache_retention": "prefixes are cached as long as there is memory",
-    "prompt_cache_options": "prefixes are cached without it; 'cache_salt' keeps them apart",
     "thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
     "chat_template_args": "use 'chat_template_kwargs'",
     "enable_thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
@@ -52,6 +51,13 @@ ADVICE = {
 
 
 LISTED_AT_MOST = 10
+ALIKE = 0.75  # temprature; not num_predict and prediction
+# By the first word of pydantic's error types.
+TIMES = {
+    "datetime": "write a time such as 2027-01-31T12:00:00Z",
+    "timezone": "write a time with its zone, such as 2027-01-31T12:00:00Z",
+    "date": "write a day such as 2027-01-31",
+}
 
 
 class FieldError(ValueError):
@@ -73,8 +79,11 @@ class FieldError(ValueError):
         self.code = code
 
 
-def refusal(error: ValidationError) -> InvalidRequest:
-    """The first problem gives code and param; the message lists at most ten."""
+def refusal(error: ValidationError, kind: type[BaseModel]) -> InvalidRequest:
+    """The first problem gives code and param; the message lists at most ten.
+
+    kind: what was to be made, whose fields misspelt ones are compared with.
+    """
     problems = error.errors(include_url=False)
     first = problems[0]
     if first["type"] == "json_invalid":
@@ -82,7 +91,7 @@ def refusal(error: ValidationError) -> InvalidRequest:
         return InvalidRequest(
             f"The body is not valid JSON: {reason}", code=ErrorCode.INVALID_JSON, param=None
         )
-    listed = [_described(problem) for problem in problems[:LISTED_AT_MOST]]
+    listed = [_described(problem, kind) for problem in problems[:LISTED_AT_MOST]]
     if len(problems) > LISTED_AT_MOST:
         listed.append(f"and {len(problems) - LISTED_AT_MOST} more")
     path = _param(first)
@@ -95,7 +104,7 @@ def _param(problem: Any) -> str:
     return named or _path(problem["loc"])
 
 
-def _described(problem: Any) -> str:
+def _described(problem: Any, kind: type[BaseModel]) -> str:
     path = _path(problem["loc"])
     raised = problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError) and raised.param is not None:
@@ -105,9 +114,13 @@ def _described(problem: Any) -> str:
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
             refused = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{refused}: {ADVICE[path]}" if path in ADVICE else refused
+            if path in ADVICE:
+                return f"{refused}: {ADVICE[path]}"
+            near = near_key(problem["loc"], kind, ALIKE)
+            return f"{refused}: did you mean '{near}'?" if near else refused
         case _:
-            reason = problem["msg"].removeprefix("Value error, ")
+            reason = TIMES.get(problem["type"].split("_")[0]) or problem["msg"]
+            reason = reason.removeprefix("Value error, ")
             value = echoed(problem["input"])
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
 

@@ -94,7 +94,7 @@ def parse(head: bytes, tail: bytes) -> ParsedInfer:
     try:
         body = InferBody.model_validate_json(head.removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
-        raise refusal(error) from error
+        raise refusal(error, InferBody) from error
     inputs, start = [], 0
     for number, given in enumerate(body.inputs):
         param = f"inputs[{number}]"

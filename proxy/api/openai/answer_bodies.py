@@ -18,7 +18,8 @@ TokenIds = Annotated[
     list[Count], Field(description="The choice's tokens, with `return_token_ids`.")
 ]
 ServiceTier = Annotated[
-    Literal["default"], Field(description="With a request's own `service_tier` only.")
+    Literal["default", "flex", "scale", "priority"],
+    Field(description="The tier that was served, with a request's own `service_tier` only."),
 ]
 
 
@@ -278,17 +279,17 @@ class ModelLimits(AnswerBody):
     n: Count | None = Field(description="Choices of one prompt.")
     best_of: Count | None = Field(description="Candidates of one prompt.")
     prompt_tokens: Count | None = Field(description="Tokens of one prompt.")
+    timeout_s: Amount = Field(description="Seconds of a generation.")
 
 
 class ModelBody(AnswerBody):
-    id: str = Field(
-        description="The name in the request, which may be an alias.", examples=["demo"]
-    )
+    id: str = Field(description="The model's name, or an alias.", examples=["demo"])
     object: Literal["model"]
     created: Count = Field(examples=[1_767_225_600])
     owned_by: str = Field(examples=["triton-openai"])
     root: str = Field(
-        description="The base model of a LoRA adapter, else the model itself.", examples=["demo"]
+        description="The name of the model itself; of a LoRA adapter, that of its base model.",
+        examples=["demo"],
     )
     parent: str | None = Field(description="The base model of a LoRA adapter.")
     context_length: Count = Field(
@@ -306,8 +307,10 @@ class ModelBody(AnswerBody):
     capabilities: list[str] = Field(
         description="Optional parameters that the model takes.", examples=[["seed", "top_p"]]
     )
-    deprecated: str | None = Field(
-        description="From this day on callers should use another model; null: no date is set."
+    deprecation_date: str = Field(
+        "",
+        description="From this day on callers should use another model; absent: no date is set.",
+        examples=["2026-12-31"],
     )
     sunset: str | None = Field(description="From this day on the model may be gone.")
 

@@ -1,15 +1,16 @@
 """The fields that chat completions and completions share.
 
 Fields that are not declared are refused by name; null is the same as not given. A priority may
-stand in `priority`, in a hint of `nvext`, and in `metadata`.
+stand in `priority`, in a hint of `nvext`, in `metadata`, and in `service_tier`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
@@ -57,10 +58,13 @@ IN_NVEXT = "nvext.agent_hints.priority"
 INTEGER = re.compile(r"[+-]?[0-9]+")
 
 MOST_CHOICES = 128
-ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "scale", "priority", "fast"], Only("auto", "default")
-]
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast"]
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+
+
+class PromptCacheOptions(RequestBody):
+    mode: Literal["implicit", "explicit"] | None = None
+    ttl: Literal["30m"] | None = None
 
 
 class StreamOptions(RequestBody):
@@ -123,6 +127,10 @@ class GenerationBody(NvExtBody):
     store: Annotated[bool, Only(False)] | None = None
     service_tier: ServiceTier | None = None
     prompt_cache_key: Label | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    # The path of the field that asks for the priority of a merged body. Used in errors.
+    _priority_field: str = PrivateAttr("priority")
 
     @model_validator(mode="after")
     def _fields_that_need_another(self) -> GenerationBody:
@@ -211,35 +219,39 @@ class GenerationBody(NvExtBody):
 
     @property
     def priority_field(self) -> str:
-        """The path of a field that asks for the priority of a merged body. Used in errors."""
-        if self.noted_priority is not None:
-            return IN_METADATA
-        hints = None if self.nvext is None else self.nvext.agent_hints
-        return "priority" if hints is None or hints.priority is None else IN_NVEXT
+        return self._priority_field
 
     @property
-    def noted_priority(self) -> str | None:
-        """`metadata` is the caller's own notes: only an integer there is a priority."""
-        text = (self.metadata or {}).get("priority")
-        return text if text is not None and INTEGER.fullmatch(text) else None
+    def tier(self) -> str | None:
+        """The tier that the caller asks for; None for the usual one."""
+        return tier_of(self.service_tier)
+
+
+def tier_of(name: str | None) -> str | None:
+    """A service tier by the name that answers have for it; None for the usual one."""
+    if name in (None, "auto", "default"):
+        return None
+    return "priority" if name == "fast" else name
 
 
 Body = TypeVar("Body", bound=GenerationBody)
 
 
-def merged(body: Body, *, ids_field: str) -> Body:
-    """The body with the values of `nvext`, and the priority of `metadata`, in its own fields.
+def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
+    """The body with the values of `nvext`, and the priority of `metadata` or `service_tier`, in its
+    own fields.
 
     `greedy_sampling` overrides `temperature`, and `token_data` a prompt that is text: it is the
-    same prompt as tokens. A body's lower priorities go first, those of `nvext` last.
+    same prompt as tokens. A body's lower priorities go first, those of `nvext` and `words` last.
 
-    ids_field: the field of the prompt's ids.
+    words: the operator's for priorities. ids_field: the field of the prompt's ids.
 
     Raises:
         InvalidRequest: two fields give different values for the same thing, or the priority in
             `metadata` is too large.
     """
     update: dict[str, Any] = {}
+    priority_field = "priority"
     if (ext := body.nvext) is not None:
         priority = ext.agent_hints.priority if ext.agent_hints else None
         for path, name, value in (
@@ -262,18 +274,38 @@ def merged(body: Body, *, ids_field: str) -> Body:
                     param=f"nvext.{path}",
                 )
             update[name] = value
+        if "priority" in update:
+            priority_field = IN_NVEXT
         if ext.greedy_sampling or ext.greed_sampling:
             update["temperature"] = 0.0
-    if (text := body.noted_priority) is not None:
-        own, noted, message = update.get("priority", body.priority), int(text), None
-        if abs(noted) > INT32_MAX:
+    for path, text in (
+        (IN_METADATA, (body.metadata or {}).get("priority")),
+        ("service_tier", body.tier),
+    ):
+        if text is None or (meant := _meant(text, words)) is None:
+            continue
+        own, message = update.get("priority", body.priority), None
+        if abs(meant) > INT32_MAX:
             message = (
-                f"Invalid value for '{IN_METADATA}': {echoed(text)} is not from "
+                f"Invalid value for '{path}': {echoed(text)} is not from "
                 f"{-INT32_MAX} to {INT32_MAX}; a note that is no number is not read"
             )
-        elif own not in (None, noted):
-            message = f"'priority' is {own}, but '{IN_METADATA}' is {noted}: give one of them"
+        elif own not in (None, meant):
+            is_number = str(meant) == text
+            shown = text if is_number else f"{echoed(text)}, which is the priority {meant}"
+            message = f"'{priority_field}' is {own}, but '{path}' is {shown}: give one of them"
         if message is not None:
-            raise InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=IN_METADATA)
-        update["priority"] = noted
-    return body.model_copy(update=update) if update else body
+            raise InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
+        update["priority"], priority_field = meant, path
+    if not update:
+        return body
+    body = body.model_copy(update=update)
+    body._priority_field = priority_field
+    return body
+
+
+def _meant(text: str, words: Mapping[str, int]) -> int | None:
+    """The priority that a word or an integer in digits stands for; None for any other text."""
+    if text in words:
+        return -words[text]
+    return int(text) if INTEGER.fullmatch(text) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import date
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Request
@@ -53,7 +52,13 @@ from proxy.models.registry import Registry
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
 _INTERNAL = {"limits", "deadline", "plain_spans", "queue_time", "engine_times"}
-HEADERS = ("x-attempts", "x-unenforced-keywords", "x-priority-capped", *GENERATION_HEADERS)
+HEADERS = (
+    "x-attempts",
+    "x-unenforced-keywords",
+    "x-priority-capped",
+    "x-max-tokens-clamped",
+    *GENERATION_HEADERS,
+)
 CHAT = answers(
     ChatCompletion,
     *GENERATION,
@@ -107,8 +112,8 @@ def routes(
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
-        """All models that the caller may use."""
-        found = [_model_body(card, card.name) for card in models.listed()]
+        """All models that the caller may use, by each of their names."""
+        found = [_model_body(card, name) for name, card in models.listed().items()]
         return JSONResponse({"object": "list", "data": found})
 
     @router.get("/v1/models/{model:path}", tags=["models"], responses=answers(ModelBody, 503))
@@ -137,6 +142,8 @@ def routes(
             except InvalidRequest as error:
                 map_constraint_error(error, generation.constraint)
                 raise
+        is_clamped = request.max_tokens != generation.max_tokens
+        limit = "max_output_tokens" if is_clamped else names()["max_tokens"]
         record = running_record()
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
@@ -145,7 +152,7 @@ def routes(
                 "id": generation.id,
                 "object": "chat.completion.render",
                 "model": generation.model,
-                **_rendered(request, admitted, names()["max_tokens"]),
+                **_rendered(request, admitted, limit),
             }
         )
 
@@ -158,20 +165,16 @@ def routes(
     async def list_for_dynamo() -> Response:
         """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
         cards = models.listed()
-        can_chat = [card.name for card in cards if card.facts.chat_template is not None]
-        return JSONResponse(
-            {
-                "chat_completion_models": can_chat,
-                "completion_models": [card.name for card in cards],
-            }
-        )
+        can_chat = [name for name, card in cards.items() if card.facts.chat_template is not None]
+        return JSONResponse({"chat_completion_models": can_chat, "completion_models": list(cards)})
 
     return router
 
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
-    """`name`: the name in the request, which may be an alias."""
-    syntax = syntax_of(card)
+    """`name`: the card's, or an alias."""
+    syntax, lifecycle = syntax_of(card), card.lifecycle
+    first = lifecycle.first_day
     return {
         "id": name,
         "object": "model",
@@ -187,17 +190,13 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "tool_parser": syntax.tools,
         "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
-        "deprecated": _day(card.lifecycle.deprecated),
-        "sunset": _day(card.lifecycle.sunset),
+        **({} if first is None else {"deprecation_date": first.isoformat()}),
+        "sunset": None if lifecycle.sunset is None else lifecycle.sunset.isoformat(),
     }
 
 
-def _day(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
-
-
 def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:
-    """`limit`: the caller's name for max_tokens."""
+    """`limit`: what `max_tokens` comes from, by the caller's name for it."""
     context_length = request.model.facts.context_length
     return {
         "prompt": request.text,

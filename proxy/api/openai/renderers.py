@@ -95,7 +95,7 @@ class AnswerRenderer(ABC):
             "system_fingerprint": _fingerprint(card),
         }
         if body.service_tier is not None:
-            self._head["service_tier"] = "default"
+            self._head["service_tier"] = body.service_tier
         self._chunk_head = {**self._head, "object": chunk_kind}
         if self._ends_with_usage or self._has_continuous_usage:
             self._chunk_head["usage"] = None

@@ -4,8 +4,9 @@ limits on fields of one request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
@@ -13,10 +14,11 @@ from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.generation_body import GenerationBody, merged
+from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.api.openai.tool_bodies import ToolBody
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.identity import TENANT_NAME, Caller, current_caller, is_reserved
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -31,7 +33,7 @@ class FieldLimits:
     """Numbers of elements, and (`_bytes`) bytes of UTF-8.
 
     stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
-    bad_words.
+    bad_words. priority_words: what words of `metadata.priority`, and service tiers, stand for.
     """
 
     stops: int = 16
@@ -42,9 +44,21 @@ class FieldLimits:
     choices: int = 128
     tools: int = 128
     tools_bytes: int = 256_000
+    priority_words: Mapping[str, int] = field(default_factory=dict)
+
+    def has_tier(self, name: str | None) -> bool:
+        tier = tier_of(name)
+        return tier is None or tier in self.priority_words
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
+        if not self.has_tier(body.service_tier):
+            raise InvalidRequest(
+                f"Invalid value for 'service_tier': {body.service_tier!r} is no tier of this "
+                "server: use 'auto' or 'default'.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="service_tier",
+            )
         if body.stop is not None:
             _check("stop", len(body.stops), self.stops)
             stop_bytes = sum(len(stop.encode()) for stop in body.stops)
@@ -87,8 +101,23 @@ def _check(param: str, count: int, most: int, *, of: str = "") -> None:
         )
 
 
+def _tenant_in(metadata: Mapping[str, str]) -> str | None:
+    name = metadata.get("tenant_id")
+    if name is not None and (not re.fullmatch(TENANT_NAME, name) or is_reserved(name)):
+        raise InvalidRequest(
+            f"Invalid value for 'metadata.tenant_id': {echoed(name)} cannot be a tenant. Use up to "
+            "128 letters, digits and '._:@-', and neither 'default' nor an address.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="metadata.tenant_id",
+        )
+    return name
+
+
 class RequestBuilder:
     """Used by all routes that take OpenAI's bodies.
+
+    ceiling: the highest priority that a caller gets. tenant_from_metadata: callers without a key
+    name their tenant in `metadata`.
 
     Both methods raise what the field limits, the registry and the examiner raise.
     """
@@ -101,14 +130,18 @@ class RequestBuilder:
         service: Service,
         tokenizer: Tokenizer,
         *,
+        ceiling: Callable[[Caller], int],
         reasoning_fields: tuple[str, ...],
+        tenant_from_metadata: bool,
     ) -> None:
         self._models = models
         self._limits = limits
         self._examiner = examiner
         self._service = service
         self._tokenizer = tokenizer
+        self._ceiling = ceiling
         self._reasoning_fields = reasoning_fields
+        self._tenant_from_metadata = tenant_from_metadata
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self._resolved(body, "prompt_token_ids")
@@ -125,12 +158,16 @@ class RequestBuilder:
         return await self._exchange(body, request, served, renderer)
 
     def _resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
-        """The body with one value for each thing, and for the model that answers it, which may be a
-        fallback of the one it names.
+        """The body with one value for each thing, with the tier that it gets, and for the model
+        that answers it, which may be a fallback of the one it names.
         """
         self._limits.check(body)
-        if body.nvext is not None or body.metadata is not None:
-            body = merged(body, ids_field=ids_field)
+        words, tier = self._limits.priority_words, body.tier
+        if body.nvext is not None or body.metadata is not None or tier is not None:
+            body = merged(body, words, ids_field=ids_field)
+        if body.service_tier is not None:
+            is_served = tier is not None and words[tier] <= self._ceiling(current_caller.get())
+            body = body.model_copy(update={"service_tier": tier if is_served else "default"})
         served = self._models.serving(body.model)
         if served.fallback_from is not None:
             body = body.model_copy(update={"model": served.name})
@@ -152,6 +189,8 @@ class RequestBuilder:
         if (asked := body.asked_format) is not None:
             constraint = await self._examiner.constraint(asked, request.caller)
             request = replace(request, constraint=constraint)
+        if self._tenant_from_metadata and current_caller.get().is_shared:
+            request = replace(request, tenant=_tenant_in(request.metadata))
         if served.fallback_from is not None:
             request = replace(request, fallback_from=served.fallback_from)
         request = with_patience(request)

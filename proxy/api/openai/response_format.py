@@ -51,7 +51,7 @@ def given(*fields: tuple[str, Form, Any]) -> list[ConstraintRequest]:
     ]
 
 
-SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+SchemaName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 class TextFormat(RequestBody):

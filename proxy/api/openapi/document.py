@@ -274,6 +274,9 @@ def _bound_generation(properties: Json, limits: FieldLimits) -> None:
         _bound(properties[name], "array", maxItems=most)
     _bound(properties["logit_bias"], "object", maxProperties=limits.logit_bias)
     _bound(properties["n"], "integer", maximum=limits.choices)
+    for form in properties["service_tier"]["anyOf"]:
+        if "enum" in form:
+            form["enum"] = [*filter(limits.has_tier, form["enum"])]
 
 
 def _bound_choices(properties: Json, limits: FieldLimits) -> None:

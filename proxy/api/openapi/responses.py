@@ -29,6 +29,7 @@ GENERATION_HEADERS = (
     "x-fallback-from",
     *own_headers.LIFECYCLE,
 )
+OF_EVERY_ANSWER = ("x-request-id", "x-request-trace")
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
 ERROR_HEADERS = {
     401: ("www-authenticate",),
@@ -157,7 +158,7 @@ def error_response(status: int) -> Json:
 
 
 def header_references(*names: str) -> Json:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in (*OF_EVERY_ANSWER, *names)}
 
 
 def reference(model: type[BaseModel]) -> Json:

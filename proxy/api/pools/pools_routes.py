@@ -36,7 +36,15 @@ from proxy.api.pools.pool_bodies import (
     results_body,
 )
 from proxy.domain.endpoints import AuditTrail, Decisions, EndpointResult, Pools
-from proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, UnknownModel, echoed
+from proxy.domain.errors import (
+    Conflict,
+    ErrorCode,
+    InvalidRequest,
+    NotStored,
+    UnknownModel,
+    echoed,
+    in_short,
+)
 from proxy.domain.scheduling import (
     MOST_TENANTS_SHOWN,
     QueueState,
@@ -46,6 +54,7 @@ from proxy.domain.scheduling import (
 
 # A folder's name, as Triton has it. No `/` and no `..`: some Tritons join it to a path.
 MODEL = re.compile(r"(?!\.)[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,256}")
+MOST_REASONS = 5  # in the message of an error
 Work = Callable[..., Awaitable[tuple[EndpointResult, ...]]]
 
 
@@ -133,19 +142,36 @@ def _loading(pools: Pools, audit: AuditTrail, *, bodies: BodyReader) -> APIRoute
         with changes.permits():
             details = {"pools": body.pools}
             await audit.note(f"models.{action}", f"models/{model}", actor=who, details=details)
-            return JSONResponse(results_body(await work(model, pools=body.pools)))
+            results = await work(model, pools=body.pools)
+            if not any(each.error is None for each in results):
+                raise _all_refused(model, action, results)
+            return JSONResponse(results_body(results))
 
-    @router.post("/{model}/load", responses=answers(ResultList, *BODY))
+    @router.post("/{model}/load", responses=answers(ResultList, *BODY, 409))
     async def load_model(model: ModelName, body: LoadBody) -> Response:
-        """Every endpoint loads the model, or loads it again. The answer has a result for each."""
+        """Every endpoint loads the model, or loads it again. The answer has a result for each.
+
+        An error if none of them did it, such as for a model that no repository has.
+        """
         return await changed(model, body, "load", pools.load_model)
 
-    @router.post("/{model}/unload", responses=answers(ResultList, *BODY))
+    @router.post("/{model}/unload", responses=answers(ResultList, *BODY, 409))
     async def unload_model(model: ModelName, body: LoadBody) -> Response:
         """Every endpoint unloads the model: its running requests end first, new ones go nowhere."""
         return await changed(model, body, "unload", pools.unload_model)
 
     return router
+
+
+def _all_refused(model: str, action: str, results: Iterable[EndpointResult]) -> Conflict:
+    reasons = [f"{each.address}: {each.error}" for each in results]
+    more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return Conflict(
+        f"No endpoint could {action} the model {echoed(model)}. "
+        f"{'; '.join(map(in_short, reasons[:MOST_REASONS]))}{more}",
+        code=ErrorCode.ENDPOINTS_REFUSED,
+        param="model",
+    )
 
 
 def _check(pools: Pools, model: str, names: list[str]) -> None:

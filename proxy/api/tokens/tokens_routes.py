@@ -64,7 +64,7 @@ def routes(
     async def detokenize(body: DetokenizeBody) -> Response:
         """Token ids -> text, without special tokens."""
         card = models.asked(body.model)
-        models.check_available()
+        models.check_available(card)
         record = running_record()
         record.model, record.prompt_tokens = card.name, len(body.tokens)
         _check_ids(body.tokens, card)

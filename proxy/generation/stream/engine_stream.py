@@ -29,7 +29,7 @@ from enum import Enum
 import structlog
 
 from proxy.access.guide_precheck import GuidePrecheck
-from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.engine import HIGHEST_PRIORITY, Engine, EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
@@ -63,7 +63,6 @@ from proxy.models.registry import Registry
 
 logger = structlog.get_logger(__name__)
 
-HIGHEST_PRIORITY = 2**31 - 1
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
@@ -177,7 +176,7 @@ class EngineStream:
         Raises:
             ProxyError: as the engine and the scheduler do, or why the stream is not continued.
         """
-        self._watch = watch = TimeWatch(self._means.limits)
+        self._watch = watch = TimeWatch(self._means.limits, self._request.timeout_s)
         keep, delta = self._ids.extend, NO_DELTA
         lost: Loss | None = None
         try:
@@ -358,10 +357,10 @@ class EngineStream:
     async def _wait(self, lost: ServiceError, watch: TimeWatch) -> None:
         """Until the model is ready."""
         loop, means, card = asyncio.get_running_loop(), self._means, self._request.model
-        has_begun = self._has_deltas
-        whole_s = watch.began + means.limits.whole_s - loop.time()
+        has_begun, limit_s = self._has_deltas, self._request.timeout_s
+        whole_s = watch.began + limit_s - loop.time()
         most_s = min(whole_s, means.continuing.within_s) if has_begun else whole_s
-        ends, limit_s = loop.time() + most_s, means.limits.whole_s
+        ends = loop.time() + most_s
         within = f"the request's {limit_s:g}" if most_s == whole_s else f"{most_s:g}"
         place = "in the middle of this answer" if has_begun else BEFORE_FIRST
         while True:
@@ -504,13 +503,13 @@ class EngineStream:
 def _ticket(
     asked: GenerationRequest, request: EngineRequest, *, may_yield: bool, has_begun: bool
 ) -> Ticket:
-    """Callers without a key are identified by their address."""
+    """Callers without a key are identified by the tenant that they name, or by their address."""
     who, card = current_caller.get(), request.model
     text, ids = request.text or "", request.token_ids or ()
     size = len(text) if text.isascii() else len(text.encode())
     return Ticket(
         queue=f"{card.pool}/{card.triton_model}",
-        tenant=asked.caller if who.is_shared else who.tenant,
+        tenant=(asked.tenant or asked.caller) if who.is_shared else who.tenant,
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),

@@ -20,19 +20,17 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
-    """`silence_s`: in which a delta is awaited, before the first too. `whole_s`: from the start.
+    """`silence_s`: in which a delta is awaited, before the first too.
 
-    `short_silence_s`: the same as silence_s, for a stream that has begun and can move to another
-    endpoint.
+    `short_silence_s`: the same, for a stream that has begun and can move to another endpoint.
     """
 
     silence_s: float
-    whole_s: float
     short_silence_s: float = math.inf
 
 
 class TimeWatch:
-    """Of the task that makes it: cancels it while it waits, and says why.
+    """Of the task that makes it: cancels it while it waits, and says why. whole_s: from now on.
 
         watch.wait()
         try:
@@ -45,13 +43,14 @@ class TimeWatch:
     `wait` and `raise_if_over` raise EngineStalled, DeadlineExceeded, or the interrupt's error.
     """
 
-    def __init__(self, limits: TimeLimits) -> None:
+    def __init__(self, limits: TimeLimits, whole_s: float) -> None:
         self._limits = limits
+        self._whole_s = whole_s
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._cancels = self._cancelling()
         self.began = self._since = self._loop.time()
-        self._deadline = self._end = self.began + limits.whole_s
+        self._deadline = self._end = self.began + whole_s
         self.is_waiting = False
         self._silence_s = limits.silence_s
         self._can_move: Callable[[], bool] | None = None
@@ -156,9 +155,8 @@ class TimeWatch:
 
     def _what_is_over(self, now: float) -> Exception | None:
         if now >= self._deadline:
-            limit_s = f"{self._limits.whole_s:g}"
             return DeadlineExceeded(
-                f"The request took longer than {limit_s} seconds and was stopped."
+                f"The request took longer than {self._whole_s:g} seconds and was stopped."
             )
         if now >= self._since + self._silence_s:
             return _stalled(self._silence_s)

@@ -40,6 +40,11 @@ def optional(content: Format) -> Format:
     return {"type": "optional", "content": content}
 
 
+def repeat(content: Format, least: int, most: int) -> Format:
+    """`most`: -1 for no limit."""
+    return {"type": "repeat", "min": least, "max": most, "content": content}
+
+
 def tag(begin: str, content: Format, end: str) -> Format:
     return {"type": "tag", "begin": begin, "content": content, "end": end}
 

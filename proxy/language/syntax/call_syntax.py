@@ -31,11 +31,15 @@ class CallSyntax:
 
     can_hold: whether arguments of this schema can be written in the syntax. trigger: the first
     characters of a call, where text ends; all of `head` or of `begin` if it is empty. is_clear:
-    ordinary text never contains the trigger. is_single: an answer has one call at most.
+    ordinary text never contains the trigger. is_single: an answer has one call at most. lead: what
+    calls without text before them begin with. before_name: what the model writes between `begin`
+    and the name.
     """
 
+    lead: str = ""
     head: str = ""
     begin: str
+    before_name: tuple[Format, ...] = ()
     middle: str
     arguments: WriteArguments = json_format
     can_hold: Callable[[Any], bool] = lambda schema: True
@@ -48,6 +52,10 @@ class CallSyntax:
 
     def calls_only(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
         """At least one call, and no text. `schemas`: of the arguments, by the tool's name."""
+        calls = self._section(schemas, in_parallel=in_parallel)
+        return sequence(const_string(self.lead), calls) if self.lead else calls
+
+    def _section(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
         calls = {
             "type": "tags_with_separator",
             "tags": self._tags(schemas),
@@ -61,7 +69,7 @@ class CallSyntax:
         """Free text, which may contain calls."""
         tags = self._tags(schemas)
         if self.head:
-            tags = [self.calls_only(schemas, in_parallel=in_parallel)]
+            tags = [self._section(schemas, in_parallel=in_parallel)]
         return {
             "type": "triggered_tags",
             "triggers": [self.trigger or self.head or self.begin],
@@ -70,10 +78,13 @@ class CallSyntax:
         }
 
     def _tags(self, schemas: Mapping[str, Any]) -> list[Format]:
-        return [
-            tag(f"{self.begin}{name}{self.middle}", self.arguments(schema), self.end)
-            for name, schema in schemas.items()
-        ]
+        return [self._tag(name, self.arguments(schema)) for name, schema in schemas.items()]
+
+    def _tag(self, name: str, arguments: Format) -> Format:
+        if not self.before_name:
+            return tag(f"{self.begin}{name}{self.middle}", arguments, self.end)
+        named = const_string(f"{name}{self.middle}")
+        return tag(self.begin, sequence(*self.before_name, named, arguments), self.end)
 
 
 # (name of an argument, schema of its value) -> how it is written
@@ -96,10 +107,9 @@ _PLAIN_KEYWORDS = {
 def argument_list(schema: Any, write: WriteArgument, separator: str) -> Format:
     """The required arguments first, each group in the order of the schema."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    shared = {name: schema[name] for name in DEFINITIONS if name in schema}
     required = [name for name in properties if name in schema.get("required", ())]
     others = [name for name in properties if name not in required]
-    one = {name: write(name, _with(value, shared)) for name, value in properties.items()}
+    one = {name: write(name, with_definitions(value, schema)) for name, value in properties.items()}
 
     def following(name: str) -> Format:
         return sequence(const_string(separator), one[name])
@@ -128,5 +138,7 @@ def has_independent_arguments(schema: Any) -> bool:
     )
 
 
-def _with(schema: Any, shared: Mapping[str, Any]) -> Any:
+def with_definitions(schema: Any, root: Mapping[str, Any]) -> Any:
+    """The schema with the definitions of `root`, which its references point into."""
+    shared = {name: root[name] for name in DEFINITIONS if name in root}
     return {**schema, **shared} if isinstance(schema, Mapping) else schema

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from proxy.language.structured.keywords import is_wide
-from proxy.language.structured.schema import followed, is_pointer, resolved, schemas
+from proxy.language.structured.schema import DEFINITIONS, followed, is_pointer, resolved, schemas
 from proxy.language.structured.structural_tags import (
     Format,
     const_string,
@@ -33,7 +33,7 @@ from proxy.language.syntax.literal import CutOff, escaped, literal_in
 from proxy.language.syntax.reader import Delimiters, PassOn, Steps
 from proxy.language.syntax.tool_parser import SectionCalls
 
-_ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+ANY_TYPE = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 _PYTHON_TYPES = {
     **{"str": "string", "int": "integer", "float": "number", "bool": "boolean"},
     **{"dict": "object", "list": "array", "tuple": "array"},
@@ -70,23 +70,23 @@ class _Types:
 
     def of(self, schema: Any, depth: int = 0) -> frozenset[str]:
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-            return _ALL
+            return ANY_TYPE
         if "type" in schema:
             return _named(schema["type"])
         if "const" in schema or isinstance(schema.get("enum"), list):
             values = schema.get("enum", [schema.get("const")])
-            return frozenset(map(_type_of_value, values)) or _ALL
+            return frozenset(map(_type_of_value, values)) or ANY_TYPE
         if is_pointer(schema.get("$ref")):
             return self._of_reference(schema["$ref"], depth + 1)
         for key in ("allOf", "anyOf", "oneOf"):
             if isinstance(schema.get(key), list) and schema[key]:
                 joined = frozenset.intersection if key == "allOf" else frozenset.union
-                return joined(*(self.of(one, depth + 1) for one in schema[key])) or _ALL
-        return _ALL
+                return joined(*(self.of(one, depth + 1) for one in schema[key])) or ANY_TYPE
+        return ANY_TYPE
 
     def _of_reference(self, reference: str, depth: int) -> frozenset[str]:
         if reference not in self._referred:
-            self._referred[reference] = _ALL  # until it is resolved: it may lead to itself
+            self._referred[reference] = ANY_TYPE  # until it is resolved: it may lead to itself
             self._referred[reference] = self.of(resolved(self._root, reference), depth)
         return self._referred[reference]
 
@@ -94,11 +94,11 @@ class _Types:
 def _named(names: Any) -> frozenset[str]:
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list):
-        return _ALL
-    known = {_PYTHON_TYPES.get(str(name), str(name)) for name in listed} & _ALL
+        return ANY_TYPE
+    known = {_PYTHON_TYPES.get(str(name), str(name)) for name in listed} & ANY_TYPE
     if "number" in known:
         known.add("integer")
-    return frozenset(known) or _ALL
+    return frozenset(known) or ANY_TYPE
 
 
 def _type_of_value(value: Any) -> str:
@@ -153,6 +153,10 @@ class Markup:
 
 class MarkupCalls(SectionCalls):
     markup: ClassVar[Markup]
+    # The types of a value that the tool's schema does not list.
+    unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
+    # Names of a parameter that holds all arguments, unless the tool has one of that name.
+    wrappers: ClassVar[tuple[str, ...]] = ()
     _marks: ClassVar[Delimiters]
 
     @cached_property
@@ -172,7 +176,10 @@ class MarkupCalls(SectionCalls):
         yield from self._gap()
         while not (yield from self._ends()):
             key = yield from self._key()
-            yield from self._value(key, self._types(key))
+            if key in self.wrappers and self._properties and key not in self._properties:
+                yield from self._wrapper(key)
+            else:
+                yield from self._value(key, self._types(key))
             self._end_argument()
             yield from self._gap()
         self._close_arguments()
@@ -212,6 +219,19 @@ class MarkupCalls(SectionCalls):
             yield from self._until_end(parts.append)
             self._emit_arguments(typed("".join(parts), types))
 
+    def _wrapper(self, key: str) -> Steps[None]:
+        """The arguments as one object, or a value that is none."""
+        parts: list[str] = []
+        yield from self._until_end(parts.append)
+        found = literal_in("".join(parts))
+        if found is None or not found.startswith("{"):
+            self._begin_argument(key)
+            self._emit_arguments(typed("".join(parts), self._types(key)))
+        elif inner := found[1:-1].strip():
+            self._start_call()
+            self._emit_arguments(f"{', ' if self._argument_count else '{'}{inner}")
+            self._argument_count += 1
+
     def _until_end(self, pass_on: PassOn) -> Steps[None]:
         mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
         if not mark:
@@ -219,14 +239,19 @@ class MarkupCalls(SectionCalls):
         if mark.endswith(self.markup.value_end):
             self._reader.take(len(mark))
 
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        """The schemas of the tool's arguments, as far as they are listed."""
+        listed = self._tools.get(self._name, {}).get("properties")
+        return listed if isinstance(listed, Mapping) else {}
+
     def _types(self, key: str) -> frozenset[str]:
-        schema = self._tools.get(self._name, {})
-        properties = schema.get("properties")
-        if not isinstance(properties, Mapping) or key not in properties:
-            return types_of(None)
+        if key not in self._properties:
+            return self.unlisted_types
         known = self._known_types.get((self._name, key))
         if known is None:
-            known = self._known_types[self._name, key] = types_of(properties[key], schema)
+            known = types_of(self._properties[key], self._tools[self._name])
+            self._known_types[self._name, key] = known
         return known
 
 
@@ -242,11 +267,14 @@ _TEXT_KEYWORDS = {
     "default",
     "format",
     *_LENGTHS,
+    *DEFINITIONS,
 }
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
-def markup_arguments(markup: Markup, *, says_type: bool = False) -> WriteArguments:
+def markup_arguments(
+    markup: Markup, *, says_type: bool = False, separator: str = "\n"
+) -> WriteArguments:
     """`says_type`: a parameter's tag says whether its value is a string."""
     line = "\n" if markup.has_lines else ""
 
@@ -256,39 +284,44 @@ def markup_arguments(markup: Markup, *, says_type: bool = False) -> WriteArgumen
         begin = f"{markup.key_begin}{name}{markup.key_end}{type_mark}{markup.value_begin}{line}"
         ends = [markup.value_end, *markup.value_stops]
         text = followed(schema, schema)
-        content = _text(text, ends) if is_text else _json_without(schema, ends)
+        content = text_format(text, ends) if is_text else json_without(schema, ends)
         return tag(begin, content, line + markup.value_end)
 
-    return lambda schema: argument_list(schema, write, "\n")
+    return lambda schema: argument_list(schema, write, separator)
 
 
 def can_be_elements(schema: Any) -> bool:
     """Whether a guide can hold elements to this schema of a tool's arguments."""
     return has_independent_arguments(schema) and all(
         _NAME.fullmatch(name)
-        and (types_of(one, schema) != {"string"} or _is_plain_text(followed(one, schema)))
+        and (types_of(one, schema) != {"string"} or is_plain_text(followed(one, schema)))
         for name, one in schema.get("properties", {}).items()
     )
 
 
-def _is_plain_text(schema: Mapping[str, Any]) -> bool:
+def is_plain_text(schema: Mapping[str, Any]) -> bool:
     """Whether a bare string can be held to the schema, and cannot end its element."""
     pattern = schema.get("pattern", "")
     is_loose = "<" in pattern or is_wide(pattern)
     is_short = not pattern or not set(_LENGTHS) & set(schema)
-    values = _values(schema)
+    values = _strings(schema)
     has_values = values is None or (bool(values) and "<" not in "".join(values))
     return set(schema) <= _TEXT_KEYWORDS and not is_loose and is_short and has_values
 
 
-def _values(schema: Mapping[str, Any]) -> list[str] | None:
+def values_of(schema: Mapping[str, Any]) -> list[Any] | None:
+    """The values that the schema lists; None where it lists none."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def _strings(schema: Mapping[str, Any]) -> list[str] | None:
     """The strings among the values that the schema lists; None where it lists no values."""
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    listed = values_of(schema)
     return None if listed is None else [one for one in listed if isinstance(one, str)]
 
 
-def _text(schema: Mapping[str, Any], ends: list[str]) -> Format:
-    if values := _values(schema):
+def text_format(schema: Mapping[str, Any], ends: list[str]) -> Format:
+    if values := _strings(schema):
         return either(*map(const_string, values))
     if "pattern" in schema:
         return regex(schema["pattern"].removeprefix("^").removesuffix("$"))
@@ -298,7 +331,7 @@ def _text(schema: Mapping[str, Any], ends: list[str]) -> Format:
     return {"type": "any_text", "excludes": ends}
 
 
-def _json_without(schema: Any, ends: list[str]) -> Format:
+def json_without(schema: Any, ends: list[str]) -> Format:
     """JSON whose strings do not end the element; xgrammar cannot combine that with a length."""
     has_lengths = any(set(_LENGTHS) & set(one) for one in schemas(schema))
     return json_format(schema) | ({} if has_lengths else {"excludes": ends})
@@ -344,6 +377,7 @@ class Qwen3CoderParser(MarkupCalls):
 
     sections = (("<tool_call>", "</tool_call>"),)
     call_begin = "<function="
+    plain_marks = ("</parameter>", "</function>")
     markup = Markup(
         name_end=">",
         key_begin="<parameter=",
@@ -365,14 +399,35 @@ class Qwen3CoderParser(MarkupCalls):
     template_marks = (("<function=", "<parameter="),)
 
 
+class MimoParser(Qwen3CoderParser):
+    """MiMo: `<tool_call><function=f><parameter=city>Paris</parameter></function></tool_call>`.
+
+    Qwen 3 Coder's marks without its line breaks: those in a value belong to the value.
+    """
+
+    markup = replace(Qwen3CoderParser.markup, has_lines=False)
+    call_syntax = CallSyntax(
+        begin="<tool_call><function=",
+        middle=">",
+        arguments=markup_arguments(markup, separator=""),
+        can_hold=can_be_elements,
+        end="</function></tool_call>",
+        trigger="<tool_call>",
+    )
+    template_marks = (("<tool_call><function=",),)
+
+
 class MiniMaxM2Parser(MarkupCalls):
     """MiniMax M2: `<invoke name="f"><parameter name="city">Paris</parameter></invoke>`.
 
-    Several calls in one `<minimax:tool_call>`.
+    Several calls in one `<minimax:tool_call>`. MiniMax's guide to tool calling reads a value that
+    the schema does not list as a string, or as null.
     """
 
     sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
     call_begin = '<invoke name="'
+    unlisted_types = frozenset({"string", "null"})
+    plain_marks = ('<parameter name="', "</parameter>", "</invoke>")
     markup = Markup(
         name_end='">',
         key_begin='<parameter name="',
@@ -396,7 +451,8 @@ class MiniMaxM2Parser(MarkupCalls):
 class DeepSeekV32Parser(MarkupCalls):
     """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
 
-    Each parameter says whether it is a string; if not, it is JSON.
+    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
+    models write `string="true"` for numbers, too.
     """
 
     sections = (
@@ -422,6 +478,7 @@ class DeepSeekV32Parser(MarkupCalls):
         trigger="<｜DSML｜function_calls>",
     )
     template_marks = (("｜DSML｜",),)
+    wrappers = ("arguments", "input")
     _is_string = ""
 
     def _key(self) -> Steps[str]:
@@ -435,7 +492,7 @@ class DeepSeekV32Parser(MarkupCalls):
         return key
 
     def _types(self, key: str) -> frozenset[str]:
-        if self._is_string == "true":
-            return frozenset({"string"})
         types = super()._types(key)
+        if self._is_string == "true":
+            return types & {"string"} or types
         return types - {"string"} or types if self._is_string == "false" else types

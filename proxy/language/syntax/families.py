@@ -14,10 +14,13 @@ from proxy.language.syntax import reasoning
 from proxy.language.syntax.element_calls import (
     DeepSeekV32Parser,
     Glm45Parser,
+    MimoParser,
     MiniMaxM2Parser,
     Qwen3CoderParser,
 )
 from proxy.language.syntax.json_calls import (
+    CohereParser,
+    ExaoneParser,
     GraniteParser,
     HermesParser,
     InternLMParser,
@@ -35,6 +38,7 @@ from proxy.language.syntax.marked_calls import (
     HarmonyParser,
     KimiK2Parser,
 )
+from proxy.language.syntax.nested_calls import CohereXmlParser, KimiK3Parser, MiniMaxM3Parser
 from proxy.language.syntax.pythonic import Llama4PythonicParser, PythonicParser
 from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.tool_parser import ToolParser
@@ -49,20 +53,26 @@ REASONING_ENTRY_POINTS = "triton_openai.reasoning_parsers"
 # in the templates of others, too, stand behind those. Of equal ones the first gives the name.
 TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "kimi_k2": KimiK2Parser,
+    "kimi_k3": KimiK3Parser,
     "deepseek_v32": DeepSeekV32Parser,
     "deepseek_v3": DeepSeekV3Parser,
     "deepseek_v31": DeepSeekV31Parser,
+    "minimax_m3": MiniMaxM3Parser,
     "minimax_m2": MiniMaxM2Parser,
     "harmony": HarmonyParser,
     "gemma4": Gemma4Parser,
     "glm45": Glm45Parser,
+    "mimo": MimoParser,
     "qwen3_coder": Qwen3CoderParser,
     "qwen3_xml": Qwen3CoderParser,
     "internlm": InternLMParser,
     "phi4_mini_json": Phi4MiniParser,
     "mistral": MistralParser,
+    "cohere_xml": CohereXmlParser,
+    "cohere": CohereParser,
     "jamba": JambaParser,
     "granite": GraniteParser,
+    "exaone": ExaoneParser,
     "hermes": HermesParser,
     "llama4_pythonic": Llama4PythonicParser,
     "llama3_json": Llama3JsonParser,
@@ -74,6 +84,9 @@ REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "harmony": reasoning.HarmonyParser,
     "gemma4": reasoning.Gemma4Parser,
     "mistral": reasoning.MistralParser,
+    "cohere": reasoning.CohereParser,
+    "kimi_k3": reasoning.KimiK3Parser,
+    "minimax_m3": reasoning.MiniMaxM3Parser,
     "granite": reasoning.GraniteParser,
     "qwen3": reasoning.ThinkParser,
     "deepseek_r1": reasoning.ThinkParser,

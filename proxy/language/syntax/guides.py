@@ -94,7 +94,7 @@ def guides_of(order: GuideOrder) -> Guides:
     answer = _with_token_ids(constraint, order) if calls else constraint
     inside = before = answer
     if (reasoning := order.reasoning) is not None:
-        following = constraint if calls else reasoning.as_text(constraint)
+        following = reasoning.answer(constraint, is_calls=calls is not None)
         inside = _with_token_ids(reasoning.in_reasoning(following), order)
         before = _with_token_ids(reasoning.before_reasoning(following), order)
     found = Guides(answer=answer, in_reasoning=inside, before_reasoning=before, family=family)

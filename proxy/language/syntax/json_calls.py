@@ -10,9 +10,11 @@ import secrets
 from string import ascii_letters, digits
 from typing import ClassVar
 
+from proxy.language.structured.structural_tags import const_string, regex
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, literal_in, string
 from proxy.language.syntax.reader import Steps
+from proxy.language.syntax.reasoning import COHERE_WRAPPERS
 from proxy.language.syntax.tool_parser import NAME, BareCalls, ToolParser
 
 _ARGUMENTS = ("arguments", "parameters", "args")
@@ -24,6 +26,7 @@ class CallObjects(ToolParser):
     """A start, then one object, several, or a list of them, then an end."""
 
     lead_in: ClassVar[str] = ""  # what may stand between the start and the calls
+    name_key: ClassVar[str] = "name"
     _is_list = False
 
     def __init_subclass__(cls) -> None:
@@ -71,7 +74,7 @@ class CallObjects(ToolParser):
             key = yield from self._key()
             if key == "function" and not is_inner and (yield from self._reader.accept("{")):
                 waiting += yield from self._entries(is_inner=True)
-            elif key == "name" or (key == "function" and not self._name):
+            elif key == self.name_key or (key == "function" and not self._name):
                 self._name = yield from self._word()
             elif key in _ARGUMENTS:
                 waiting += yield from self._arguments()
@@ -181,6 +184,45 @@ class HermesParser(CallObjects):
         trigger="<tool_call>",
     )
     template_marks = (("<tool_call>",),)
+
+
+class ExaoneParser(HermesParser):
+    """EXAONE 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+
+    As Hermes, without line breaks around the object.
+    """
+
+    call_syntax = CallSyntax(
+        begin='<tool_call>{"name": "',
+        middle='", "arguments": ',
+        end="}</tool_call>",
+        separator="\n",
+        trigger="<tool_call>",
+    )
+    template_marks = (("<tool_call>", "[|assistant|]"),)
+
+
+class CohereParser(CallObjects):
+    """Cohere Command R7B and A: a list with `tool_call_id`, `tool_name` and `parameters`.
+
+    `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": {…}}]<|END_ACTION|>`.
+    Sources: the chat templates in cohere-ai/melody (333ae6a5).
+    """
+
+    sections = (("<|START_ACTION|>", "<|END_ACTION|>"),)
+    inner_marks = COHERE_WRAPPERS
+    name_key = "tool_name"
+    call_syntax = CallSyntax(
+        head="<|START_ACTION|>[\n    ",
+        begin='{"tool_call_id": "',
+        before_name=(regex("[0-9]{1,4}"), const_string('", "tool_name": "')),
+        middle='", "parameters": ',
+        end="}",
+        separator=",\n    ",
+        foot="\n]<|END_ACTION|>",
+        trigger="<|START_ACTION|>",
+    )
+    template_marks = (("<|START_ACTION|>",),)
 
 
 class GraniteParser(CallObjects):

@@ -18,7 +18,7 @@ from proxy.language.structured.structural_tags import (
 )
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
-from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.reader import Delimiters, Steps, delimiters
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
 
 
@@ -86,7 +86,7 @@ _KEY = re.compile(r"[^:,<>{}\[\]\"\s]*")
 class Gemma4Parser(SectionCalls):
     """Gemma 4: `<|tool_call>call:f{city:<|"|>Paris<|"|>,n:1}<tool_call|>`.
 
-    Bare keys, strings between special tokens, otherwise like JSON.
+    Bare keys, strings between special tokens, otherwise like JSON. `call` may be missing.
     """
 
     call_begin = "<|tool_call>"
@@ -99,7 +99,8 @@ class Gemma4Parser(SectionCalls):
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()
-        yield from self._expect("call:")
+        if not (yield from self._reader.accept("call:")):
+            yield from self._reader.accept(":")
         self._name = yield from self._whole_name()
         yield from self._reader.space()
         char = yield from self._reader.peek()
@@ -177,7 +178,7 @@ class HarmonyParser(ToolParser):
         # The prompt ends with `<|start|>assistant`; a recipient may follow it at once.
         if (yield from self._reader.look(4)) == " to=":
             yield from self._section("")
-        marks = Delimiters([*self.starts, *_ENDS])
+        marks = delimiters((*self.starts, *_ENDS))
         while mark := (yield from self._text(marks)):
             if mark in _ENDS:
                 self._reader.take(len(mark))

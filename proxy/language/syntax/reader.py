@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 
@@ -32,6 +33,10 @@ class Delimiters:
         """The first mark in `text` at or after `start`."""
         return self._pattern.search(text, start)
 
+    def removed_from(self, text: str) -> str:
+        """The text without its marks."""
+        return self._pattern.sub("", text)
+
     def possible_start(self, text: str, start: int) -> int:
         """The length of the longest end of `text[start:]` that begins a mark."""
         at = max(start, len(text) - self._longest + 1)
@@ -41,6 +46,12 @@ class Delimiters:
                 return len(tail)
             at = found.start() + 1
         return 0
+
+
+@lru_cache(maxsize=256)
+def delimiters(marks: tuple[str, ...]) -> Delimiters:
+    """A family's: the same for all of its parsers."""
+    return Delimiters(marks)
 
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from proxy.language.structured.structural_tags import (
     structural_tag,
     tag,
 )
-from proxy.language.syntax.reader import Delimiters, PushParser, Steps
+from proxy.language.syntax.reader import Delimiters, PushParser, Steps, delimiters
 
 _ANY_TEXT: Format = {"type": "any_text"}
 _GAP = regex("[ \\n]{0,4}")
@@ -31,15 +31,18 @@ _GAP = regex("[ \\n]{0,4}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningSyntax:
-    """before_answer: what the model writes between the reasoning and an answer that is text."""
+    """before_answer: what the model writes between the reasoning and an answer that is text.
+    is_before_calls: that comes before calls, too.
+    """
 
     begin: str
     end: str
     before_answer: str = ""
+    is_before_calls: bool = False
 
-    def as_text(self, constraint: Constraint) -> Constraint:
-        """The constraint for an answer that is text, not calls."""
-        if not self.before_answer:
+    def answer(self, constraint: Constraint, *, is_calls: bool) -> Constraint:
+        """The constraint for an answer, with what comes between it and the reasoning."""
+        if not self.before_answer or (is_calls and not self.is_before_calls):
             return constraint
         both = sequence(const_string(self.before_answer), format_of(constraint))
         return structural_tag(both, constraint.field)
@@ -76,6 +79,9 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     closing: ClassVar[str] = ""
     # What the model writes between the reasoning and the text.
     before_answer: ClassVar[str] = ""
+    is_before_calls: ClassVar[bool] = False  # and between the reasoning and calls
+    # Marks around the text, which the client does not get.
+    wrappers: ClassVar[tuple[str, ...]] = ()
     # Further marks of the syntax, in case they are special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
@@ -91,7 +97,7 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     @classmethod
     def marks(cls) -> tuple[str, ...]:
         """All marks of the syntax: special tokens among them must reach the parser as text."""
-        return (*cls.starts, *cls.ends, *cls.inner_marks)
+        return (*cls.starts, *cls.ends, *cls.wrappers, *cls.inner_marks)
 
     @classmethod
     def end_of_thought(cls) -> str:
@@ -102,7 +108,10 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     def syntax(cls) -> ReasoningSyntax:
         """The marks that guides need."""
         return ReasoningSyntax(
-            begin=cls.starts[0], end=cls.end_of_thought(), before_answer=cls.before_answer
+            begin=cls.starts[0],
+            end=cls.end_of_thought(),
+            before_answer=cls.before_answer,
+            is_before_calls=cls.is_before_calls,
         )
 
     @classmethod
@@ -154,13 +163,15 @@ class TaggedReasoning(ReasoningParser):
 
     def _parse(self) -> Steps[None]:
         is_inside = self._is_inside or (yield from self._opens())
-        marks = Delimiters(self.starts if self.is_anywhere else ())
+        marks = delimiters((*(self.starts if self.is_anywhere else ()), *self.wrappers))
         while True:
             if is_inside:
                 yield from self._reasoning()
-            if not (yield from self._reader.until(marks, self._emit_text)):
+            mark = yield from self._reader.until(marks, self._emit_text)
+            if not mark:
                 return
-            is_inside = yield from self._starts()
+            self._reader.take(len(mark))
+            is_inside = mark not in self.wrappers
 
     def _opens(self) -> Steps[bool]:
         gap = yield from self._reader.space()
@@ -211,6 +222,54 @@ class Gemma4Parser(TaggedReasoning):
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
         return super().opens_in(prompt_tail.rstrip().removesuffix("thought"))
+
+
+COHERE_WRAPPERS = (
+    *("<|START_RESPONSE|>", "<|END_RESPONSE|>"),  # Command R7B and A
+    *("<|START_TEXT|>", "<|END_TEXT|>"),  # from Command A Reasoning on
+)
+
+
+class CohereParser(TaggedReasoning):
+    """Cohere: `<|START_THINKING|>…<|END_THINKING|>`, then the text between marks of its own.
+
+    The tags are special tokens, and count anywhere.
+    """
+
+    starts = ("<|START_THINKING|>",)
+    ends = ("<|END_THINKING|>",)
+    closing = "<|END_THINKING|>"
+    wrappers = COHERE_WRAPPERS
+    is_anywhere = True
+    template_marks = (("<|START_THINKING|>",),)
+
+
+class KimiK3Parser(TaggedReasoning):
+    """Kimi K3: the channel `think`, before the channels `response` and `tools`.
+
+    The prompt ends with the start of `think`, or of `response` if the model is not to think.
+    """
+
+    starts = ("<|open|>think<|sep|>",)
+    ends = ("<|close|>think<|sep|>",)
+    before_answer = "<|open|>response<|sep|>"
+    is_before_calls = True
+    closing = f"<|close|>think<|sep|>{before_answer}"
+    wrappers = (before_answer, "<|close|>response<|sep|>", "<|close|>message<|sep|>")
+    template_marks = (("<|open|>", "<|sep|>", "think"),)
+
+
+class MiniMaxM3Parser(TaggedReasoning):
+    """MiniMax M3: `<mm:think>…</mm:think>` before the answer.
+
+    A model that chooses not to think writes the end tag alone.
+    """
+
+    starts = ("<mm:think>",)
+    ends = ("</mm:think>",)
+    closing = "</mm:think>"
+    wrappers = ends
+    template_marks = (("<mm:think>",), ("</mm:think>",))
 
 
 class GraniteParser(TaggedReasoning):

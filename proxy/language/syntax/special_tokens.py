@@ -66,7 +66,7 @@ class _Tokens:
                 return {**given, "tags": tags}
             case "sequence" | "or":
                 return {**given, "elements": list(map(self.translated, given["elements"]))}
-            case "optional":
+            case "optional" | "repeat":
                 return {**given, "content": self.translated(given["content"])}
             case _:
                 return given

@@ -16,12 +16,13 @@ from typing import Any, ClassVar
 from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted, ToolEvent
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal
-from proxy.language.syntax.reader import Delimiters, PushParser, Steps
+from proxy.language.syntax.reader import Delimiters, PushParser, Steps, delimiters
 
 # name of a tool -> JSON Schema of its arguments
 Tools = Mapping[str, Mapping[str, Any]]
 TemplateMarks = tuple[tuple[str, ...], ...]
 NAME = re.compile(r"[\w.\-/]*")
+_BRACKETS = "<[]"  # what each mark begins with that is not a word or a fence
 
 
 class ToolParser(PushParser[ToolEvent]):
@@ -29,7 +30,7 @@ class ToolParser(PushParser[ToolEvent]):
 
     A call starts (ToolCallStarted) when its name and the begin of its arguments are certain. If it
     breaks before, it is text. If it breaks later, its arguments are closed to valid JSON, and the
-    rest is text. White space between calls belongs to the
+    rest is text. Text never contains `control_marks`. White space between calls belongs to the
     syntax, and so does an answer's first white space if a call follows it. `calls` counts the
     calls that have started.
 
@@ -45,6 +46,8 @@ class ToolParser(PushParser[ToolEvent]):
     weak_starts: ClassVar[tuple[str, ...]] = ()  # those that occur in text, too
     # Further marks of the syntax, in case they are special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
+    # Marks that XML of another kind has, too: text until a call has begun.
+    plain_marks: ClassVar[tuple[str, ...]] = ()
     # What guides write; None where no guide can hold a model to the family's calls.
     call_syntax: ClassVar[CallSyntax | None] = None
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
@@ -57,6 +60,8 @@ class ToolParser(PushParser[ToolEvent]):
         self._tools: Tools = tools or {}
         self._only_known = only_known
         self._blank: list[str] | None = []
+        self._unsent = ""  # the end of the text, which may begin a mark
+        self._dropped = delimiters(self.control_marks(are_plain_text=True))
         self._has_ended = False
         self.calls = 0
         self.is_cut = False
@@ -80,6 +85,12 @@ class ToolParser(PushParser[ToolEvent]):
         return (*cls.starts, *ends, *cls.inner_marks)
 
     @classmethod
+    def control_marks(cls, *, are_plain_text: bool = False) -> tuple[str, ...]:
+        """The marks that text for the client never contains. are_plain_text: `plain_marks` are."""
+        text = {*cls.weak_starts, *(cls.plain_marks if are_plain_text else ())}
+        return tuple(mark for mark in cls.marks() if mark[0] in _BRACKETS and mark not in text)
+
+    @classmethod
     def clear_starts(cls) -> tuple[str, ...]:
         """The starts that end a reasoning which the model left open."""
         return tuple(start for start in cls.starts if start not in cls.weak_starts)
@@ -91,6 +102,8 @@ class ToolParser(PushParser[ToolEvent]):
         """
         self._has_ended = has_ended
         events = super().flush()
+        self._send_text(self._dropped.removed_from(self._unsent))
+        events += self._events.take()
         if self._blank and not self.calls:
             events.append(TextDelta("".join(self._blank)))
         self._blank = None
@@ -98,7 +111,7 @@ class ToolParser(PushParser[ToolEvent]):
 
     def _parse(self) -> Steps[None]:
         """The grammar of a whole answer."""
-        marks = Delimiters(self.starts)
+        marks = delimiters(self.starts)
         while start := (yield from self._text(marks)):
             yield from self._section(start)
 
@@ -127,6 +140,8 @@ class ToolParser(PushParser[ToolEvent]):
         """
         self._reset_call()
         self._reader.record()
+        if not self._is_bare:
+            self._dropped = delimiters(self.control_marks())
         try:
             return (yield from call)
         except Broken as error:
@@ -209,7 +224,8 @@ class ToolParser(PushParser[ToolEvent]):
             raise Broken
         self._has_started = self._is_open = True
         self._reader.recorded()
-        self._blank = []
+        self._send_text(self._dropped.removed_from(self._unsent))
+        self._unsent, self._blank = "", []
         index, self.calls = self.calls, self.calls + 1
         self._events.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
 
@@ -245,6 +261,13 @@ class ToolParser(PushParser[ToolEvent]):
         self._end_call()
 
     def _emit_text(self, text: str) -> None:
+        """Emits text without marks; what may begin one waits for more."""
+        text = self._unsent + text
+        end = len(text) - self._dropped.possible_start(text, 0)
+        self._unsent = text[end:]
+        self._send_text(self._dropped.removed_from(text[:end]))
+
+    def _send_text(self, text: str) -> None:
         """Emits text for the client; blank text waits until a call or more text follows it."""
         if self._blank is not None:
             self._blank.append(text)
@@ -308,7 +331,7 @@ class BareCalls(ToolParser):
 
     def _parse(self) -> Steps[None]:
         apart = [start for start in self.starts if start[0] not in self.openings]
-        marks = Delimiters([*apart, *self.openings])
+        marks = delimiters((*apart, *self.openings))
         while mark := (yield from self._text(marks)):
             if mark in apart:
                 yield from self._section(mark)

@@ -1,25 +1,27 @@
 """`triton-openai tenants`, `keys`, `usage` and `audit`: what /admin/v1 does, without a server.
 
-They take the same words, and print the same JSON. Heavy imports stand inside the functions, so that
-`--help` is fast.
+They take the same words, and with --json print the same JSON. Heavy imports stand inside the
+functions, so that `--help` is fast.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
-from proxy.domain.errors import LaunchError
+from proxy.domain.errors import Conflict, LaunchError, in_short
+from proxy.operate.administration.answers import moment, prints, show_fields, show_table, words
 
 if TYPE_CHECKING:
+    from proxy.access.store.records import IssuedKey
     from proxy.access.store.store import Store
     from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -28,11 +30,14 @@ keys = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on who
 audit = typer.Typer(no_args_is_help=True, help="The log of changes and of denied admin calls.")
 
 NONE, NEVER = "none", "never"
+QUICK = "quick"  # tenant and name of a key that a stranger makes first
 OF_MODEL = re.compile(r"(?P<model>.+):(?P<limit>[a-z_]+=.*)")
 FROM_NOW = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[dh])")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
+Json = Mapping[str, Any]
 
 Limits = Annotated[
     list[str] | None,
@@ -94,7 +99,73 @@ Expires = Annotated[
 ]
 
 
+def _show_tenants(answer: Sequence[Json]) -> None:
+    names = ("name", "is_active", "limits", "of_models", "weight", "max_priority", "records")
+    rows = ((*(each[name] for name in names), moment(each["created_at"])) for each in answer)
+    show_table((*names, "created_at"), rows)
+
+
+def _show_keys(answer: Sequence[Json]) -> None:
+    names = ("id", "tenant", "name", "scopes", "models", "limits", "max_priority")
+    rows = (
+        (
+            *(each[name] for name in names),
+            _state(each),
+            moment(each["expires_at"]),
+            moment(each["created_at"]),
+        )
+        for each in answer
+    )
+    show_table((*names, "state", "expires_at", "created_at"), rows)
+
+
+def _state(key: Json) -> str:
+    if key["revoked_at"] is not None:
+        return "revoked"
+    end = key["expires_at"]
+    is_over = end is not None and datetime.fromisoformat(end) <= datetime.now(timezone.utc)
+    return "expired" if is_over else "valid"
+
+
+def _show_issued(answer: Json) -> None:
+    """The key alone on stdout, for `export OPENAI_API_KEY=$(…)`."""
+    show_fields({name: value for name, value in answer.items() if name != "key"}, to_stderr=True)
+    typer.echo(
+        "The key is shown only now. Callers send it as `Authorization: Bearer KEY`; OpenAI's SDKs "
+        "read it from OPENAI_API_KEY.",
+        err=True,
+    )
+    typer.echo(answer["key"])
+
+
+def _show_usage(answer: Sequence[Json]) -> None:
+    """The last day first."""
+    if not answer:
+        typer.echo("nothing was used in these days")
+        return
+    rows = sorted(answer, key=lambda row: row.get("day", ""), reverse=True)
+    show_table(list(rows[0]), (list(row.values()) for row in rows))
+
+
+def _show_entries(answer: Sequence[Json]) -> None:
+    names = ("actor", "action", "object")
+    rows = (
+        (each["number"], moment(each["at"]), *(each[name] for name in names), _change(each))
+        for each in answer
+    )
+    show_table(("number", "at", *names, "change"), rows)
+
+
+def _change(entry: Json) -> str:
+    """What is new in the object, in short; of a new object all that is set."""
+    before, after = entry["before"] or {}, entry["after"] or {}
+    new = {name: value for name, value in after.items() if before.get(name) != value}
+    own = {name: value for name, value in new.items() if before or words(value) != "-"}
+    return in_short(words({name: value for name, value in own.items() if name != "created_at"}))
+
+
 @tenants.command("create")
+@prints(show_fields)
 def create_tenant(
     name: TenantName,
     limit: Limits = None,
@@ -102,7 +173,7 @@ def create_tenant(
     weight: Weight = None,
     max_priority: MaxPriority = None,
     records: Records = None,
-) -> None:
+) -> Any:
     """Create a tenant. Its keys share its limits."""
     from proxy.api.admin.admin_bodies import TenantBody
 
@@ -115,22 +186,25 @@ def create_tenant(
         max_priority=max_priority,
         records=records,
     )
-    _show_record(lambda store, actor: store.tenants.create(actor, body.name, **body.options))
+    return _record(lambda store, actor: store.tenants.create(actor, body.name, **body.options))
 
 
 @tenants.command("list")
-def list_tenants() -> None:
-    """List all tenants."""
-    _show_records(lambda store, _: store.tenants.list(limit=None))
+@prints(_show_tenants)
+def list_tenants() -> Any:
+    """List all tenants, the newest first."""
+    return _records(lambda store, _: store.tenants.list(limit=None))
 
 
 @tenants.command("show")
-def show_tenant(name: TenantName) -> None:
+@prints(show_fields)
+def show_tenant(name: TenantName) -> Any:
     """Show one tenant."""
-    _show_record(lambda store, _: store.tenants.show(name))
+    return _record(lambda store, _: store.tenants.show(name))
 
 
 @tenants.command("update")
+@prints(show_fields)
 def update_tenant(
     name: TenantName,
     limit: Limits = None,
@@ -142,7 +216,7 @@ def update_tenant(
     weight: Weight = None,
     max_priority: MaxPriority = None,
     records: Records = None,
-) -> None:
+) -> Any:
     """Change what is given, within a second in every proxy."""
     from proxy.api.admin.admin_bodies import TenantChanges
 
@@ -155,29 +229,42 @@ def update_tenant(
         max_priority=max_priority,
         records=records,
     )
-    _show_record(lambda store, actor: store.tenants.update(actor, name, body.applied))
+    return _record(lambda store, actor: store.tenants.update(actor, name, body.applied))
 
 
 @tenants.command("delete")
-def delete_tenant(name: TenantName) -> None:
+@prints(show_fields)
+def delete_tenant(name: TenantName) -> Any:
     """Delete a tenant whose keys are all revoked. Its usage is kept."""
 
-    _show_record(lambda store, actor: store.tenants.delete(actor, name))
+    return _record(lambda store, actor: store.tenants.delete(actor, name))
 
 
 @keys.command("create")
+@prints(_show_issued)
 def create_key(
-    tenant: Annotated[str, typer.Option(help="The tenant that the key belongs to.")],
-    name: Annotated[str, typer.Option(help="What people call the key.")],
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the key belongs to.")] = None,
+    name: KeyName = None,
     scope: Scopes = None,
     model: Models = None,
     limit: Limits = None,
     max_priority: MaxPriority = None,
     expires: Expires = None,
-) -> None:
-    """Create a key. The key itself is printed only this once."""
-    from proxy.api.admin.admin_bodies import KeyBody
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"Fill in tenant and name ({QUICK}), and create the tenant if there is none.",
+        ),
+    ] = False,
+) -> Any:
+    """Create a key. It is printed only this once, alone on stdout."""
+    from proxy.api.admin.admin_bodies import KeyBody, TenantBody
 
+    if quick:
+        tenant, name = tenant or QUICK, name or QUICK
+    elif tenant is None or name is None:
+        raise LaunchError("give the key's --tenant and --name, or --quick, which fills them in")
     body = _filled(
         KeyBody,
         tenant=tenant,
@@ -188,24 +275,35 @@ def create_key(
         max_priority=max_priority,
         expires=expires,
     )
-    _show(_done(lambda store, actor: store.keys.create(actor, body.tenant, **body.options)).view)
+    own_tenant = _filled(TenantBody, name=tenant) if quick else None
+
+    async def created(store: Store, actor: str) -> IssuedKey:
+        if own_tenant is not None and await store.tenants.find(own_tenant.name) is None:
+            with suppress(Conflict):  # another command was faster
+                await store.tenants.create(actor, own_tenant.name, **own_tenant.options)
+        return await store.keys.create(actor, body.tenant, **body.options)
+
+    return _done(created).view
 
 
 @keys.command("list")
+@prints(_show_keys)
 def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
-) -> None:
-    """List keys, revoked and expired ones too."""
-    _show_records(lambda store, _: store.keys.list(tenant=tenant, limit=None))
+) -> Any:
+    """List keys, the newest first, revoked and expired ones too."""
+    return _records(lambda store, _: store.keys.list(tenant=tenant, limit=None))
 
 
 @keys.command("show")
-def show_key(key_id: KeyId) -> None:
+@prints(show_fields)
+def show_key(key_id: KeyId) -> Any:
     """Show one key, without its secret."""
-    _show_record(lambda store, _: store.keys.show(key_id))
+    return _record(lambda store, _: store.keys.show(key_id))
 
 
 @keys.command("update")
+@prints(show_fields)
 def update_key(
     key_id: KeyId,
     name: KeyName = None,
@@ -217,7 +315,7 @@ def update_key(
     limit: Limits = None,
     max_priority: MaxPriority = None,
     expires: Expires = None,
-) -> None:
+) -> Any:
     """Change what is given, within a second in every proxy."""
     from proxy.api.admin.admin_bodies import KeyChanges
 
@@ -232,33 +330,37 @@ def update_key(
         max_priority=max_priority,
         expires=expires,
     )
-    _show_record(lambda store, actor: store.keys.update(actor, key_id, body.applied))
+    return _record(lambda store, actor: store.keys.update(actor, key_id, body.applied))
 
 
 @keys.command("rotate")
+@prints(_show_issued)
 def rotate_key(
     key_id: KeyId,
     overlap_s: Annotated[
         int, typer.Option(help="Seconds for which the key from before is accepted, too.")
     ] = 86_400,
-) -> None:
-    """Make a new secret under the same id. The new key is printed only this once."""
+) -> Any:
+    """Make a new secret under the same id. It is printed only this once, alone on stdout."""
     from proxy.api.admin.admin_bodies import Rotation
 
     body = _filled(Rotation, overlap_s=overlap_s)
-    _show(_done(lambda store, actor: store.keys.rotate(actor, key_id, body.overlap)).view)
+    return _done(lambda store, actor: store.keys.rotate(actor, key_id, body.overlap)).view
 
 
 @keys.command("revoke")
-def revoke_key(key_id: KeyId) -> None:
+@prints(show_fields)
+def revoke_key(key_id: KeyId) -> Any:
     """End a key for good, within a second in every proxy."""
 
-    _show_record(lambda store, actor: store.keys.revoke(actor, key_id))
+    return _record(lambda store, actor: store.keys.revoke(actor, key_id))
 
 
+@prints(_show_usage)
 def usage(
     first: Annotated[
-        str | None, typer.Option("--from", help="First day, in UTC.", show_default="of the month")
+        str | None,
+        typer.Option("--from", help="First day in UTC, such as 2026-03-01. Default: of the month."),
     ] = None,
     last: Annotated[
         str | None, typer.Option("--to", help="Last day, in UTC.", show_default="today")
@@ -266,9 +368,9 @@ def usage(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's usage.")] = None,
     key: Annotated[str | None, typer.Option(help="Only the key with this id.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model, by public name.")] = None,
-    by: Annotated[str, typer.Option(help="What the rows are apart by.")] = "day,tenant,key,model",
-    format: Annotated[Literal["json", "csv"], typer.Option(help="How to print it.")] = "json",
-) -> None:
+    by: Annotated[str, typer.Option(help="What to group by.")] = "day,tenant,key,model",
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> Any:
     """Show requests, tokens, queue time and cost by day, tenant, key and model."""
     from proxy.access.store.usage import as_csv
     from proxy.api.admin.admin_routes import UsageQuery
@@ -281,30 +383,29 @@ def usage(
     except InvalidRequest as error:
         raise LaunchError(error.message) from None
     rows = _done(lambda store, _: store.usage.report(period, query.groups))
-    if format == "csv":
+    if csv:
         typer.echo(as_csv(rows), nl=False)
-    else:
-        _show(rows)
+        raise typer.Exit
+    return rows
 
 
 @audit.command("list")
+@prints(_show_entries)
 def list_audit(
-    after: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
-) -> None:
-    """List entries, the oldest first."""
-    _show(_done(lambda store, _: store.audit.list(after=after, limit=limit)))
+    after: Annotated[int, typer.Option(min=0, help="Only entries after this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+) -> Any:
+    """List entries, the newest first."""
+    return _done(lambda store, _: store.audit.list(after=after, limit=limit, is_newest_first=True))
 
 
 @audit.command("verify")
-def verify_audit() -> None:
+@prints(show_fields)
+def verify_audit() -> Any:
     """Check that no entry was edited, deleted, moved or cut off; exit with 1 if one was."""
     from proxy.api.admin.admin_answers import verification_body
 
-    found = _done(lambda store, _: store.audit.verify())
-    _show(verification_body(found))
-    if not found.ok:
-        raise typer.Exit(1)
+    return verification_body(_done(lambda store, _: store.audit.verify()))
 
 
 Work = Callable[["Store", str], Awaitable[T]]
@@ -317,20 +418,17 @@ def _done(work: Work[T]) -> T:
     return store.use(lambda opened: work(opened, store.actor()))
 
 
-def _show_record(work: Work[KeyRecord | TenantRecord]) -> None:
+def _record(work: Work[KeyRecord | TenantRecord]) -> dict[str, Any]:
     from proxy.access.store.records import view
 
-    _show(view(_done(work)))
+    return view(_done(work))
 
 
-def _show_records(work: Work[Sequence[KeyRecord] | Sequence[TenantRecord]]) -> None:
+def _records(work: Work[Sequence[KeyRecord] | Sequence[TenantRecord]]) -> list[dict[str, Any]]:
+    """The newest first."""
     from proxy.access.store.records import view
 
-    _show([view(each) for each in _done(work)])
-
-
-def _show(answer: Any) -> None:
-    typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    return sorted(map(view, _done(work)), key=lambda each: str(each["created_at"]), reverse=True)
 
 
 def _filled(kind: type[Body], **options: Any) -> Body:
@@ -350,7 +448,7 @@ def _filled(kind: type[Body], **options: Any) -> Body:
     try:
         return kind.model_validate_json(orjson.dumps(fields))
     except ValidationError as error:
-        raise LaunchError(refusal(error).message) from None
+        raise LaunchError(refusal(error, kind).message) from None
 
 
 def _limits(options: Iterable[str]) -> dict[str, Any]:
@@ -404,11 +502,15 @@ def _priority(option: str) -> int | None:
 def _time(option: str) -> str | None:
     if option == NEVER:
         return None
-    match = FROM_NOW.fullmatch(option)
-    if match is None:
-        return option
-    at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
-    return at.isoformat()
+    if (match := FROM_NOW.fullmatch(option)) is not None:
+        at = datetime.now(timezone.utc) + int(match["number"]) * UNITS[match["unit"]]
+        return at.isoformat()
+    if MOMENT.fullmatch(option) is None:
+        raise LaunchError(
+            f"--expires {option}: write days or hours from now, such as 90d or 12h, or a time such "
+            "as 2027-01-31T12:00:00Z, or `never`"
+        )
+    return option
 
 
 # The field of a body that an option fills, and how its words are read.

@@ -1,18 +1,16 @@
-"""`triton-openai endpoints`, `deployments`, `queue` and `models load`: the pools of a proxy.
-
-rich is imported where a table is printed, so that `--help` is fast.
-"""
+"""`triton-openai endpoints`, `deployments`, `queue` and `models load`: the pools of a proxy."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import orjson
 import typer
 
-from proxy.domain.errors import LaunchError
+from proxy.domain.errors import LaunchError, counted
+from proxy.operate.administration.answers import show_table
 from proxy.operate.administration.remote import AdminClient, calls_proxy, segment
 
 endpoints = typer.Typer(help="Endpoints of a running proxy's pools: Triton servers.")
@@ -23,7 +21,6 @@ ENDPOINTS, DEPLOYMENTS = "/admin/v1/endpoints", "/admin/v1/deployments"
 EVERY_S = 0.5
 LOADING_TIMEOUT_S = 3600.0  # engines of many gigabytes
 STYLES = {"ready": "green", "draining": "yellow", "drained": "yellow"}
-WIDE = 1000
 Body = Mapping[str, Any]
 
 Address = Annotated[str, typer.Argument(help="host:port, as `endpoints list` shows it.")]
@@ -56,13 +53,13 @@ def _show_endpoints(answer: Body) -> None:
             )
         )
     load_heading = "waiting/running/KV"
-    _print(("pool", "address", "state", "streams", "tokens", load_heading, "models"), rows)
+    show_table(("pool", "address", "state", "streams", "tokens", load_heading, "models"), rows)
     for address in answer["drained_and_gone"]:
         typer.echo(f"drained, but in no pool at present: {address}")
 
 
 def _show_deployments(answer: Body) -> None:
-    _print(
+    show_table(
         ("model", "deployment", "share", "weight", "models.yaml", "pool", "Triton model"),
         [
             (
@@ -91,11 +88,11 @@ def _show_queues(answer: Body) -> None:
             rows.append(("", one["tenant"], weight, one["running"], one["waiting"], share))
         if (others := each["tenants_in_all"] - len(each["tenants"])) > 0:
             rows.append(("", f"and {others} more", "", "", "", ""))
-    _print(("queue", "tenant", "weight", "running", "waiting", "share"), rows)
+    show_table(("queue", "tenant", "weight", "running", "waiting", "share"), rows)
 
 
 def _show_results(answer: Body) -> None:
-    _print(
+    show_table(
         ("pool", "address", "result"),
         [
             (
@@ -110,23 +107,6 @@ def _show_results(answer: Body) -> None:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}" if value in (0, 1) else f"{value:.1%}"
-
-
-def _print(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A cell may be a list of texts with their styles."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    table = Table(*(Column(each, no_wrap=each == "address") for each in headings), box=None)
-    for row in rows:
-        table.add_row(
-            *(Text.assemble(*cell) if isinstance(cell, list) else Text(str(cell)) for cell in row)
-        )
-    console = Console(soft_wrap=True, highlight=False)
-    if not console.is_terminal:  # a file or a program, which need no line breaks
-        console.width = WIDE
-    console.print(table)
 
 
 @endpoints.callback(invoke_without_command=True)
@@ -176,14 +156,14 @@ def _wait_until_drained(proxy: AdminClient, address: str, timeout_s: float | Non
         mine = [each for each in listed if each["address"] == address]
         streams = sum(each["streams"] for each in mine)
         if streams != shown:
-            typer.echo(f"waiting for {address}: {streams} streams", err=True)
+            typer.echo(f"waiting for {address}: {counted(streams, 'stream')}", err=True)
             shown = streams
         if all(each["state"] == "drained" for each in mine):
             return
         if timeout_s is not None and time.monotonic() - began >= timeout_s:
             raise LaunchError(
-                f"{address} still has {streams} streams after {timeout_s:g} s. It gets no new ones "
-                "and stays drained: wait again with the same command"
+                f"{address} still has {counted(streams, 'stream')} after {timeout_s:g} s. It gets "
+                "no new ones and stays drained: wait again with the same command"
             )
         time.sleep(EVERY_S)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
-import orjson
 import typer
 
 from proxy.domain.errors import LaunchError
+from proxy.operate.administration.answers import Options, prints, set_options
 
 if TYPE_CHECKING:
     import httpx
@@ -33,14 +33,7 @@ KeyFile = Annotated[
 CaFile = Annotated[
     Path | None, typer.Option(help="PEM file to trust instead of the system's certificates.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the proxy's answer as it is.")]
-# What `calls_proxy` gives to a command: type and default.
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    "url": (Url, None),
-    "key_file": (KeyFile, None),
-    "ca_file": (CaFile, None),
-    "as_json": (AsJson, False),
-}
+OPTIONS: Options = {"url": (Url, None), "key_file": (KeyFile, None), "ca_file": (CaFile, None)}
 
 
 class Refused(LaunchError):
@@ -162,32 +155,26 @@ def client(url: str | None, key_file: Path | None, ca_file: Path | None) -> Admi
 def calls_proxy(
     show: Callable[[Any], None],
 ) -> Callable[[Callable[Concatenate[AdminClient, P], Any]], Callable[..., None]]:
-    """Makes a command of a function that calls the proxy and returns its answer.
+    """Makes a command of a function that calls the proxy and returns its answer, as `prints` does.
 
-    It also gets the options that name the proxy, and --json, which prints the answer as it is; else
-    `show` prints it for people. Exits with 1 where the answer says that it is not `ok`.
+    It also gets the options that name the proxy.
     """
 
     def command_of(work: Callable[Concatenate[AdminClient, P], Any]) -> Callable[..., None]:
         @functools.wraps(work)
-        def command(**given: Any) -> None:
-            options = {name: given.pop(name, default) for name, (_, default) in OPTIONS.items()}
-            with client(options["url"], options["key_file"], options["ca_file"]) as proxy:
-                answer = work(proxy, **given)  # type: ignore[call-arg]
-            if options["as_json"]:
-                typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
-            else:
-                show(answer)
-            if answer.get("ok") is False:
-                raise typer.Exit(1)
+        def called(
+            *,
+            url: str | None = None,
+            key_file: Path | None = None,
+            ca_file: Path | None = None,
+            **given: Any,
+        ) -> Any:
+            with client(url, key_file, ca_file) as proxy:
+                return work(proxy, **given)  # type: ignore[call-arg]
 
         _, *own = inspect.signature(work, eval_str=True).parameters.values()
-        shared = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=one)
-            for name, (one, default) in OPTIONS.items()
-        ]
-        command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-        return command
+        set_options(called, own, OPTIONS)
+        return prints(show)(called)
 
     return command_of
 

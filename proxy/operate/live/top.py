@@ -64,7 +64,7 @@ class Reading:
 
 def read(proxy: AdminClient) -> Reading:
     """Raises LaunchError: the proxy cannot be reached, or refuses /metrics."""
-    page = parsed(proxy.text("/metrics", scope="metrics"))
+    page = parsed(proxy.text("/metrics", scope="admin, or metrics"))
     try:
         return Reading(page=page, listing=proxy.call("GET", ENDPOINTS))
     except Refused as error:

@@ -45,7 +45,7 @@ def replay(
     import asyncio
     from contextlib import ExitStack
 
-    from proxy.domain.errors import LaunchError
+    from proxy.domain.errors import LaunchError, counted
     from proxy.operate.administration.remote import given_key
     from proxy.operate.replay.comparison import Report
     from proxy.operate.replay.sender import Selection, client_of, send
@@ -63,8 +63,8 @@ def replay(
     found.show()
     if left := chosen.passed_over + chosen.unreadable:
         typer.echo(
-            f"{left} records were not sent: {chosen.passed_over} ended early, or by load or access;"
-            f" {chosen.unreadable} cannot be read"
+            f"{counted(left, 'record')} not sent: {chosen.passed_over} ended early, or by load or "
+            f"access; {chosen.unreadable} cannot be read"
         )
     if not found.by_model:
         raise LaunchError(f"--from {folder} has no such records")

@@ -40,12 +40,14 @@ OF_LINE: Mapping[str, str] = {
     "completion_tokens": "gen_ai.usage.output_tokens",
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
     "ttft_ms": "gen_ai.response.time_to_first_chunk",
+    "request_trace": "triton_openai.request_trace",
     "tenant": "triton_openai.tenant",
     "key_id": "triton_openai.key_id",
     "resent": "triton_openai.resent",
     "continued": "triton_openai.continued",
     "idempotency": "triton_openai.idempotency",
     "capped_priority": "triton_openai.capped_priority",
+    "clamped_max_tokens": "triton_openai.clamped_max_tokens",
 }
 # Attribute of a stage -> of its span. Others get PREFIX.
 OF_STAGE: Mapping[str, str] = {"tool": "gen_ai.tool.name", "endpoint": "server.address"}

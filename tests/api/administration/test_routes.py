@@ -177,6 +177,18 @@ def test_the_audit_log_names_who_did_what_and_has_no_key(judged, proxy, made):
     assert (verified["ok"], verified["entries"], verified["problems"]) == (True, 4, [])
 
 
+def test_the_audit_log_names_who_read_keys_and_usage(proxy, made):
+    key = made()
+    for path in (KEYS, f"{KEYS}/{key['id']}", "/admin/v1/usage", f"{KEYS}/none", TENANTS):
+        proxy.admin.get(path)
+    proxy.admin.portal.call(proxy.store.audited_calls.flush)
+    found = proxy.admin.get(AUDIT).json()["data"]
+    reads = [each for each in found if each["action"] == "read"]
+    assert {each["object"] for each in reads} == {"keys", "usage"}
+    assert all(each["after"].keys() == {"times"} for each in reads)
+    assert {each["actor"] for each in reads} == {proxy.key.split("-")[1]}
+
+
 MARCH = {"from": "2026-03-01", "to": "2026-03-31"}
 
 

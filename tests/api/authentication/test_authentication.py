@@ -28,7 +28,7 @@ from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
 
-API_KEY, METRICS_KEY = "the-one-key-of-the-tests", "the-key-of-prometheus"
+API_KEY, METRICS_KEY = "the-one-key-of-these-tests-is-long", "the-key-of-prometheus-in-these-tests"
 HI = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": HI}
 SOCKET = "/v1/chat/completions/ws"
@@ -117,14 +117,20 @@ def test_a_route_wants_a_key_unless_it_is_for_anybody(client, path):
 
 @pytest.mark.parametrize("path", [path for path in ROUTES if isinstance(NEEDS[path], Scope)])
 def test_a_route_needs_its_scope_and_no_other(client, keys, path):
-    every = frozenset(Scope)
-    lacking = keys.add("lacks", scopes=every - {NEEDS[path]})
+    opening = {NEEDS[path], *({Scope.ADMIN} if NEEDS[path] is Scope.METRICS else ())}
+    lacking = keys.add("lacks", scopes=frozenset(Scope) - opening)
     having = keys.add("has1", scopes=frozenset({NEEDS[path]}))
     response = ask(client, path, lacking)
     assert response.status_code == 403
     assert error_of(response)["code"] == "insufficient_scope"
     assert repr(NEEDS[path].value) in error_of(response)["message"]
     assert ask(client, path, having).status_code == 200
+
+
+def test_an_admin_key_reads_metrics_and_cannot_chat(client, keys):
+    admin = keys.add("admin", scopes=frozenset({Scope.ADMIN}))
+    assert ask(client, "/metrics", admin).status_code == 200
+    assert ask(client, "/v1/chat/completions", admin).status_code == 403
 
 
 def test_the_key_of_prometheus_reads_metrics_and_nothing_else(client):
@@ -188,6 +194,27 @@ def test_a_model_that_is_not_allowed(client, keys):
         assert error_of(refused)["param"] == "model"
         allowed = client.post(path, json={**body, "model": "other"}, headers=key)
         assert allowed.status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("demo", ["demo", "fast"]),
+        ("b*", ["other", "best", "big"]),  # an alias allows its model, by all its names
+        ("*", ["demo", "fast", "other", "best", "big"]),
+        ("none", []),
+    ],
+)
+def test_a_key_sees_the_aliases_of_its_models_alone(serve, keys, tmp_path, pattern, names):
+    path = tmp_path / "models.yaml"
+    models = {"demo": ["fast"], "other": ["best", "big"]}
+    entries = {name: {"runtime": "remote", "aliases": own} for name, own in models.items()}
+    path.write_text(json.dumps({"models": entries}))
+    client = serve(ScriptedEngine(), TwoModels(), keys=keys, key_pepper=PEPPER, models_file=path)
+    key = bearer(keys.add("k1ey", models=(pattern,)))
+    listed = client.get("/v1/models", headers=key).json()["data"]
+    assert [model["id"] for model in listed] == names
+    assert client.get("/v1/models/fast", headers=key).is_success is ("fast" in names)
 
 
 def test_a_request_without_a_model_takes_the_first_that_is_allowed(client, keys):

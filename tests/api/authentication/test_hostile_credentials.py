@@ -236,7 +236,7 @@ def client(serve, keys, tmp_path):
             ScriptedEngine(),
             keys=keys,
             key_pepper=PEPPER,
-            api_key="the-one-key-of-the-tests",
+            api_key="the-one-key-of-these-tests-is-long",
             jwt_issuer=issuer.ISSUER,
             jwt_audience=(issuer.AUDIENCE,),
             jwt_jwks_url=server.url("/keys"),

@@ -55,6 +55,8 @@ WITHOUT_EFFECT = {
     "server_tool_events": False,
     "prediction": {"type": "content", "content": "x"},
     "prompt_cache_key": "x",
+    "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
+    "prompt_cache_retention": "24h",
     "store": False,
     "modalities": ["text"],
     "spaces_between_special_tokens": True,

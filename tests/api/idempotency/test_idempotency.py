@@ -228,7 +228,7 @@ def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
 
 def test_callers_that_only_an_address_tells_apart_share_no_finished_answer():
     """Also from one address: a front's, or one that a caller has forged."""
-    key, engine = "the-key-of-everybody", ScriptedEngine(deltas("abc"))
+    key, engine = "the-key-of-everybody-who-calls-it", ScriptedEngine(deltas("abc"))
     with TestClient(application(engine, api_key=key), headers={"x-api-key": key}) as client:
         answers = [chat(client, body) for body in (BODY, BODY, STREAM, STREAM)]
         assert chat(client, STREAM, Last_Event_ID="1").status_code == 410

@@ -17,7 +17,7 @@ from tests.fixtures.application import application
 from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import free_port
 
-KEY = "the-key-of-the-other-proxy"
+KEY = "the-key-of-the-other-proxy-is-long"
 SEEDED = {**BODY, "seed": 7}
 
 

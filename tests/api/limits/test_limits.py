@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from proxy.domain.model import CAPABILITIES
 from tests.api.conftest import Serve
@@ -105,6 +106,66 @@ def test_a_socket_obeys_them(serve):
         assert socket.receive_json()["error"]["param"] == "max_tokens"
 
 
+def test_a_models_own_time_is_in_force_and_only_lowers_the_setting(serve, tmp_path):
+    engine = ScriptedEngine(hangs=True)
+    client = serve(engine, models_file=models_file(tmp_path, timeout_s=0.05))
+    response = client.post(CHAT, json=CHAT_BODY)
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert "longer than 0.05 seconds" in response.text
+    assert client.get("/v1/models/demo").json()["limits"]["timeout_s"] == 0.05
+    slower = serve(engine, models_file=models_file(tmp_path, timeout_s=60), request_timeout_s=0.06)
+    assert "longer than 0.06 seconds" in slower.post(CHAT, json=CHAT_BODY).text
+    assert [asked.timeout_s for asked in engine.requests] == [0.05, 0.06]
+
+
+CLAMP = {**LIMITS, "max_output_tokens_exceeded": "clamp"}
+CLAMPED = "x-max-tokens-clamped"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"max_tokens": 11}),
+        (CHAT, {"max_completion_tokens": 2**31 - 1, "n": 2}),
+        (TEXT, {"max_tokens": 11}),
+    ],
+)
+def test_more_tokens_than_the_limit_are_clamped_where_the_operator_says_so(
+    serve, path, fields, stream
+):
+    engine = ScriptedEngine(deltas("a"))
+    body = {**(CHAT_BODY if path == CHAT else TEXT_BODY), **fields, "stream": stream}
+    with capture_logs() as lines:
+        response = serve(engine, **CLAMP).post(path, json=body)
+    assert (response.status_code, response.headers[CLAMPED]) == (200, "10")
+    assert {asked.max_tokens for asked in engine.requests} == {10}
+    (line,) = (one for one in lines if one["event"] == "request")
+    assert line["clamped_max_tokens"] == 10
+
+
+def test_nothing_else_is_clamped(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, **CLAMP)
+    for fields in ({"max_tokens": 10}, {}):
+        assert CLAMPED not in client.post(CHAT, json={**CHAT_BODY, **fields}).headers
+    assert CLAMPED not in client.post("/chat/json", json=CHAT_BODY).headers
+    for fields, param in (({"n": 3}, "n"), ({"min_tokens": 11, "max_tokens": 12}, "min_tokens")):
+        assert error_of(client.post(CHAT, json={**CHAT_BODY, **fields}))["param"] == param
+
+
+def test_a_socket_and_a_rendered_chat_clamp_too(serve):
+    engine, body = ScriptedEngine(deltas("a")), {**CHAT_BODY, "max_tokens": 11}
+    client = serve(engine, **CLAMP)
+    with client.websocket_connect(f"{CHAT}/ws") as socket:
+        socket.send_text(json.dumps(body))
+        while socket.receive_json() != {"type": "done"}:
+            pass
+    assert [asked.max_tokens for asked in engine.requests] == [10]
+    answer = client.post(f"{CHAT}/render", json=body).json()
+    assert (answer["max_tokens"], answer["limited_by"]) == (10, ["max_output_tokens"])
+
+
 def test_a_rendered_chat_tells_what_sets_its_limit(serve):
     client = serve(ScriptedEngine(), **LIMITS)
     answer = client.post(f"{CHAT}/render", json=CHAT_BODY).json()
@@ -129,12 +190,14 @@ def test_the_lower_of_settings_and_models_yaml_holds(serve, tmp_path, mine, most
     assert f"at most {most} for" in error["message"]
     model = client.get("/v1/models/demo").json()
     assert model["max_output_tokens"] == model["default_max_tokens"] == most
-    assert model["limits"] == {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40}
+    own = {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40, "timeout_s": None}
+    assert model["limits"] == own
 
 
 def test_models_tell_no_limits_where_there_are_none(serve):
     model = serve(ScriptedEngine()).get("/v1/models/demo").json()
-    assert model["limits"] == dict.fromkeys(["max_tokens", "n", "best_of", "prompt_tokens"])
+    names = ["max_tokens", "n", "best_of", "prompt_tokens", "timeout_s"]
+    assert model["limits"] == dict.fromkeys(names)
     assert (model["max_output_tokens"], model["default_max_tokens"]) == (128, None)
     assert "limits" not in model["capabilities"]
 

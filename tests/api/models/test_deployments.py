@@ -102,6 +102,15 @@ def test_a_deployment_without_an_endpoint_gets_nothing(chat):
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_unavailable")
 
 
+def test_a_model_that_no_endpoint_serves_is_refused_at_once_and_others_are_not(serve):
+    catalog = TwoVersions()
+    catalog.away = {"v1"}
+    client = serve(ScriptedEngine(deltas("ab")), catalog=catalog)
+    refused = client.post("/v1/chat/completions", json={**HI, "model": "v1"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_unavailable")
+    assert client.post("/v1/chat/completions", json={**HI, "model": "v2"}).status_code == 200
+
+
 def test_a_parameter_that_one_version_lacks_goes_to_the_other(chat):
     client, engine = chat({"deployments": [BLUE, GREEN]}, TwoVersions(without=["seed"]))
     assert {asked(client, engine, seed=1) for _ in range(20)} == {"v2"}

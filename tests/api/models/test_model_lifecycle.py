@@ -56,8 +56,29 @@ def test_an_answer_of_a_deprecated_model_says_so_in_its_headers(serve, written, 
 def test_the_list_of_models_shows_both_dates(serve, written):
     client = serving(serve, written(demo=ENDING))
     (listed,) = client.get("/v1/models").json()["data"]
-    assert (listed["deprecated"], listed["sunset"]) == ("2026-01-31", "2026-07-31")
+    assert (listed["deprecation_date"], listed["sunset"]) == ("2026-01-31", "2026-07-31")
     assert client.get("/v1/models/demo").json() == listed
+
+
+def test_a_sunset_alone_is_the_deprecation_date_and_a_model_without_dates_has_none(serve, written):
+    def listed(**dates: str) -> dict:
+        path = written(demo={"runtime": "remote", **dates})
+        return serving(serve, path).get("/v1/models").json()["data"][0]
+
+    assert listed(sunset="2099-01-01")["deprecation_date"] == "2099-01-01"
+    assert "deprecation_date" not in listed()
+
+
+def test_the_list_of_models_has_aliases_whose_root_is_the_model(serve, written):
+    entry = {"runtime": "remote", "aliases": ["gpt-4o", "best"], "owned_by": "us"}
+    gone = {"runtime": "remote", "aliases": ["second"]}
+    client = serving(serve, written(demo=entry, gone=gone))
+    found = client.get("/v1/models").json()["data"]
+    named = [("demo", "demo", "us"), ("gpt-4o", "demo", "us"), ("best", "demo", "us")]
+    assert [(one["id"], one["root"], one["owned_by"]) for one in found] == named
+    assert [client.get(f"/v1/models/{one['id']}").json() for one in found] == found
+    names = ["demo", "gpt-4o", "best"]
+    assert client.get("/dynamo/alpha/list-models").json()["completion_models"] == names
 
 
 @PROTOCOLS

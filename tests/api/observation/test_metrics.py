@@ -26,7 +26,7 @@ from tests.fixtures.metric_samples import MetricSamples, quantile_of
 CHAT = "/v1/chat/completions"
 HI = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 FRONT = {"client_name_header": "X-Client-Name", "trusted_fronts": ["192.0.2.1"]}
-KEY = "the-key-of-prometheus"
+KEY = "the-key-of-prometheus-in-these-tests"
 TENANTS = 4
 
 

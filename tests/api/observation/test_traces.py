@@ -38,7 +38,8 @@ def names(found: list[Span]) -> list[str]:
 def test_a_streamed_chat_with_a_tool_of_the_server(serve, policy, collector):
     engine = rounds(f"Let me see. {call('weather')}", "12 degrees.")
     client = serve(engine, CATALOG, models_file=policy())
-    assert '"finish_reason":"stop"' in client.post(CHAT, json=BODY, headers=SAMPLED).text
+    headers = {**SAMPLED, "x-request-trace": "order-17"}
+    assert '"finish_reason":"stop"' in client.post(CHAT, json=BODY, headers=headers).text
     client.get("/health/ready")
     found = spans(client, collector)
     (request,) = [span for span in found if span.parent == PARENT]
@@ -60,6 +61,7 @@ def test_a_streamed_chat_with_a_tool_of_the_server(serve, policy, collector):
     ]
     assert len(found) == 1 + len(children)
     assert request.attributes["gen_ai.usage.output_tokens"] > 0
+    assert request.attributes["triton_openai.request_trace"] == "order-17"
     (tool,) = [span for span in found if span.name == "tool"]
     assert tool.attributes == {"gen_ai.tool.name": "weather"}
     assert "12 degrees" not in str(found)

@@ -112,6 +112,15 @@ def test_every_endpoint_loads_and_the_answer_has_a_result_for_each(judged, opera
     ]
 
 
+def test_a_model_that_no_endpoint_can_load_is_an_error_with_their_reasons(judged, operated):
+    operated.pools.failing = {ONE, TWO, OTHER}
+    answer = judged("POST", f"{MODELS}/demo/load", json={})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (409, "endpoints_refused")
+    assert error["message"].startswith("No endpoint could load the model 'demo'. ")
+    assert f"{TWO}: out of memory" in error["message"]
+
+
 def test_what_cannot_be_audited_is_not_done(judged, operated):
     operated.audit.fault = StoreUnavailable(detail="away")
     assert judged("POST", f"{MODELS}/demo/load", json={}).status_code == 503

@@ -22,6 +22,10 @@ CONSTRAINTS = [
     (named({"type": "null"}, strict=True), GuideKind.JSON_SCHEMA, '{"type": "null"}'),
     ({"guided_json": '{"type":"null"}'}, GuideKind.JSON_SCHEMA, '{"type": "null"}'),
     ({"json_schema": {"type": "null"}}, GuideKind.JSON_SCHEMA, '{"type": "null"}'),
+    *(
+        (named({"type": "null"}, strict=True, name=name), GuideKind.JSON_SCHEMA, '{"type": "null"}')
+        for name in ("Summary bullets", "要約 📝", "\"'\\\n\0", "é" * 64)
+    ),
     ({"guided_regex": "a+"}, GuideKind.REGEX, "a+"),
     ({"regex": "a+"}, GuideKind.REGEX, "a+"),
     ({"response_format": {"type": "regex", "regex": "a+"}}, GuideKind.REGEX, "a+"),
@@ -101,6 +105,15 @@ REFUSED = [
         400,
         "missing_parameter",
         "response_format.json_schema.schema",
+    ),
+    *(
+        (
+            named(SCHEMA, strict=True, name=name),
+            400,
+            "invalid_parameter",
+            "response_format.json_schema.name",
+        )
+        for name in ("", "é" * 65)
     ),
     (tag(triggers=["<a"]), 400, "invalid_parameter", "response_format"),
     (tag(structures=[{}], triggers=["<a"]), 400, "invalid_parameter", "response_format"),

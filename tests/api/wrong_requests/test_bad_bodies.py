@@ -162,6 +162,30 @@ def test_a_body_that_says_it_is_not_compressed_is_read(serve, coding):
     assert response.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("fields", "meant"),
+    [
+        ({"temprature": 1}, "temperature"),
+        ({"maxTokens": 5}, "max_tokens"),
+        ({"stream": True, "stream_options": {"include_usge": True}}, "include_usage"),
+        ({"messages": [{"role": "user", "contnt": "hi"}]}, "content"),
+        ({"tools": [{**TOOL, "function": {"name": "f", "paramters": {}}}]}, "parameters"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schma": {}}}},
+            "schema",
+        ),
+        ({"num_ctx": 5}, None),
+        ({"x" * 100_000: 5}, None),
+        ({"max_new_tokens": 5}, None),  # which has advice of its own
+    ],
+)
+def test_a_misspelt_field_is_told_what_it_resembles(idle, fields, meant):
+    error = error_of(idle.post(CHAT, json={**GOOD, **fields}))
+    said = "did you mean" if meant is None else f"did you mean '{meant}'?"
+    assert (said in error["message"]) is (meant is not None)
+    assert len(error["message"]) < 1000
+
+
 def test_at_most_ten_problems_are_told_and_values_are_cut(idle):
     body = {**GOOD, "temperature": "x" * 5000, **{f"field{i}": 1 for i in range(30)}}
     error = error_of(idle.post(CHAT, json=body))

@@ -13,7 +13,6 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
-from proxy.generation.stream.time_limits import TimeLimits
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
 from tests.doubles.engine import CARD
@@ -52,7 +51,7 @@ async def hang_up(deltas: AsyncGenerator[TokenDelta, None]) -> None:
 
 async def run_out_of_time(deltas: AsyncGenerator[TokenDelta, None]) -> None:
     with pytest.raises(DeadlineExceeded):
-        async for _ in limited(deltas, TimeLimits(silence_s=9, whole_s=REQUEST.timeout_s)):
+        async for _ in limited(deltas, silence_s=9, whole_s=REQUEST.timeout_s):
             pass
 
 

@@ -14,7 +14,7 @@ from tests.fixtures.pip_target import installed
 from tests.fixtures.stack import HANG_S
 
 HERE = Path(__file__).parent
-KEY = "the-one-key-of-these-clients"
+KEY = "the-one-key-of-these-clients-is-long"
 
 
 @pytest.fixture(scope="module")

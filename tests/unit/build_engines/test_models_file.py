@@ -155,6 +155,12 @@ def test_keys_of_lists_and_of_the_default_runtime_are_known_too(tmp_path):
     assert refused(tmp_path, text) == said
 
 
+def test_a_misspelt_limit_is_told_what_it_resembles(tmp_path):
+    text = "models:\n  m:\n    weights: w\n    limits: {max_tokns: 5}\n"
+    said = "models.yaml:4: models.m.limits.max_tokns: unknown key: did you mean 'max_tokens'?"
+    assert refused(tmp_path, text) == said
+
+
 def test_a_key_that_is_like_no_other_is_answered_with_those_there_are(tmp_path):
     message = refused(tmp_path, "models:\n  m: {weights: w, gpu: {}}\n")
     assert message.startswith(

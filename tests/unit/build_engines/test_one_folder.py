@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from build_engines.errors import BuildError, UnservableFolder
+from build_engines.fetch import step
 from build_engines.gpu.architecture import Architecture
 from build_engines.one_folder import models_of, public_name, size_name
+from build_engines.weights import LocalFolder
 
 LLAMA_3_2_1B = {
     "model_type": "llama",
@@ -109,6 +111,26 @@ def test_a_given_name_needs_no_config_that_says_it(tmp_path):
     ((name, entry),) = models_of(tmp_path, "mine").models.items()
     assert (name, str(entry.weights)) == ("mine", str(tmp_path))
     assert entry.sampling.temperature is None
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "sha256-of-ollama", "folder"])
+def test_gguf_is_named_with_what_to_give_instead(tmp_path, name):
+    given = tmp_path / name
+    if name == "folder":
+        given.mkdir()
+    file = given / "qwen-q4.gguf" if name == "folder" else given
+    file.write_bytes(b"GGUF\3\0\0\0")
+    said = "GGUF.*llama.cpp.*Give the Hugging Face folder"
+    with pytest.raises(UnservableFolder, match=said):
+        models_of(given, None)
+    with pytest.raises(BuildError, match=said):
+        step(LocalFolder(given), tmp_path)
+
+
+def test_a_single_file_is_named_as_such(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    with pytest.raises(UnservableFolder, match="it is a file: give the folder"):
+        models_of(tmp_path / "model.safetensors", None)
 
 
 def test_a_folder_of_variants_names_them(tmp_path):

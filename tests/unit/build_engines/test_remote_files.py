@@ -164,8 +164,14 @@ def test_what_model_optimizer_says_is_part_of_the_config(ask, store):
     [
         ("hf://org/other", "hf://org/other cannot be fetched: "),
         ("s3://bucket/nowhere", "s3://bucket/nowhere has no config.json"),
+        ("s3://bucket/Name-GGUF", "s3://bucket/Name-GGUF has no config.json. GGUF is llama.cpp's"),
         ("s3://bucket/none.tar", "s3://bucket/none.tar cannot be fetched: "),
     ],
 )
 def test_what_is_not_there_is_named(ask, source, said):
     assert said in ask(source)["error"]
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(ask, store, monkeypatch):
+    monkeypatch.setattr(store, "url", "http://127.0.0.1:1")
+    assert "hf://org/name cannot be fetched: " in ask("hf://org/name")["error"]

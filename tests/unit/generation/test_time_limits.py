@@ -9,14 +9,13 @@ import pytest
 
 from proxy.domain.errors import DeadlineExceeded, EngineStalled
 from proxy.domain.output import TokenDelta
-from proxy.generation.stream.time_limits import TimeLimits
 from tests.fixtures.engine_streams import limited
 
 pytestmark = pytest.mark.anyio
 
 SHORT_S = 0.05
-ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)
-ONLY_WHOLE = TimeLimits(silence_s=60, whole_s=SHORT_S)
+ONLY_SILENCE = {"silence_s": SHORT_S, "whole_s": 60}
+ONLY_WHOLE = {"silence_s": 60, "whole_s": SHORT_S}
 
 
 class Items:
@@ -40,10 +39,10 @@ class Items:
 
 
 async def collected(
-    items: Items, rest_s: float = 0.0, limits: TimeLimits = ONLY_SILENCE
+    items: Items, rest_s: float = 0.0, limits: dict[str, float] = ONLY_SILENCE
 ) -> list[float]:
     got = []
-    async for delta in limited(items.run(), limits):
+    async for delta in limited(items.run(), **limits):
         got += delta.token_bytes
         await asyncio.sleep(rest_s)
     return got
@@ -80,7 +79,7 @@ async def test_after_that_time_a_late_consumer_still_gets_what_is_there_already(
         await asyncio.sleep(0.01)
         yield TokenDelta((b"2",))
 
-    got = limited(items(), ONLY_WHOLE)
+    got = limited(items(), **ONLY_WHOLE)
     assert (await anext(got)).token_bytes == (b"0",)
     await asyncio.sleep(2 * SHORT_S)
     assert (await anext(got)).token_bytes == (b"1",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from structlog.testing import capture_logs
@@ -14,6 +16,8 @@ from proxy.models.registry import Registry
 from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS
+from tests.doubles.pools import AuditInMemory
+from tests.fixtures.stack import ROOT
 
 MODELS = """\
 models:
@@ -31,6 +35,55 @@ def test_defaults_hold_where_models_yaml_says_nothing(tmp_path):
     said, silent = models["said"].sampling, models["silent"].sampling
     assert (said.temperature, said.max_tokens) == (0.5, 7)
     assert (silent.temperature, silent.max_tokens) == (0, 99)
+
+
+PROFILE = """\
+models:
+  plain: {weights: w, profile: chat}
+  own: {weights: w, profile: chat, context_length: 4096, sampling: {top_p: 0.5, max_tokens: 7},
+        limits: {n: 2, timeout_s: 5}}
+  scripted: {weights: w, profile: chat, runtime: scripted, scripted: {text: a}}
+"""
+
+
+def test_a_profile_gives_what_an_entry_does_not_say(tmp_path):
+    (tmp_path / "models.yaml").write_text(PROFILE)
+    settings = Settings(models_file=tmp_path / "models.yaml", default_temperature=0)
+    plain, own, scripted = policy.models(settings).models.values()
+    for entry in (plain, scripted):
+        assert (entry.context_length, entry.limits.timeout_s) == (8192, 60)
+        assert (entry.sampling.temperature, entry.sampling.max_tokens) == (0.7, 1024)
+    assert (own.context_length, own.limits.timeout_s, own.limits.n) == (4096, 5, 2)
+    assert (own.sampling.temperature, own.sampling.max_tokens, own.sampling.top_p) == (0.7, 7, 0.5)
+
+
+def test_one_folder_has_the_defaults_of_the_server_that_it_stands_in_for(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    one = {"model_path": tmp_path, "model_id": "m"}
+    for given, temperature, max_tokens in (
+        ({}, 0.7, 1024),
+        ({"default_temperature": 0, "default_max_tokens": 9}, 0, 9),
+    ):
+        sampling = policy.models(Settings(**one, **given)).models["m"].sampling
+        assert (sampling.temperature, sampling.max_tokens) == (temperature, max_tokens)
+    assert Settings(**one).max_request_bytes == 10_000_000
+    assert Settings(**one, max_request_size_mb=3).max_request_bytes == 3_000_000
+    assert Settings().max_request_bytes == 2_000_000
+
+
+def test_the_example_of_one_folder_shows_the_values_of_its_variables(monkeypatch):
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    block = text.partition("## One folder without models.yaml")[2].split("```")[1]
+    shown = dict(re.findall(r"([A-Z_]+)=(\S+)", block))
+    usual = Settings(model_path=shown["MODEL_PATH"])
+    for name, value in shown.items():
+        monkeypatch.setenv(name, value)
+    given = Settings()
+    names = "host port log_level request_timeout_s concurrent_requests max_request_bytes"
+    for name in names.split():
+        assert getattr(given, name) == getattr(usual, name)
+    assert (given.default_temperature, given.default_max_tokens) == (0.7, 1024)
+    assert given.model_id == "phi-3.5-mini"
 
 
 def test_a_models_file_that_is_named_must_be_there(tmp_path):
@@ -133,6 +186,30 @@ async def test_an_invalid_file_is_rejected_as_a_whole_with_file_and_line(tmp_pat
     assert (registry.model("m").names[1:], valid.collect()[0].samples[0].value) == (("a",), 0)
     [concern] = watch.concerns
     assert (concern.is_fatal, str(path) in concern.message) == (False, False)
+
+
+@pytest.mark.anyio
+async def test_a_reload_is_in_the_audit_log_with_the_names_of_what_changed(tmp_path, monkeypatch):
+    path = tmp_path / "models.yaml"
+    settings = with_tool(tmp_path, "headers: {X: a-secret}")
+    found, audit = policy.models(settings), AuditInMemory()
+    tools, valid = HttpToolRunner(HeaderSecrets({})), Gauge("v", "v", registry=CollectorRegistry())
+    watch = PolicyWatch(settings, found, Registry(found.models), tools, valid, audit)
+    await watch.reload()
+    assert audit.entries == [], "nothing has changed"
+    changed = with_tool(tmp_path, "headers: {X: a-new-secret}", "aliases: [d]").models_file
+    added = "".join(f"  m{number}: {{weights: w}}\n" for number in range(90))
+    path.write_text(changed.read_text() + added)
+    await watch.reload()
+    path.write_text("models: {m1: {weights: w}}")
+    await watch.reload()
+    (action, name, _, first), (*_, second) = audit.entries
+    assert (action, name) == ("models.reload", "models.yaml")
+    fields = first["models_changed"]["demo"]
+    assert set(fields) == {"owned_by", "aliases", "server_tools"}
+    assert len(first["models_added"]) == 50
+    assert second.keys() == {"models_removed"}
+    assert "secret" not in repr(audit.entries)
 
 
 def test_models_that_must_be_built_again_are_named():

@@ -41,7 +41,7 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
     with pytest.raises(UnknownModel):
         made.known("nope")
     with pytest.raises(ModelUnavailable, match="away"):
-        made.check_available()
+        made.check_available(made.known("big"))
     assert made.known("big").name == "big"
 
 

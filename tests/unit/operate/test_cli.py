@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from proxy.cli import app, misspelt
+from proxy.cli import ACCOUNTS, RUNNING, START, app, misspelt
 from proxy.operate import run as running
 from proxy.settings import Settings
 from tests.fixtures.application import application
@@ -60,6 +60,15 @@ def test_help_names_each_options_variable_and_default(command):
             shown = f"grpc://127.0.0.1:{fields['triton_grpc_port'].default}"
         assert option.show_default == shown, option.name
     assert named >= 2
+
+
+def test_help_has_headings_and_begins_with_serve(succeeds):
+    text = succeeds("--help")
+    places = [text.index(heading) for heading in (START, RUNNING, ACCOUNTS)]
+    assert places == sorted(places)
+    assert 0 < text.index(" serve ") < text.index(" triton ") < text.index(" build ") < places[1]
+    assert " health " not in text
+    assert "commands.md" in text
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
@@ -135,7 +144,7 @@ def test_a_default_that_a_remote_triton_cannot_take_is_refused(fails, monkeypatc
 
 @pytest.mark.parametrize(
     ("given", "is_said"),
-    [({}, True), ({"admin": "on"}, False), ({"api_key": "a-key-of-this-test"}, False)],
+    [({}, True), ({"admin": "on"}, False), ({"api_key": "k" * 32}, False)],
 )
 def test_the_start_says_how_to_get_an_admin_key(given, is_said):
     said: list[str] = []

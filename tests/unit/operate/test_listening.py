@@ -16,7 +16,7 @@ from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
 
-KEY = "the-one-key-of-the-tests"
+KEY = "the-one-key-of-these-tests-is-long"
 
 
 def checked(host: str, **settings: object) -> None:
@@ -35,8 +35,27 @@ def test_other_addresses_need_keys_or_a_word(host):
     with pytest.raises(LaunchError, match="without keys the proxy serves this machine only"):
         checked(host)
     checked(host, auth="off")
-    checked(host, api_key=KEY)
-    checked(host, jwt_issuer="https://a.example", jwt_audience=("a",))
+    checked(host, api_key=KEY, plaintext="on")
+    checked(host, jwt_issuer="https://a.example", jwt_audience=("a",), plaintext="on")
+
+
+FRONT = {"client_name_header": "X-Client-Name", "trusted_fronts": ("10.0.0.1",)}
+
+
+@needs_openssl
+def test_keys_do_not_travel_in_clear_text_by_accident(tmp_path, monkeypatch):
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    checked("127.0.0.1", api_key=KEY)
+    with pytest.raises(LaunchError) as refused:
+        checked("0.0.0.0", api_key=KEY)
+    for way_out in ("TLS_CERT_FILE", "FORWARDED_ALLOW_IPS", "TRUSTED_FRONTS", "PLAINTEXT=on"):
+        assert way_out in str(refused.value)
+    assert KEY not in str(refused.value)
+    file, key = certificate(tmp_path, "own")
+    checked("0.0.0.0", api_key=KEY, tls_cert_file=file, tls_key_file=key)
+    checked("0.0.0.0", api_key=KEY, **FRONT)
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
+    checked("0.0.0.0", api_key=KEY)
 
 
 def started(folder: Path, **environment: object) -> Stack:

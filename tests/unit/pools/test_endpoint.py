@@ -8,9 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EndpointState
-from proxy.domain.errors import ModelUnavailable
+from proxy.domain.errors import EngineFailed, ErrorCode, ModelUnavailable, RateLimited
+from proxy.domain.model import LoadedModel
+from proxy.pools.pool import MOST_TRIED_AGAIN_S
 from tests.doubles import clock
-from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
+from tests.doubles.engine import FACTS
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
 
 READY, NOT_READY = EndpointState.READY, EndpointState.NOT_READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
@@ -108,3 +111,96 @@ async def test_streams_of_a_build_that_was_replaced_still_count():
         await old.aclose()
         assert stand.states() == {"a:1": EndpointState.DRAINED}
         assert stand.outstanding == (0, 0)
+
+
+FAILED = EngineFailed("The model server failed.", detail="CUDA error at /opt/engine")
+
+
+@clock.jumps
+async def test_each_model_generates_once_each_time_that_its_endpoint_becomes_ready():
+    triton = ScriptedTriton(DEMO, LoadedModel(name="other", facts=FACTS))
+    async with PoolStand({"a:1": triton}) as stand:
+        await checked(100)
+        assert triton.trials == ["demo", "other"]
+        triton.reason = "cannot be reached"
+        await checked(5)
+        triton.reason = None
+        await checked(5)
+        assert len(triton.trials) == 4
+        triton.models[0] = build(1_800_000_000)  # loaded anew
+        await checked(100)
+        assert triton.trials[4:] == ["demo"]
+        assert not triton.engine.requests
+        assert not stand.counter.begun
+
+
+@clock.jumps
+async def test_a_model_that_does_not_generate_gets_nothing_and_says_why_and_holds_up_no_other():
+    broken = ScriptedTriton(DEMO, LoadedModel(name="other", facts=FACTS))
+    broken.trial_faults["demo"] = FAILED
+    with capture_logs() as lines:
+        async with PoolStand({"a:1": broken}) as stand:
+            await checked(300)
+            demo, other = stand.cards()
+            assert [stand.pools.is_available(one) for one in (demo, other)] == [False, True]
+            (line,) = [one for one in lines if one["event"] == "model is not ready"]
+            reason = "the model 'demo' does not generate: CUDA error at /opt/engine"
+            assert (line["model"], line["endpoint"], line["reason"]) == ("demo", "a:1", reason)
+            assert stand.pools.endpoints()[0].reason == reason
+            (concern,) = stand.pools.concerns()
+            shown = "a model does not generate: The model server failed"
+            assert concern.message == f"{shown} (1 of 2 on all endpoints)"
+            tried = len(broken.trials)
+            assert 10 <= tried <= 6 + 300 / MOST_TRIED_AGAIN_S, "with growing pauses"
+            broken.trial_faults["other"] = FAILED
+            broken.reason = "it died"
+            await checked(2)
+            broken.reason = None
+            await checked(2)
+            assert stand.states() == {"a:1": NOT_READY}
+            trouble = stand.pools.why_not_ready()
+            assert trouble is not None
+            assert (str(trouble), trouble.category) == (reason, shown)
+            broken.trial_faults.clear()
+            await checked(MOST_TRIED_AGAIN_S)
+            assert stand.states() == {"a:1": READY}
+            assert not stand.pools.concerns()
+            assert await stand.answered() == "ab"
+
+
+@clock.jumps
+async def test_a_trial_that_hangs_holds_up_neither_the_start_nor_another_endpoint():
+    hanging, other = ScriptedTriton(), ScriptedTriton()
+    hanging.trial_faults["demo"] = asyncio.Event()
+    began = asyncio.get_running_loop().time()
+    async with PoolStand({"a:1": hanging, "b:1": other}) as stand:
+        assert asyncio.get_running_loop().time() - began < 4
+        assert stand.states() == {"a:1": NOT_READY, "b:1": READY}
+        assert [await stand.answered() for _ in range(4)] == ["ab"] * 4
+        assert not hanging.engine.requests
+
+
+@clock.jumps
+async def test_streams_that_survive_a_missed_check_are_trial_enough_and_a_lost_one_is_not():
+    async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+        stream = await stand.begun()
+        triton.reason = "DEADLINE_EXCEEDED"
+        await checked(3)
+        triton.reason = None
+        await checked(3)
+        assert len(triton.trials) == 1
+        assert stand.states() == {"a:1": READY}
+        triton.engine.error, triton.engine.scripts = LOST, [[]]
+        await stand.lose(1)
+        await checked(3)
+        assert len(triton.trials) == 2
+        await stream.aclose()
+
+
+@clock.jumps
+async def test_an_engine_whose_queue_is_full_generates():
+    full = ScriptedTriton()
+    full.trial_faults["demo"] = RateLimited("The queue is full.", code=ErrorCode.QUEUE_FULL)
+    async with PoolStand({"a:1": full}) as stand:
+        await checked()
+        assert stand.states() == {"a:1": READY}

@@ -92,6 +92,26 @@ def test_the_counts_and_times_of_a_request_and_of_its_streams():
 
 
 @pytest.mark.parametrize(
+    ("prompt", "completion", "finish", "expected"),
+    [
+        (2000, 129, FinishReason.STOP, (1, 0)),
+        (2001, 128, FinishReason.LENGTH, (0, 1)),
+        (10, 10, FinishReason.TOOL_CALLS, (1, 1)),
+        (10, 10, None, (1, 0)),  # abandoned
+    ],
+)
+def test_only_short_prompts_and_completed_short_answers_count_for_their_objectives(
+    prompt, completion, finish, expected
+):
+    metrics = Metrics()
+    answered(metrics, counts=[Counted(prompt, completion)], finish=finish)
+    names = "proxy_short_prompt_first_token_seconds", "proxy_short_answer_duration_seconds"
+    assert tuple(value(metrics, f"{name}_count", model="demo") for name in names) == expected
+    [bucket] = {value(metrics, f"{names[0]}_bucket", model="demo", le=le) for le in ("0.4", "0.8")}
+    assert bucket == expected[0]
+
+
+@pytest.mark.parametrize(
     ("in_proxy", "in_engine", "both"),
     [(None, None, 0.0), (2.0, None, 2.0), (None, 0.5, 0.5), (2.0, 0.5, 2.5)],
 )

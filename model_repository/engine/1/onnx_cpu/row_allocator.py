@@ -107,6 +107,7 @@ class RowAllocator:
         self._stats.rows_prefilling = len(self.batch.prefilling)
         self._stats.rows_decoding = len(self.batch.decoding)
         self._stats.waiting = len(self.waiting)
+        self._stats.preempted = self.waiting.preempted
         self._stats.kv_row_bytes = self.batch.computed_tokens() * self._token_bytes
         self._stats.kv_cached_bytes = self.cache.used_bytes
         self._stats.kv_blocks_used = -(-self.batch.held_tokens() // BLOCK)

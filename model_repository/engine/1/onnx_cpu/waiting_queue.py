@@ -15,9 +15,10 @@ from onnx_cpu.sequence import Sequence
 
 
 class WaitingQueue:
-    """Iterates over all of its sequences, in no order."""
+    """Iterates over all of its sequences, in no order. preempted: how many of them had a row."""
 
     def __init__(self) -> None:
+        self.preempted = 0
         self._all: dict[Sequence, None] = {}
         self._ready: list[tuple[tuple[int, int], Sequence]] = []  # a heap; has removed ones, too
         # The prefill that they are parked behind -> a heap by the tokens that they wait for.
@@ -32,6 +33,7 @@ class WaitingQueue:
     def add(self, sequence: Sequence) -> None:
         """A sequence that needs a guide becomes ready with `guide_arrived`."""
         self._all[sequence] = None
+        self.preempted += sequence.has_started
         if not sequence.needs_guide:
             self._make_ready(sequence)
 
@@ -41,6 +43,7 @@ class WaitingQueue:
 
     def remove(self, sequence: Sequence) -> None:
         del self._all[sequence]
+        self.preempted -= sequence.has_started
 
     def first(self) -> Sequence | None:
         """The next sequence that may get a row."""
@@ -51,7 +54,7 @@ class WaitingQueue:
     def take_first(self) -> Sequence:
         """Removes and returns `first`."""
         sequence = heapq.heappop(self._ready)[1]
-        del self._all[sequence]
+        self.remove(sequence)
         return sequence
 
     def park_first(self, behind: Sequence, tokens: int) -> None:

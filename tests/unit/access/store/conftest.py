@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -25,6 +26,13 @@ port = {port}
 unix_socket_directories = '{folder}'
 fsync = off
 full_page_writes = off
+"""
+
+
+# What `sqlite3 NAME ".backup COPY"` does, which not every machine has.
+COPY = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))
 """
 
 
@@ -84,6 +92,37 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     return request.getfixturevalue("postgres_server").create(f"test{next(NUMBERS)}")
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Callable[[str], Path]:
+    """Copies a database that may be in use, as docs/deployment.md says."""
+
+    def backup(url: str) -> Path:
+        copy = tmp_path / f"backup{next(NUMBERS)}"
+        command = [program("pg_dump"), url, "-f", str(copy)]
+        if url.startswith("sqlite"):
+            name = url.removeprefix("sqlite:///")
+            command = [sys.executable, "-c", COPY, name, str(copy)]
+        subprocess.run(command, check=True)
+        return copy
+
+    return backup
+
+
+@pytest.fixture
+def restored(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Callable[[Path], str]:
+    """The URL of a database that has what the backup has, and nothing else."""
+
+    def restored(copy: Path) -> str:
+        if url.startswith("sqlite"):
+            return f"sqlite:///{copy}"
+        empty = request.getfixturevalue("postgres_server").create(f"test{next(NUMBERS)}")
+        command = [program("psql"), empty, "-q", "-v", "ON_ERROR_STOP=1", "-f", str(copy)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return empty
+
+    return restored
 
 
 @pytest.fixture

@@ -72,8 +72,8 @@ async def test_each_change_is_stored_as_it_is_returned_and_raises_the_generation
     assert await store.keys.tenant("acme") is None
     assert await store.keys.key(made.id) is None
     assert await store.keys.generation() == before + 7
-    store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
-    await store.denied_calls.flush()
+    store.audited_calls.denied("GET", "/a", None, ErrorCode.KEY_REVOKED)
+    await store.audited_calls.flush()
     assert await store.keys.generation() == before + 7
 
 
@@ -146,9 +146,9 @@ async def test_an_outage_loses_nothing(postgres_server):
                 with pytest.raises(StoreUnavailable):
                     await store.usage.flush()
                 store.usage.add(used())
-            store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+            store.audited_calls.denied("GET", "/a", None, ErrorCode.KEY_REVOKED)
             with pytest.raises(StoreUnavailable):
-                await store.denied_calls.flush()
+                await store.audited_calls.flush()
             with pytest.raises(StoreUnavailable):
                 await store.decisions.drain("10.0.0.2:8001", actor=ACTOR)
             assert store.decisions.drained == {"10.0.0.1:8001"}
@@ -159,7 +159,7 @@ async def test_an_outage_loses_nothing(postgres_server):
         march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
         (whole,) = await store.usage.report(march, by=())
         assert whole["requests"] == 3
-        await store.denied_calls.flush()
+        await store.audited_calls.flush()
         assert (await store.audit.list())[-1]["actor"] == "nobody"
         await store.decisions.undrain("10.0.0.1:8001", actor=ACTOR)
         assert store.decisions.drained == frozenset()

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from proxy.access.store.audit_log import Verification
+from proxy.access.store.audited_calls import AuditedCalls
 from proxy.access.store.database import Database
-from proxy.access.store.denied_calls import DeniedCalls
 from proxy.access.store.store import Store
 from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Caller, Limits, Scope
@@ -31,9 +31,9 @@ async def filled(store: Store) -> str:
     await store.keys.update(ACTOR, key_id, lambda key: replace(key, name="renamed"))
     rotated = await store.keys.rotate("cli:root", key_id, timedelta(hours=1))
     await store.keys.revoke(ACTOR, key_id)
-    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
-    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
-    await store.denied_calls.flush()
+    store.audited_calls.denied("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    store.audited_calls.denied("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    await store.audited_calls.flush()
     return " ".join((made.key, rotated.key, made.record.digest.hex(), rotated.record.digest.hex()))
 
 
@@ -154,8 +154,8 @@ async def test_writers_at_the_same_time_make_one_chain(url):
         async with opened(url) as store:
             for turn in range(each):
                 await store.tenants.create(f"w{number}", f"t{number}-{turn}")
-                store.denied_calls.add("GET", "/x", OTHER, NO_SCOPE)
-                await store.denied_calls.flush()
+                store.audited_calls.denied("GET", "/x", OTHER, NO_SCOPE)
+                await store.audited_calls.flush()
 
     async with opened(url) as store:
         start = await store.keys.generation()
@@ -182,8 +182,8 @@ async def test_a_change_that_fails_leaves_no_entry(store):
 async def test_a_flood_of_denied_calls_makes_few_entries(store):
     for number in range(1000):
         caller = replace(OTHER, key_id=f"{number}\0")
-        store.denied_calls.add("GET", "/admin/\0" * 100, caller, NO_SCOPE)
-    await store.denied_calls.flush()
+        store.audited_calls.denied("GET", "/admin/\0" * 100, caller, NO_SCOPE)
+    await store.audited_calls.flush()
     entries = await store.audit.list()
     assert len(entries) == 101
     assert sum(entry["after"]["times"] for entry in entries) == 1000
@@ -191,14 +191,35 @@ async def test_a_flood_of_denied_calls_makes_few_entries(store):
     assert entries[-1]["actor"] == "several callers"
 
 
+async def test_reads_are_one_entry_at_once_and_then_one_in_ten_minutes_with_their_number(store):
+    second = 0
+    calls = AuditedCalls(store.audit, clock=lambda: second)
+    for second in range(1300):
+        calls.read("poller", "usage")
+        if second == 5:
+            calls.read("admin", "keys")
+        await calls.flush()
+    async with calls:
+        pass
+    found = await store.audit.list()
+    assert {(each["action"], each["before"]) for each in found} == {("read", None)}
+    assert [(each["actor"], each["object"], each["after"]) for each in found] == [
+        ("poller", "usage", {"times": 1}),
+        ("admin", "keys", {"times": 1}),
+        ("poller", "usage", {"times": 600}),
+        ("poller", "usage", {"times": 600}),
+        ("poller", "usage", {"times": 99}),
+    ]
+
+
 async def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(store):
     second = 0
-    calls = DeniedCalls(store.audit, clock=lambda: second)
+    calls = AuditedCalls(store.audit, clock=lambda: second)
     for second in range(180):
         for path in range(60):
-            calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
+            calls.denied("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
         await calls.flush()
-    calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    calls.denied("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
     async with calls:
         pass
     found = await store.audit.list()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import date, datetime
 
 import pytest
@@ -17,7 +19,7 @@ from proxy.access.store.tables import METADATA, VERSION
 from proxy.access.store.usage import UsagePeriod
 from proxy.domain.errors import LaunchError
 from tests.fixtures.stack import ROOT
-from tests.unit.access.store.samples import ACTOR, KEY, LIMITS, opened
+from tests.unit.access.store.samples import ACTOR, KEY, LIMITS, PEPPER, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -101,15 +103,83 @@ async def test_a_store_of_version_1_is_read_after_the_upgrade_and_has_the_tables
     await database.close()
 
 
-async def test_a_store_of_a_newer_release_is_refused(url):
-    async with opened(url):
-        pass
+@asynccontextmanager
+async def refused(url: str, statement: str, match: str) -> AsyncIterator[Database]:
+    """What the statement makes of the database is refused, and left as it is."""
     database = Database(url)
     async with database.writing() as connection:
-        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(LaunchError, match="a schema that this release does not know"):
+        await connection.execute(text(statement))
+        before = await connection.run_sync(described)
+    with pytest.raises(LaunchError, match=match):
         await schema.upgrade(database)
+    async with database.reading() as connection:
+        assert await connection.run_sync(described) == before
+    yield database
     await database.close()
+
+
+async def test_a_store_of_a_newer_release_is_refused_and_not_changed(url):
+    async with opened(url):
+        pass
+    newer = "UPDATE alembic_version SET version_num = '9999'"
+    async with refused(url, newer, "does not know .version 9999.: use the newer release"):
+        pass
+
+
+async def test_a_database_of_another_program_is_refused_and_not_changed(url):
+    async with refused(url, "CREATE TABLE tenants (id INTEGER)", "named tenants, .* an empty"):
+        pass
+
+
+@pytest.mark.parametrize("version", schema.VERSIONS[:-1])
+async def test_from_each_earlier_version_to_this_one_and_back_by_the_backup(
+    url, version, backup, restored
+):
+    """A proxy of the earlier release may run on meanwhile: what it writes is complete."""
+    database = Database(url)
+    await schema.upgrade(database)
+    async with database.writing() as connection:
+        new = await connection.run_sync(described)
+        for later in schema.VERSIONS[schema.VERSIONS.index(version) + 1 :]:
+            for column in schema.ADDED[later]:
+                drop = f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}"
+                await connection.execute(text(drop))
+        await connection.execute(text(f"UPDATE alembic_version SET version_num = '{version}'"))
+        old = await connection.run_sync(described)
+        their = MetaData()
+        await connection.run_sync(their.reflect)
+    saved = backup(url)
+    await schema.upgrade(database)
+    async with database.writing() as connection:
+        assert await connection.run_sync(described) == new
+        row = next(iter(VERSION_1["rows"]["tenants"]))
+        table = their.tables["tenants"]
+        values = {name: value(table.c[name], stored) for name, stored in row.items()}
+        await connection.execute(table.insert().values(values))
+    await database.close()
+    async with opened(url) as store:
+        assert (await store.keys.tenant("acme")).weight == 1.0
+    again = Database(restored(saved))
+    async with again.reading() as connection:
+        assert await connection.run_sync(described) == old
+        assert await connection.run_sync(schema._version) == version
+    await again.close()
+
+
+async def test_a_backup_of_a_store_in_use_has_its_keys_and_a_complete_audit_log(
+    url, backup, restored
+):
+    async with opened(url) as store:
+        await store.tenants.create(ACTOR, "acme")
+        made = await store.keys.create(ACTOR, "acme", **KEY)
+        saved = backup(url)
+        await store.tenants.create(ACTOR, "later")
+    async with opened(restored(saved)) as store:
+        found = await store.keys.key(api_key.id_of(made.key.encode()))
+        assert found.digest == api_key.digest(made.key.encode(), PEPPER)
+        assert await store.keys.tenant("later") is None
+        audit = await store.audit.verify()
+        assert (audit.ok, audit.entries) == (True, 2)
 
 
 START = """

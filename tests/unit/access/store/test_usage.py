@@ -119,7 +119,7 @@ async def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(ur
         store.usage.add(used())
         await store.usage.flush()
         store.usage.add(used())
-        store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+        store.audited_calls.denied("GET", "/a", None, ErrorCode.KEY_REVOKED)
     async with opened(url) as store:
         (whole,) = await store.usage.report(MARCH, by=())
         assert whole["requests"] == 2

@@ -21,6 +21,21 @@ def listed(calls: list[Call]) -> str:
     return f"[{', '.join(objects(calls))}]"
 
 
+def cohere(calls: list[Call]) -> str:
+    """As in Cohere's templates (cohere-ai/melody, 333ae6a5, cmd3-v1 and cmd4-v1)."""
+    lines = [
+        f'    {{"tool_call_id": "{number}", "tool_name": {dumped(call["name"])}, '
+        f'"parameters": {dumped(call["arguments"])}}}'
+        for number, call in enumerate(calls)
+    ]
+    return "<|START_ACTION|>[\n" + ",\n".join(lines) + "\n]<|END_ACTION|>"
+
+
+def exaone(calls: list[Call]) -> str:
+    """As xgrammar 0.2.8 describes EXAONE 4.0."""
+    return "\n".join(f"<tool_call>{text}</tool_call>" for text in objects(calls))
+
+
 def hermes(calls: list[Call]) -> str:
     return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects(calls))
 
@@ -65,6 +80,80 @@ def qwen3_coder(calls: list[Call]) -> str:
         return f"<tool_call>\n{inner}\n</tool_call>"
 
     return "\n".join(map(one, calls))
+
+
+def mimo(calls: list[Call]) -> str:
+    """As xgrammar 0.2.8 describes MiMo V2.6, and SGLang's detector (022b205d) reads it."""
+
+    def one(call: Call) -> str:
+        values = "".join(
+            f"<parameter={k}>{bare(v)}</parameter>" for k, v in call["arguments"].items()
+        )
+        return f"<tool_call><function={call['name']}>{values}</function></tool_call>"
+
+    return "".join(map(one, calls))
+
+
+def kimi_k3(calls: list[Call]) -> str:
+    """As in SGLang's detector (0396a052) and vLLM's parser (2d956748)."""
+    kinds = {str: "string", bool: "boolean", int: "number", float: "number"}
+    kinds |= {list: "array", dict: "object", type(None): "null"}
+
+    def argument(key: str, value: Any) -> str:
+        head = f'<|open|>argument key="{key}" type="{kinds[type(value)]}"<|sep|>'
+        return f"{head}{bare(value)}<|close|>argument<|sep|>"
+
+    def one(number: int, call: Call) -> str:
+        values = "".join(argument(key, value) for key, value in call["arguments"].items())
+        head = f'<|open|>call tool="{call["name"]}" index="{number}"<|sep|>'
+        return f"{head}{values}<|close|>call<|sep|>"
+
+    inner = "".join(one(number, call) for number, call in enumerate(calls, 1))
+    return f"<|open|>tools<|sep|>{inner}<|close|>tools<|sep|>"
+
+
+def minimax_m3(calls: list[Call]) -> str:
+    """As in SGLang's detector (00ca197b)."""
+    space = "]<]minimax[>["
+
+    def element(key: str, value: Any) -> str:
+        return f"{space}<{key}>{content(value)}{space}</{key}>"
+
+    def content(value: Any) -> str:
+        if isinstance(value, dict):
+            return "".join(element(key, one) for key, one in value.items())
+        if isinstance(value, list):
+            return "".join(element("item", one) for one in value)
+        return bare(value)
+
+    inner = "".join(
+        f'{space}<invoke name="{call["name"]}">{content(call["arguments"])}{space}</invoke>\n'
+        for call in calls
+    )
+    return f"{space}<tool_call>\n{inner}{space}</tool_call>"
+
+
+def cohere_xml(calls: list[Call]) -> str:
+    """As in cohere-ai/melody's nested filter (08f8b2dc) and xgrammar 0.2.8."""
+
+    def element(named: str, value: Any) -> str:
+        kinds = {str: "raw", dict: "dict", list: "list"}
+        kind = kinds.get(type(value), "json")
+        return f'<cofl:value {named}type="{kind}">{content(value)}</cofl:value>'
+
+    def content(value: Any) -> str:
+        if isinstance(value, dict):
+            return "".join(element(f'name="{key}" ', one) for key, one in value.items())
+        if isinstance(value, list):
+            return "".join(element("", one) for one in value)
+        return bare(value)
+
+    inner = "".join(
+        f'<cofl:tool_call id="{number}" name="{call["name"]}">{content(call["arguments"])}'
+        "</cofl:tool_call>"
+        for number, call in enumerate(calls)
+    )
+    return f"<cofl:tool_calls>{inner}</cofl:tool_calls>"
 
 
 def minimax_m2(calls: list[Call]) -> str:
@@ -156,37 +245,63 @@ def gemma4_value(value: Any) -> str:
     return dumped(value)
 
 
+JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+JSON_TYPES |= {list: "array", dict: "object"}
+
+
 def is_beside_its_schema(call: Call, tools: dict[str, Any]) -> bool:
     """Values of another type than the schema says: bare text cannot tell."""
-    types = {str: "string", bool: "boolean", int: "integer", float: "number"}
-    types |= {list: "array", dict: "object"}
     properties = tools[call["name"]].get("properties", {})
     return any(
-        properties.get(key, {}).get("type") != types.get(type(value))
+        properties.get(key, {}).get("type") != JSON_TYPES.get(type(value))
         for key, value in call["arguments"].items()
     )
 
 
+def is_deeply_beside(call: Call, tools: dict[str, Any]) -> bool:
+    """The same within values, and empty ones: elements within elements cannot tell."""
+
+    def differs(value: Any, schema: Any) -> bool:
+        if schema.get("type") != JSON_TYPES.get(type(value)) or value in ({}, []):
+            return True
+        if isinstance(value, list):
+            return any(differs(one, schema.get("items", {})) for one in value)
+        properties = schema.get("properties", {})
+        return isinstance(value, dict) and any(
+            differs(one, properties.get(key, {})) for key, one in value.items()
+        )
+
+    arguments = call["arguments"]
+    return bool(arguments) and differs(arguments, tools[call["name"]] | {"type": "object"})
+
+
 # What a syntax has no way to say.
-TYPED = ("qwen3_coder", "qwen3_xml", "minimax_m2", "glm45", "deepseek_v32")
-UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = dict.fromkeys(
-    TYPED, is_beside_its_schema
-)
+TYPED = ("qwen3_coder", "qwen3_xml", "mimo", "minimax_m2", "glm45", "deepseek_v32")
+UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = {
+    **dict.fromkeys(TYPED, is_beside_its_schema),
+    **dict.fromkeys(("kimi_k3", "minimax_m3", "cohere_xml"), is_deeply_beside),
+}
 
 SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "hermes": hermes,
+    "exaone": exaone,
+    "cohere": cohere,
+    "cohere_xml": cohere_xml,
     "granite": lambda calls: f"<|tool_call|>{listed(calls)}",
     "jamba": lambda calls: f"<tool_calls>{listed(calls)}</tool_calls>",
     "phi4_mini_json": lambda calls: f"functools{listed(calls)}",
     "internlm": internlm,
     "qwen3_coder": qwen3_coder,
     "qwen3_xml": qwen3_coder,
+    "mimo": mimo,
     "minimax_m2": minimax_m2,
+    "minimax_m3": minimax_m3,
     "glm45": glm45,
     "deepseek_v3": deepseek(deepseek_v3),
     "deepseek_v31": deepseek(deepseek_v31),
     "deepseek_v32": deepseek_v32,
     "kimi_k2": kimi_k2,
+    "kimi_k3": kimi_k3,
     "harmony": harmony,
     "gemma4": gemma4,
     "mistral": mistral,

@@ -43,14 +43,14 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
 @pytest.mark.parametrize(
     ("family", "text", "expected"),
     [
-        # Broken before a name is known: text, tag and all.
-        ("hermes", "<tool_call>no</tool_call>", ([], [], "<tool_call>no</tool_call>")),
-        ("hermes", 'a <tool_call>{"nam', ([], [], 'a <tool_call>{"nam')),
+        # Broken before a name is known: text without the tags.
+        ("hermes", "<tool_call>no</tool_call>", ([], [], "no")),
+        ("hermes", 'a <tool_call>{"nam', ([], [], 'a {"nam')),
         # Broken inside the arguments: what was promised is closed, the rest is text.
         (
             "hermes",
             '<tool_call>{"name": "f", "arguments": {"a": ["x" y]}}</tool_call>',
-            (["f"], ['{"a": ["x"]}'], " y]}}</tool_call>"),
+            (["f"], ['{"a": ["x"]}'], " y]}}"),
         ),
         # Values that are neither JSON nor Python: strings, or numbers where they can be read so.
         *(
@@ -85,6 +85,10 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             "<|tool_call>call:f{a:108.,b:abc}<tool_call|>",
             (["f"], ['{"a":108.0,"b":"abc"}'], ""),
         ),
+        *(
+            ("gemma4", f"<|tool_call>{name}{{a:1}}<tool_call|>", (["f"], ['{"a":1}'], ""))
+            for name in (":f", "f", "call:f")
+        ),
         (
             "pythonic",
             "[f(a=b'z', b=.5), f(a=1_000)]",
@@ -94,7 +98,33 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             "kimi_k2",
             "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
             '{"a": "x", "b": fasle<|tool_call_end|>',
-            (["f"], ['{"a": "x", "b": "fasle"}'], "<|tool_call_end|>"),
+            (["f"], ['{"a": "x", "b": "fasle"}'], ""),
+        ),
+        # Ends that belong to no call, and marks inside the remains.
+        *(
+            ("hermes", f'{text}<tool_call>{{"name": "f"}}</tool_call>\n</tool_call>', expected)
+            for text, expected in (
+                ("", (["f"], ["{}"], "")),
+                ("</tool_call>Hi", (["f"], ["{}"], "Hi")),
+                ("<tool_call>a<tool_call>", (["f"], ["{}"], "a")),
+            )
+        ),
+        (
+            "kimi_k2",
+            "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+            "<|tool_calls_section_end|> so <|tool_calls_section_end|>",
+            (["f"], ["{}"], " so "),
+        ),
+        # Ordinary XML is text until a call has begun.
+        (
+            "qwen3_coder",
+            "</function></parameter>\n<function=f>\n</function> and </parameter>",
+            (["f"], ["{}"], "</function></parameter>\n and "),
+        ),
+        (
+            "minimax_m2",
+            '<parameter name="a">1</parameter></invoke><invoke>',
+            ([], [], '<parameter name="a">1</parameter></invoke><invoke>'),
         ),
         # The arguments before the name, as a string, or not at all.
         ("hermes", '<tool_call>{"arguments": {"a": 1}, "name": "f"}', (["f"], ['{"a": 1}'], "")),
@@ -136,7 +166,7 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         (
             "deepseek_v31",
             "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo",
-            ([], [], "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo"),
+            ([], [], "ffoo"),
         ),
         # Without a delimiter only a known name makes a call.
         (
@@ -184,6 +214,17 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
+        # As mistral-common 1.13.1 writes calls for the tokenizers v3, v11 and v13.
+        *(
+            ("mistral", text, (["f", "g"], ['{"a": "é", "n": 1}', "{}"], ""))
+            for text in (
+                '[TOOL_CALLS][{"name": "f", "arguments": {"a": "é", "n": 1}, "id": "abcdefghi"}, '
+                '{"name": "g", "arguments": {}, "id": "abcdefghj"}]',
+                '[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"a": "é", "n": 1}'
+                "[TOOL_CALLS]g[CALL_ID]abcdefghj[ARGS]{}",
+                '[TOOL_CALLS]f[ARGS]{"a": "é", "n": 1}[TOOL_CALLS]g[ARGS]{}',
+            )
+        ),
         # As tools are described.
         *(
             (family, f"{begin}{written}", (["f"], ['{"a": "x"}'], ""))
@@ -224,7 +265,7 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             r"<tool_call>f\n<arg_key>a</arg_key> \n\n <arg_value>\nx\n</arg_value>\n</tool_call>",
             (["f"], [r'{"a": "\\nx\\n"}'], ""),
         ),
-        ("glm45", r"<tool_call>f\t</tool_call>", ([], [], r"<tool_call>f\t</tool_call>")),
+        ("glm45", r"<tool_call>f\t</tool_call>", ([], [], r"f\t")),
         (
             "harmony",
             " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
@@ -254,4 +295,4 @@ def test_deep_arguments_are_read():
     answer = answered(parser, ['<tool_call>{"name": "f", "arguments": {"a": ' + deep + "x!"])
     assert answer.arguments[0].endswith("]" * 50_000 + "}")
     nested = "<tool_call>" + '{"function": ' * 50_000
-    assert answered(FAMILIES["hermes"](), [nested]).text == nested
+    assert answered(FAMILIES["hermes"](), [nested]).text == nested.removeprefix("<tool_call>")

@@ -20,6 +20,10 @@ SYNTAXES = {
     "<|start|>assistant<|channel|>final<|message|>{answer}<|return|>",
     "mistral": "[THINK]{thought}[/THINK]{answer}",
     "gemma4": "<|channel>thought\n{thought}<channel|>{answer}",
+    "cohere": "<|START_THINKING|>{thought}<|END_THINKING|><|START_TEXT|>{answer}<|END_TEXT|>",
+    "kimi_k3": "<|open|>think<|sep|>{thought}<|close|>think<|sep|><|open|>response<|sep|>"
+    "{answer}<|close|>response<|sep|><|close|>message<|sep|>",
+    "minimax_m3": "<mm:think>{thought}</mm:think>{answer}",
     **dict.fromkeys(
         ("deepseek_r1", "qwen3", "glm45", "kimi", "nemotron", "minimax"),
         "<think>\n{thought}\n</think>\n\n{answer}",
@@ -30,6 +34,9 @@ PROMPT_ENDS = {
     "harmony": "<|start|>assistant<|channel|>analysis<|message|>",
     "mistral": "[THINK]",
     "gemma4": "<|channel>thought\n",
+    "cohere": "<|START_THINKING|>",
+    "kimi_k3": "<|open|>think<|sep|>",
+    "minimax_m3": "<mm:think>",
 }
 TOOL_START = "<tool_call>"
 WORDS = st.text(alphabet="aé <>|[]/\nH", max_size=30).map(str.strip)
@@ -95,6 +102,18 @@ def test_an_answer_without_reasoning_does_not_change(family, data):
 def test_a_tag_inside_the_answer_is_text(tag):
     family = "qwen3" if tag == "<think>" else "granite"
     assert split(family, [f"The tag {tag} opens"]) == ("", f"The tag {tag} opens")
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("minimax_m3", "</mm:think>Hi"),
+        ("cohere", "<|START_RESPONSE|>Hi<|END_RESPONSE|>"),
+        ("kimi_k3", "<|open|>response<|sep|>Hi<|close|>response<|sep|><|close|>message<|sep|>"),
+    ],
+)
+def test_marks_around_an_answer_without_reasoning_are_no_text(family, text):
+    assert split(family, [text]) == split(family, list(text)) == ("", "Hi")
 
 
 def test_white_space_before_a_thought_is_dropped_however_it_is_cut():
@@ -191,6 +210,14 @@ def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
         ("minimax", "minimax_m2", "<think>\n{thought}\n</think>\n{calls}"),
         ("mistral", "mistral", "[THINK]{thought}[/THINK]{calls}"),
         ("gemma4", "gemma4", "<|channel>thought\n{thought}<channel|>{calls}"),
+        ("cohere", "cohere", "<|START_THINKING|>{thought}<|END_THINKING|>{calls}"),
+        (
+            "kimi_k3",
+            "kimi_k3",
+            "<|open|>think<|sep|>{thought}<|close|>think<|sep|><|open|>response<|sep|>"
+            "<|close|>response<|sep|>{calls}<|close|>message<|sep|>",
+        ),
+        ("minimax_m3", "minimax_m3", "<mm:think>{thought}</mm:think>{calls}"),
         ("harmony", "harmony", HARMONY_CHAIN),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxy.domain.events import TextDelta
 from proxy.language.syntax.families import REASONING_FAMILIES as REASONING
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from proxy.language.syntax.families import in_template
@@ -83,6 +84,28 @@ def test_text_around_calls_does_not_change(family, data):
     assert answer.text == before + after
 
 
+def marks_of(family: str) -> re.Pattern[str]:
+    marks = sorted(FAMILIES[family].control_marks(), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, marks)) or '(?!)'})")
+
+
+@every_family
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_mark_reaches_the_client_from_broken_calls(family, data):
+    """Behind the begin of a call: its parts and marks in any order, cut anywhere."""
+    case = data.draw(st.sampled_from([case for case in CASES if sayable(family, case)]))
+    marks = marks_of(family)
+    parts = [*marks.split(SYNTAXES[family](case["calls"])), *FAMILIES[family].control_marks()]
+    order = data.draw(st.lists(st.sampled_from([*parts, "so", " ", '{"name": "']), max_size=20))
+    text = "".join([*FAMILIES[family].clear_starts()[:1], *order])
+    parser = parser_of(family, case["tools"])
+    events = [event for piece in data.draw(cuts(text)) for event in parser.push(piece)]
+    said = [event.text for event in events + parser.flush() if isinstance(event, TextDelta)]
+    assert not [one for one in said if marks.search(one)]
+    assert "".join(said) == answered(parser_of(family, case["tools"]), [text]).text
+
+
 @every_family
 def test_a_call_that_is_cut_off_anywhere_stays_incomplete(family):
     case = next(
@@ -100,7 +123,7 @@ def test_a_call_that_is_cut_off_anywhere_stays_incomplete(family):
             assert answer.text == ""
             assert answer.is_cut == (answer.arguments[0] != whole)
         else:
-            assert answer.text.strip() == text[:end].strip()
+            assert answer.text.strip() == marks_of(family).sub("", text[:end]).strip()
 
 
 @every_family
@@ -179,7 +202,7 @@ def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
 
 
 # Their templates have no marks of calls, or share another family's syntax.
-UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
+UNMARKED = {"exaone", "llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - UNMARKED))
@@ -194,6 +217,7 @@ def test_a_template_that_renders_a_family_s_calls_names_it(family):
     ("template", "family"),
     [
         ("{{ 'Environment: ipython' }} {'name': f, \"parameters\": {}}", "llama3_json"),
+        ("{{ '[|assistant|]\\n' }}{{ '<tool_call>' }}", "exaone"),
         ("use [func_name1(params_name1=params_value1)]", "pythonic"),
         ("<|system|>{{ system }}<|tool|>{{ tools }}<|/tool|>", "phi4_mini_json"),
         ("{% for message in messages %}{{ message.content }}{% endfor %}", None),

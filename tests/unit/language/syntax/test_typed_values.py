@@ -52,6 +52,64 @@ def test_references_of_a_parameter_point_into_the_schema_of_the_call():
     assert answered(parser_of("glm45", tools), [text]).arguments == ['{"a": "42"}']
 
 
+def minimax(name: str, value: str) -> str:
+    return f'<invoke name="f"><parameter name="{name}">{value}</parameter></invoke>'
+
+
+def deepseek(name: str, is_string: str, value: str) -> str:
+    parameter = f'<｜DSML｜parameter name="{name}" string="{is_string}">{value}</｜DSML｜parameter>'
+    return f'<｜DSML｜invoke name="f">{parameter}</｜DSML｜invoke>'
+
+
+N = {"n": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "properties", "arguments"),
+    [
+        # As in MiniMax's guide to tool calling (MiniMax-M2.5, 60fa60fd).
+        ("minimax_m2", minimax("x", "42"), N, '{"x": "42"}'),
+        ("minimax_m2", minimax("x", "null"), N, '{"x": null}'),
+        ("minimax_m2", minimax("n", "42"), N, '{"n": 42}'),
+        ("minimax_m2", minimax("x", "42"), {"x": {}}, '{"x": 42}'),
+        ("deepseek_v32", deepseek("n", "true", "42"), N, '{"n": 42}'),
+        ("deepseek_v32", deepseek("n", "true", "x"), N, '{"n": "x"}'),
+        ("deepseek_v32", deepseek("x", "true", "42"), N, '{"x": "42"}'),
+        ("deepseek_v32", deepseek("n", "true", "42"), {"n": {}}, '{"n": "42"}'),
+        # Arguments in one parameter.
+        *(
+            (
+                "deepseek_v32",
+                deepseek(name, is_string, '{"n": 1, "x": [2]}'),
+                N,
+                '{"n": 1, "x": [2]}',
+            )
+            for name in ("arguments", "input")
+            for is_string in ("true", "false")
+        ),
+        ("deepseek_v32", deepseek("input", "false", "{}"), N, "{}"),
+        ("deepseek_v32", deepseek("input", "true", "x"), N, '{"input": "x"}'),
+        *(
+            ("deepseek_v32", deepseek("input", "false", '{"n": 1}'), listed, '{"input": {"n": 1}}')
+            for listed in ({"input": {"type": "object"}}, {}, None)
+        ),
+    ],
+)
+def test_values_that_the_schema_does_not_expect(family, text, properties, arguments):
+    tools = {"f": {"properties": properties}}
+    for pieces in ([text], list(text)):
+        answer = answered(parser_of(family, tools), pieces)
+        assert (answer.arguments, answer.text) == ([arguments], "")
+
+
+def test_arguments_in_one_parameter_join_the_others():
+    first = deepseek("n", "false", "1").removesuffix("</｜DSML｜invoke>")
+    text = first + deepseek("input", "false", '{"x": 2}').removeprefix('<｜DSML｜invoke name="f">')
+    assert answered(parser_of("deepseek_v32", {"f": {"properties": N}}), [text]).arguments == [
+        '{"n": 1, "x": 2}'
+    ]
+
+
 def test_each_reference_is_followed_once():
     names = [f"T{number}" for number in range(60)]
     following = {

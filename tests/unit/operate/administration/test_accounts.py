@@ -1,9 +1,10 @@
-"""tenants, keys, usage, audit: the commands do what /admin/v1 does, and print its JSON."""
+"""tenants, keys, usage, audit: commands do what /admin/v1 does, and print tables or its JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def answer(succeeds: Words) -> Answer:
     """answer(*arguments) -> the JSON that a successful command prints."""
-    return lambda *arguments: json.loads(succeeds(*arguments))
+    return lambda *arguments: json.loads(succeeds(*arguments, "--json"))
 
 
 def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
@@ -69,13 +70,61 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
     assert place.stat().st_mode & 0o777 == 0o600
 
 
+def lines(table: str) -> list[list[str]]:
+    """The cells of each line below the headings."""
+    return [re.split(r"  +", line.strip()) for line in table.splitlines()[1:]]
+
+
+def test_without_json_people_get_tables_the_newest_first(answer, succeeds, run):
+    limit = ("--limit", "requests_per_minute=60")
+    shown = succeeds("tenants", "create", "acme", *limit, "--model-limit", "demo:burst=2")
+    assert ["limits", "requests_per_minute=60"] in lines(shown)
+    assert ["of_models", "demo: (burst=2)"] in lines(shown)
+    succeeds("tenants", "create", "later")
+    assert [line[0] for line in lines(succeeds("tenants", "list"))] == ["later", "acme"]
+    ids = [answer("keys", "create", "--tenant", "acme", "--name", f"k{n}")["id"] for n in range(3)]
+    succeeds("keys", "revoke", ids[1])
+    succeeds("keys", "update", ids[2], "--expires", "2020-01-01T12:00:00Z")
+    found = lines(succeeds("keys", "list"))
+    assert [line[0] for line in found] == ids[::-1]
+    states = [next(each for each in line if each in STATES) for line in found]
+    assert states == ["expired", "revoked", "valid"]
+    assert found[0][3].startswith("chat, completions")
+    entries = lines(succeeds("audit", "list"))
+    assert [int(line[0]) for line in entries] == [7, 6, 5, 4, 3, 2, 1]
+    assert entries[0][-1] == "expires_at=2020-01-01T12:00:00Z"
+    assert ["ok", "yes"] in lines(succeeds("audit", "verify"))
+    assert succeeds("usage") == "nothing was used in these days\n"
+    status, _, err = run("tenants", "delete", "acme")
+    assert status == 1
+    assert "has 2 keys not revoked" in err
+
+
+STATES = ("valid", "revoked", "expired")
+
+
+def test_a_new_key_is_alone_on_stdout_also_with_quick(run, answer):
+    status, out, err = run("keys", "create", "--quick")
+    assert (status, re.fullmatch(r"sk-\w{12}-\S+\n", out) is not None) == (0, True)
+    assert "OPENAI_API_KEY" in err
+    assert out.strip() not in err
+    status, again, _ = run("keys", "create", "--quick", "--scope", "models")
+    keys = answer("keys", "list", "--tenant", "quick")
+    assert keys[0]["scopes"] == ["models"]
+    assert {each["id"] for each in keys} == {key.split("-")[1] for key in (out, again)}
+    assert [each["name"] for each in answer("tenants", "list")] == ["quick"]
+    status, out, _ = run("keys", "rotate", keys[0]["id"])
+    assert (status, out.startswith(f"sk-{keys[0]['id']}-")) == (0, True)
+
+
 def test_each_change_is_in_the_audit_log_under_the_users_name(answer, place):
     answer("tenants", "create", "acme")
     answer("tenants", "delete", "acme")
     entries = answer("audit", "list")
-    assert [entry["action"] for entry in entries] == ["tenants.create", "tenants.delete"]
+    assert [entry["action"] for entry in entries] == ["tenants.delete", "tenants.create"]
     assert {entry["actor"].partition(":")[0] for entry in entries} == {"cli"}
-    assert answer("audit", "list", "--after", "1", "--limit", "5") == entries[1:]
+    assert answer("audit", "list", "--after", "1", "--limit", "5") == entries[:1]
+    assert answer("audit", "list", "--limit", "1") == entries[:1]
     assert answer("audit", "verify")["ok"] is True
 
 
@@ -85,7 +134,7 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place,
         database.execute("UPDATE audit SET actor = 'nobody'")
     database.close()
     with pytest.raises(SystemExit) as ended:
-        main(["audit", "verify"])
+        main(["audit", "verify", "--json"])
     found = json.loads(capfd.readouterr().out)
     assert (ended.value.code, found["ok"]) == (1, False)
     assert found["problems"][0].startswith("entry 1 is not what was written")
@@ -96,6 +145,10 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place,
     [
         (("tenants", "create", "a/b"), "Invalid value for 'name'"),
         (("tenants", "create", "a", "--limit", "speed=3"), "'limits.speed' is not supported"),
+        (
+            ("tenants", "create", "a", "--limit", "requests_per_minut=3"),
+            "did you mean 'requests_per_minute'?",
+        ),
         (("tenants", "create", "a", "--limit", "burst"), "write NAME=VALUE"),
         (("tenants", "create", "a", "--limit", "burst=many"), "'many' is no number"),
         (("tenants", "create", "a", "--limit", "burst=0"), "Invalid value for 'limits.burst'"),
@@ -104,9 +157,15 @@ def test_a_log_that_was_changed_is_reported_and_the_command_fails(answer, place,
         (("tenants", "update", "a", "--max-priority", "high"), "write an integer"),
         (("tenants", "show", "none"), "There is no tenant 'none'"),
         (("keys", "update", "k", "--model", "a", "--all-models"), "contradict each other"),
-        (("keys", "update", "k", "--expires", "soon"), "Invalid value for 'expires_at'"),
+        (
+            ("keys", "update", "k", "--expires", "tomorrow"),
+            "--expires tomorrow: write days or",
+        ),
+        (("keys", "update", "k", "--expires", "2027-01-31"), "2027-01-31T12:00:00Z, or `never`"),
+        (("keys", "update", "k", "--expires", "2027-01-32T12:00:00Z"), "write a time such as"),
+        (("keys", "create", "--name", "a"), "give the key's --tenant and --name, or --quick"),
         (("keys", "rotate", "k", "--overlap-s", "-1"), "Invalid value for 'overlap_s'"),
-        (("usage", "--from", "2026-02-30"), "Invalid value for 'from'"),
+        (("usage", "--from", "yesterday"), "Invalid value for 'from': write a day such as"),
     ],
 )
 def test_what_is_wrong_is_one_line(fails, arguments, said):

@@ -106,6 +106,13 @@ def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, succeeds
     assert proxy.pools.calls == [("load", "demo", ("default",)), ("unload", "demo", ())]
 
 
+def test_a_model_that_no_endpoint_can_load_is_one_line(fails, proxy):
+    proxy.pools.failing = {ONE, TWO, OTHER}
+    err = fails("models", "load", "none")
+    assert "No endpoint could load the model 'none'" in err
+    assert "out of memory" in err
+
+
 def test_the_key_may_be_in_a_file_and_is_never_shown(succeeds, fails, proxy, monkeypatch, tmp_path):
     monkeypatch.delenv("ADMIN_KEY")
     err = fails("endpoints")

@@ -154,7 +154,7 @@ def test_top_with_a_key_for_metrics_alone_says_what_is_missing(proxy, succeeds, 
 
 def test_top_says_what_to_do(proxy, fails, monkeypatch):
     monkeypatch.setenv("ADMIN_KEY", proxy.caller)
-    assert "a key of the scope metrics" in fails("top", "--once")
+    assert "a key of the scope admin, or metrics" in fails("top", "--once")
     assert "start it, or give its address with --url" in fails(
         "top", "--once", "--url", "http://127.0.0.1:1"
     )

@@ -1,14 +1,15 @@
-"""Gathers denied admin calls, and writes them to the audit log about every second.
+"""Gathers admin calls that change nothing, and writes them to the audit log about every second:
+those that were denied, and reads of keys and usage.
 
 A caller that is denied a thousand times a second must not keep the store busy: calls of one caller
 to one object are one entry with their number, and each entry list is bounded. The log is never
-shortened, so that callers without a key, who choose objects freely, have one entry a minute.
+shortened, so that callers without a key, who choose objects freely, have one entry a minute, and
+programs that poll one in ten minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,20 +23,22 @@ from proxy.domain.errors import ErrorCode, StoreUnavailable
 from proxy.domain.identity import Caller
 from proxy.telemetry.logs import redacted
 
-Kind = tuple[str, str, str]  # actor, object, code
+Kind = tuple[str, str, str, str]  # actor, action, object, code
 logger = structlog.get_logger(__name__)
 
 INTERVAL_S = 1.0
-NOBODYS_INTERVAL_S = 60.0
+NOBODYS_INTERVAL_S, READS_INTERVAL_S = 60.0, 600.0  # between two entries of a kind
+DENIED, READ = "denied", "read"
 CLOSE_TIMEOUT_S = 5.0
 KINDS_AT_ONCE = 100
-OTHERS = ("several callers", "several objects", "several codes")
-NOBODY = ("nobody", "several objects", "several codes")
+OTHERS = ("several callers", DENIED, "several objects", "several codes")
+OTHER_READS = ("several callers", READ, "several objects", "")
+NOBODY = ("nobody", DENIED, "several objects", "several codes")
 LONGEST = 200  # characters of an actor or an object
 LOST = "the audit log lacks these calls; look at the database that STORE_URL names"
 
 
-class DeniedCalls:
+class AuditedCalls:
     """`async with` writes until the body ends, and then what is left. clock: monotonic seconds."""
 
     def __init__(self, audit: AuditLog, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,66 +46,77 @@ class DeniedCalls:
         self._rounds = Periodic(self._round, INTERVAL_S)
         self._counts: Counter[Kind] = Counter()
         self._clock = clock
-        self._nobody_was_written_at = -math.inf
+        self._quiet_until: dict[Kind, float] = {}
 
-    def add(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
-        """Takes one denied call without waiting. caller: None where nobody was recognized."""
+    def denied(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
+        """Takes one call without waiting. caller: None where nobody was recognized."""
         if caller is None:
             self._counts[NOBODY] += 1
             return
         object = redacted(cleaned(f"{method} {path}"))[:LONGEST]
-        kind = (cleaned(caller.key_id)[:LONGEST], object, code.value)
-        is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
-        self._counts[kind if is_known else OTHERS] += 1
+        self._add((cleaned(caller.key_id)[:LONGEST], DENIED, object, code.value), OTHERS)
 
-    async def __aenter__(self) -> DeniedCalls:
+    def read(self, actor: str, object: str) -> None:
+        """Takes one call without waiting. object: one of few names."""
+        self._add((cleaned(actor)[:LONGEST], READ, object, ""), OTHER_READS)
+
+    def _add(self, kind: Kind, others: Kind) -> None:
+        is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
+        self._counts[kind if is_known else others] += 1
+
+    async def __aenter__(self) -> AuditedCalls:
         self._rounds.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._rounds.stop()
         try:
-            self._nobody_was_written_at = -math.inf
+            self._quiet_until.clear()
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
             calls = self._counts.total()
-            logger.error("denied calls not recorded", calls=calls, why=str(error), advice=LOST)
+            logger.error("admin calls not recorded", calls=calls, why=str(error), advice=LOST)
 
     async def flush(self) -> None:
-        """Writes all but what nobody has called, if that was written less than a minute ago.
+        """Writes all but those of which an entry was written within their interval.
 
         Raises StoreUnavailable; the calls are then kept.
         """
-        taken, self._counts = self._counts, Counter()
         now = self._clock()
-        if now - self._nobody_was_written_at < NOBODYS_INTERVAL_S and NOBODY in taken:
-            self._counts[NOBODY] = taken.pop(NOBODY)
+        self._quiet_until = {
+            kind: until for kind, until in self._quiet_until.items() if until > now
+        }
+        held = Counter({each: self._counts[each] for each in self._quiet_until})
+        taken, self._counts = self._counts - held, +held
         if not taken:
             return
         try:
             await self._audit.add(
                 [
-                    (actor, "denied", object, None, {"code": code, "times": times})
-                    for (actor, object, code), times in taken.items()
+                    (actor, action, object, None, {**({"code": code} if code else {}), "times": n})
+                    for (actor, action, object, code), n in taken.items()
                 ]
             )
         except BaseException:
             self._counts.update(taken)
             raise
-        if NOBODY in taken:
-            self._nobody_was_written_at = now
+        for kind in taken:
+            if kind == NOBODY:
+                self._quiet_until[kind] = now + NOBODYS_INTERVAL_S
+            elif kind[1] == READ:
+                self._quiet_until[kind] = now + READS_INTERVAL_S
 
     async def _round(self) -> None:
         try:
             await self.flush()
         except StoreUnavailable as error:
             logger.warning(
-                "denied calls cannot be recorded yet",
+                "admin calls cannot be recorded yet",
                 detail=error.detail,
                 advice="look at the database that STORE_URL names; they are recorded when it "
                 "answers",
             )
         except Exception:  # the database refuses the entries: another try would not help
             calls = self._counts.total()
-            logger.exception("denied calls not recorded", calls=calls, advice=LOST)
+            logger.exception("admin calls not recorded", calls=calls, advice=LOST)
             self._counts.clear()

@@ -1,0 +1,525 @@
+"""The families whose elements carry types or hold elements: Kimi K3, MiniMax M3, Cohere's XML.
+
+Strings stream as they are written. Sources: xgrammar 0.2.8 (`builtin_structural_tag`), and the
+parsers of SGLang (0396a052, 00ca197b), vLLM (2d956748) and cohere-ai/melody (08f8b2dc).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+from xml.sax.saxutils import escape, unescape
+
+from proxy.language.structured.schema import followed, unfolding
+from proxy.language.structured.structural_tags import (
+    Format,
+    const_string,
+    either,
+    regex,
+    repeat,
+    sequence,
+    tag,
+)
+from proxy.language.syntax.call_syntax import (
+    CallSyntax,
+    WriteArguments,
+    argument_list,
+    has_independent_arguments,
+    with_definitions,
+)
+from proxy.language.syntax.element_calls import (
+    ANY_TYPE,
+    is_plain_text,
+    json_without,
+    text_format,
+    typed,
+    types_of,
+    values_of,
+)
+from proxy.language.syntax.literal import Broken, CutOff, escaped
+from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.reasoning import COHERE_WRAPPERS
+from proxy.language.syntax.tool_parser import NAME, SectionCalls
+
+_TAG_NAME = re.compile(r"[^<>/\"\s]*")
+_WORD = re.compile(r"\w*")
+_QUOTED = re.compile(r'[^"]*')
+_EMPTY = {"string": '""', "array": "[]", "object": "{}", "null": "null"}
+_MOST_BRANCHES = 64  # alternatives of a schema that are searched for a child's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """An element's start. end: the mark that ends it. says: text, json, dict or list, where the
+    element says what it holds.
+    """
+
+    key: str | None
+    end: str
+    says: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Container:
+    """A list or an object whose elements are being read."""
+
+    end: str
+    schema: Any
+    is_list: bool = False
+    count: int = 0
+
+    @property
+    def closing(self) -> str:
+        return "]" if self.is_list else "}"
+
+
+class NestedCalls(SectionCalls):
+    """Containers are on a stack of our own, so that depth costs memory only."""
+
+    call_end: ClassVar[str]
+    element_begin: ClassVar[str]
+    # What every value ends with, also one that turns out to hold elements; "" for its own end.
+    value_stop: ClassVar[str] = ""
+    # The types of a value that neither says its type nor is listed in the schema.
+    unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
+
+    @abstractmethod
+    def _call_head(self) -> Steps[str]:
+        """Reads the rest of the call's start, and returns the name."""
+
+    @abstractmethod
+    def _element_head(self) -> Steps[Element]:
+        """Reads the rest of an element's start."""
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, str], Any]:
+        """Children's schemas and types, which a large schema makes slow to find."""
+        return {}
+
+    def _call(self) -> Steps[None]:
+        self._name = yield from self._call_head()
+        if not NAME.fullmatch(self._name):
+            raise Broken
+        containers = [Container(end=self.call_end, schema=self._tools.get(self._name))]
+        try:
+            while containers:
+                yield from self._step(containers)
+        except Broken:
+            if self._is_open:
+                inner = reversed(containers[1:])
+                self._emit_arguments("".join(one.closing for one in inner))
+            raise
+
+    def _step(self, containers: list[Container]) -> Steps[None]:
+        """Reads the end of the innermost container, or an element up to its end or its first
+        element.
+        """
+        inner = containers[-1]
+        yield from self._reader.space()
+        if (yield from self._ends(inner, is_call=len(containers) == 1)):
+            containers.pop()
+            if not containers:
+                self._close_arguments()
+                return
+            self._emit_arguments(inner.closing)
+        else:
+            if self._reader.may_end_in(inner.end):
+                raise CutOff
+            yield from self._expect(self.element_begin)
+            opened = yield from self._element(inner, is_argument=len(containers) == 1)
+            if opened is not None:
+                containers.append(opened)
+        self._end_argument()
+
+    def _ends(self, inner: Container, *, is_call: bool) -> Steps[bool]:
+        """The section's end also ends a call, and is not taken."""
+        if (yield from self._reader.accept(inner.end)):
+            return True
+        for _, end in self.sections if is_call else ():
+            if (yield from self._reader.look(len(end))) == end:
+                return True
+        return False
+
+    def _element(self, inner: Container, *, is_argument: bool) -> Steps[Container | None]:
+        """Returns the container that the element opens, if it does."""
+        element = yield from self._element_head()
+        if element.key is None and not inner.is_list:
+            raise Broken
+        schema = self._child(inner, element.key or "")
+        types = self._types(schema, element.says)
+
+        def write(value: str) -> None:
+            if is_argument:
+                self._begin_argument(element.key or "")
+            else:
+                comma = ", " if inner.count else ""
+                key = json.dumps(element.key, ensure_ascii=False)
+                self._emit_arguments(comma if inner.is_list else f"{comma}{key}: ")
+            inner.count += 1
+            self._reader.recorded()
+            self._emit_arguments(value)
+
+        if element.says in ("dict", "list"):
+            is_list = element.says == "list"
+            write("[" if is_list else "{")
+            return Container(end=element.end, schema=schema, is_list=is_list)
+        if types == {"string"}:
+            write('"')
+            mark = yield from self._reader.until(
+                Delimiters([element.end]),
+                lambda text: self._emit_arguments(escaped(text)),
+                leaves_partial=True,
+            )
+            if not mark:
+                raise CutOff
+            self._reader.take(len(mark))
+            self._emit_arguments('"')
+            return None
+        parts: list[str] = []
+        stop = Delimiters([self.value_stop or element.end])
+        if not (yield from self._reader.until(stop, parts.append, leaves_partial=True)):
+            raise CutOff
+        text = "".join(parts)
+        if (yield from self._reader.accept(element.end)):
+            write(_scalar(text, types))
+            return None
+        if self._reader.may_end_in(element.end):
+            raise CutOff
+        if text.strip():
+            raise Broken
+        is_list = yield from self._holds_items(types)
+        write("[" if is_list else "{")
+        return Container(end=element.end, schema=schema, is_list=is_list)
+
+    def _holds_items(self, types: frozenset[str]) -> Steps[bool]:
+        """Whether a value that holds elements is a list."""
+        possible = types & {"array", "object"}
+        if len(possible) == 1:
+            return "array" in possible
+        item = f"{self.element_begin}item>"
+        return (yield from self._reader.look(len(item))) == item
+
+    def _child(self, inner: Container, key: str) -> Any:
+        """The schema of an element; None if none is listed."""
+        at = (id(inner.schema), "" if inner.is_list else key)
+        if at not in self._known:
+            root = self._tools.get(self._name)
+            found = (_listed(one, inner, key) for one in _branches(inner.schema, root))
+            self._known[at] = next((one for one in found if one is not None), None)
+        return self._known[at]
+
+    def _types(self, schema: Any, says: str) -> frozenset[str]:
+        if schema is None:
+            types = ANY_TYPE if says else self.unlisted_types
+        else:
+            at = (id(schema), "types of")
+            if at not in self._known:
+                self._known[at] = types_of(schema, self._tools.get(self._name))
+            types = self._known[at]
+        if says == "text":
+            return types & {"string"} or types
+        return types - {"string"} or types if says else types
+
+    def _attributes(self, end: str) -> Steps[dict[str, str]]:
+        """Attributes up to `end`, and the end."""
+        found: dict[str, str] = {}
+        while True:
+            yield from self._reader.space()
+            if (yield from self._reader.accept(end)):
+                return found
+            name = yield from self._reader.word(_WORD)
+            yield from self._expect('="', end)
+            value = yield from self._reader.word(_QUOTED)
+            yield from self._expect('"')
+            found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
+
+
+def _scalar(text: str, types: frozenset[str]) -> str:
+    if not text:
+        return next((_EMPTY[one] for one in _EMPTY if one in types), '""')
+    return typed(text, types)
+
+
+def _branches(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
+    """The schema and its alternatives, but no more than are looked at in reasonable time."""
+    waiting = [schema]
+    for _ in range(_MOST_BRANCHES):
+        if not waiting:
+            return
+        one = followed(waiting.pop(0), root)
+        yield one
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            if isinstance(one.get(keyword), list):
+                waiting += one[keyword][:_MOST_BRANCHES]
+
+
+def _listed(schema: Mapping[str, Any], inner: Container, key: str) -> Any:
+    if inner.is_list:
+        return schema.get("items")
+    properties, other = schema.get("properties"), schema.get("additionalProperties")
+    if isinstance(properties, Mapping) and key in properties:
+        return properties[key]
+    return other if isinstance(other, Mapping) else None
+
+
+# (name, or "" for an item of a list; JSON type; whether the value is written as elements) -> start
+WriteStart = Callable[[str, str, bool], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementSyntax:
+    """How guides write an element. stop: what text in it never contains. is_nested: lists and
+    objects are elements, where the schema lists what they hold; else JSON.
+    """
+
+    start: WriteStart
+    end: Callable[[str], str]
+    stop: str
+    is_nested: bool
+    says_type: bool = True
+
+    @property
+    def arguments(self) -> WriteArguments:
+        def write(schema: Any) -> Format:
+            is_nested = self.is_nested and not unfolding(schema).is_recursive
+            return argument_list(
+                schema, lambda name, one: self._element(name, one, is_nested=is_nested), ""
+            )
+
+        return write
+
+    def _element(self, name: str, schema: Any, *, is_nested: bool) -> Format:
+        types = _types(schema)
+        if not self.says_type and "string" in types and types - {"string", "null"}:
+            # Of bare text a reader could not tell whether it is a string: strings are in quotes.
+            inner = json_without(schema, [self.stop])
+            return tag(self.start(name, "", False), inner, self.end(name))
+        made = []
+        for one in variants(schema):
+            kind = _type(one)
+            inner = self._elements(kind, one) if is_nested else None
+            start = self.start(name, kind, inner is not None)
+            if inner is None:
+                is_text = kind == "string"
+                inner = (
+                    text_format(followed(one, one), [self.stop])
+                    if is_text
+                    else json_without(one, [self.stop])
+                )
+            made.append(tag(start, inner, self.end(name)))
+        return made[0] if len(made) == 1 else either(*made)
+
+    def _elements(self, kind: str, schema: Any) -> Format | None:
+        """The elements that a list or an object holds; None for other values."""
+        found = with_definitions(followed(schema, schema), schema)
+        if kind == "object" and found.get("properties") and can_be_nested(found):
+            return argument_list(
+                found, lambda name, one: self._element(name, one, is_nested=True), ""
+            )
+        items = found.get("items")
+        is_plain = set(found) <= {"type", "items", "minItems", "maxItems", *_NOTES}
+        if kind != "array" or not is_plain or not isinstance(items, Mapping):
+            return None
+        item = with_definitions(items, found)
+        if not _can_be_value(item):
+            return None
+        element = self._element("", item, is_nested=True)
+        return repeat(element, found.get("minItems", 0), found.get("maxItems", -1))
+
+
+_NOTES = ("title", "description", "default", "$defs", "definitions")
+
+
+def can_be_nested(schema: Any) -> bool:
+    """Whether a guide can hold elements to this schema of a tool's arguments, or of an object."""
+    properties = schema.get("properties", {})
+    return has_independent_arguments(schema) and all(
+        name and _TAG_NAME.fullmatch(name) and _can_be_value(with_definitions(one, schema))
+        for name, one in properties.items()
+    )
+
+
+def _can_be_value(schema: Any) -> bool:
+    return all(
+        len(_types(one)) == 1 and (_type(one) != "string" or is_plain_text(followed(one, one)))
+        for one in variants(schema)
+    )
+
+
+def variants(schema: Any, depth: int = 0) -> list[Any]:
+    """Schemas of one type each that allow what the schema allows."""
+    types = _types(schema)
+    if len(types) == 1 or depth > 8:
+        return [schema]
+    found = followed(schema, schema)
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(found.get(keyword), list):
+            inner = [with_definitions(one, schema) for one in found[keyword]]
+            return [one for each in inner for one in variants(each, depth + 1)]
+    if (listed := values_of(found)) is not None:
+        kinds = {type(one): one for one in listed}
+        return [{"enum": [one for one in listed if type(one) is kind]} for kind in kinds]
+    return [with_definitions({**found, "type": one}, schema) for one in sorted(types)]
+
+
+def _types(schema: Any) -> frozenset[str]:
+    types = types_of(schema, schema)
+    return types - {"integer"} if "number" in types else types
+
+
+def _type(schema: Any) -> str:
+    return min(_types(schema))
+
+
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
+_KIMI_CHANNELS = ("think", "response", "tools", "message")
+_KIMI_ELEMENTS = ("call", "argument")
+
+
+class KimiK3Parser(NestedCalls):
+    """Kimi K3: `<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>`.
+
+    Arguments in a `call`, calls in the channel `tools`, text in `response`.
+    """
+
+    sections = ((f"{_OPEN}tools{_SEP}", f"{_CLOSE}tools{_SEP}"),)
+    call_begin = f"{_OPEN}call "
+    call_end = f"{_CLOSE}call{_SEP}"
+    element_begin = f"{_OPEN}argument "
+    inner_marks = (
+        *(f"{_OPEN}{name}{_SEP}" for name in _KIMI_CHANNELS),
+        *(f"{_CLOSE}{name}{_SEP}" for name in (*_KIMI_CHANNELS, *_KIMI_ELEMENTS)),
+        *(element_begin, _OPEN, _CLOSE, _SEP),
+    )
+    call_syntax = CallSyntax(
+        lead=f"{_CLOSE}response{_SEP}",
+        head=f"{_OPEN}tools{_SEP}",
+        begin=f'{_OPEN}call tool="',
+        middle='" index="',
+        arguments=lambda schema: sequence(
+            regex("[1-9][0-9]{0,3}"), const_string(f'"{_SEP}'), _KIMI_ELEMENT.arguments(schema)
+        ),
+        can_hold=can_be_nested,
+        end=call_end,
+        foot=f"{_CLOSE}tools{_SEP}",
+        trigger=_OPEN,
+    )
+    template_marks = ((f"{_OPEN}tools{_SEP}",), (_OPEN, _CLOSE, _SEP))
+
+    def _call_head(self) -> Steps[str]:
+        attributes = yield from self._attributes(_SEP)
+        return attributes.get("tool", "")
+
+    def _element_head(self) -> Steps[Element]:
+        attributes = yield from self._attributes(_SEP)
+        says = "text" if attributes.get("type", "string") == "string" else "json"
+        return Element(key=attributes.get("key"), end=f"{_CLOSE}argument{_SEP}", says=says)
+
+
+_KIMI_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: (
+        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+    ),
+    end=lambda name: f"{_CLOSE}argument{_SEP}",
+    stop=f"{_CLOSE}argument{_SEP}",
+    is_nested=False,
+)
+
+
+class CohereXmlParser(NestedCalls):
+    """Cohere's XML: `<cofl:value name="city" type="raw">Paris</cofl:value>`.
+
+    Types are raw, json, dict and list, the last two with elements in them.
+    """
+
+    sections = (("<cofl:tool_calls>", "</cofl:tool_calls>"),)
+    call_begin = "<cofl:tool_call "
+    call_end = "</cofl:tool_call>"
+    element_begin = "<cofl:value "
+    inner_marks = (element_begin, call_end, "</cofl:value>", *COHERE_WRAPPERS)
+    call_syntax = CallSyntax(
+        head="<cofl:tool_calls>",
+        begin='<cofl:tool_call id="',
+        before_name=(regex("[0-9]{1,4}"), const_string('" name="')),
+        middle='">',
+        arguments=lambda schema: _COHERE_ELEMENT.arguments(schema),
+        can_hold=can_be_nested,
+        end=call_end,
+        foot="</cofl:tool_calls>",
+    )
+    template_marks = (("<cofl:tool_calls>",),)
+
+    def _call_head(self) -> Steps[str]:
+        attributes = yield from self._attributes(">")
+        return attributes.get("name", "")
+
+    def _element_head(self) -> Steps[Element]:
+        attributes = yield from self._attributes(">")
+        says = {"raw": "text"}.get(attributes.get("type", "raw"), attributes.get("type", ""))
+        return Element(key=attributes.get("name"), end="</cofl:value>", says=says)
+
+
+def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
+    named = f'name="{escape(name)}" ' if name else ""
+    nested = {"object": "dict", "array": "list"}.get(kind) if is_nested else None
+    return f'<cofl:value {named}type="{nested or ("raw" if kind == "string" else "json")}">'
+
+
+_COHERE_ELEMENT = ElementSyntax(
+    start=_cohere_start, end=lambda name: "</cofl:value>", stop="</cofl:value>", is_nested=True
+)
+
+
+_NAMESPACE = "]<]minimax[>["
+
+
+class MiniMaxM3Parser(NestedCalls):
+    """MiniMax M3: `]<]minimax[>[<city>Paris]<]minimax[>[</city>`, tags named like the arguments.
+
+    Lists hold `item` elements. Values have the types of the tool's schema.
+    """
+
+    sections = ((f"{_NAMESPACE}<tool_call>", f"{_NAMESPACE}</tool_call>"),)
+    call_begin = f'{_NAMESPACE}<invoke name="'
+    call_end = f"{_NAMESPACE}</invoke>"
+    element_begin = f"{_NAMESPACE}<"
+    value_stop = _NAMESPACE
+    unlisted_types = frozenset({"string", "null"})
+    inner_marks = (call_end, _NAMESPACE)
+    call_syntax = CallSyntax(
+        head=f"{_NAMESPACE}<tool_call>\n",
+        begin=f'{_NAMESPACE}<invoke name="',
+        middle='">',
+        arguments=lambda schema: _MINIMAX_ELEMENT.arguments(schema),
+        can_hold=can_be_nested,
+        end=f"{_NAMESPACE}</invoke>\n",
+        foot=f"{_NAMESPACE}</tool_call>",
+        trigger=_NAMESPACE,
+    )
+    template_marks = ((_NAMESPACE,),)
+
+    def _call_head(self) -> Steps[str]:
+        name = yield from self._whole_name()
+        yield from self._expect('">')
+        return name
+
+    def _element_head(self) -> Steps[Element]:
+        name = yield from self._reader.word(_TAG_NAME)
+        yield from self._expect(">")
+        if not name:
+            raise Broken
+        return Element(key=name, end=f"{_NAMESPACE}</{name}>")
+
+
+_MINIMAX_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
+    end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
+    stop=_NAMESPACE,
+    is_nested=True,
+    says_type=False,
+)
