@@ -56,7 +56,7 @@ finished = begun=$$(date +%s); \
 
 test-fast: check
 	@echo "[make] test-fast: unit tests, contracts, and the API over a scripted engine"
-	@$(call finished,test-fast,$(RUN) pytest tests/unit tests/contract tests/api $(OPTIONS) $(PYTEST))
+	@$(call finished,test-fast,$(RUN) tests.twice tests/unit tests/contract tests/api $(OPTIONS) $(PYTEST))
 
 test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"

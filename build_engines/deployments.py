@@ -63,7 +63,8 @@ class DeploymentEntry(Section):
     """One deployment. model: Triton's name of it; by default the public name.
 
     version: of the Triton model; by default the one that Triton's version policy serves. weight:
-    its part of the requests; by default 1, and 0 for a canary.
+    its part of the requests; by default 1, and 0 for a canary or a standby. standby: gets requests
+    while no deployment that has a share is available.
     """
 
     name: DeploymentName
@@ -72,13 +73,14 @@ class DeploymentEntry(Section):
     version: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
     weight: Annotated[float, Field(ge=0, le=1_000_000)] | None = None
     canary: CanaryEntry = CanaryEntry()
+    standby: bool = False
 
     @property
     def share_weight(self) -> float:
         """weight, or its default."""
         if self.weight is not None:
             return self.weight
-        return 0.0 if self.canary.has_rules else 1.0
+        return 0.0 if self.canary.has_rules or self.standby else 1.0
 
 
 class ShadowEntry(Section):
@@ -166,6 +168,9 @@ def _wrong_shares(deployments: tuple[DeploymentEntry, ...]) -> Iterator[tuple[Wh
         if one.weight is not None and one.canary.percent is not None:
             reason = "a deployment has a weight or canary.percent, not both"
             yield ("deployments", number, "weight"), reason
+        if one.standby and (one.weight or one.canary.has_rules):
+            reason = "a standby has no weight and no canary: it gets all requests or none"
+            yield ("deployments", number, "standby"), reason
     if not deployments:
         return
     percent = sum(one.canary.percent or 0 for one in deployments)

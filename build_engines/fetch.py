@@ -48,8 +48,7 @@ class Fetch(Step):
         remote_files.fetch(self.origin, target, say)
         if not (target / self._needs).is_file():
             shutil.rmtree(target)
-            hint = f". {GGUF}" if "gguf" in str(self.origin).lower() else ""
-            raise BuildError(f"{self.origin} has no {self._needs}{hint}")
+            raise _lacks(self.origin, self._needs)
 
     def read(self, name: str) -> bytes | None:
         if self.is_done:
@@ -116,9 +115,15 @@ def config(step: Fetch | Here) -> dict[str, Any] | None:
         return None
     parsed = _json(step, CONFIG)
     if parsed is None:
-        raise BuildError(f"{step.origin} has no {CONFIG}: it is not a Hugging Face folder")
+        raise _lacks(step.origin, CONFIG)
     quantized = _json(step, QUANTIZED) or {}
     return {**({"quantization_config": quantized["quantization"]} if quantized else {}), **parsed}
+
+
+def _lacks(origin: Weights | Path, file: str) -> BuildError:
+    is_gguf = "gguf" in str(origin).lower()
+    reason = f" {GGUF}" if is_gguf else " It is not a Hugging Face folder" if file == CONFIG else ""
+    return BuildError(f"{origin} has no {file}.{reason}")
 
 
 def _json(step: Fetch | Here, name: str) -> dict[str, Any] | None:

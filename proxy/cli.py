@@ -1,7 +1,7 @@
 """The command line `triton-openai`: each command parses settings and calls `proxy/operate/`.
 
 An expected failure prints one line to stderr (JSON if a model cannot be loaded) and exits with a
-non-zero status; anything else is our bug and shows its traceback. Heavy imports stand inside the
+non-zero status; anything else is our bug and shows its traceback. Heavy imports are inside the
 commands, so that `--help` is fast.
 """
 

@@ -1,6 +1,6 @@
 """pytest, and then the few tests that failed once more, alone.
 
-    python -m tests.twice PATH [OPTION ...]
+    python -m tests.twice PATH [PATH ...] [OPTION ...]
 
 Tests with real servers run two at a time, on machines that stop for seconds. A test that fails
 beside others and passes alone met such a pause, or is a test to mend: it is named at the end.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import dropwhile
 
 import pytest
 
@@ -35,10 +36,11 @@ class Failures:
             self.found.append(report.nodeid)
 
 
-def main(path: str, *options: str) -> int:
-    """The exit status of pytest."""
+def main(*arguments: str) -> int:
+    """The exit status of pytest. Paths come before options."""
     failures = Failures()
-    status = pytest.main([path, *options], [failures])
+    status = pytest.main([*arguments], [failures])
+    options = [*dropwhile(lambda each: not each.startswith("-"), arguments)]
     found = failures.found
     if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(found) <= MOST_FAILURES:
         return status

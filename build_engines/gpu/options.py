@@ -136,7 +136,7 @@ class Calibration(Section):
     def _has_no_dataset(cls, given: Any) -> Any:
         if isinstance(given, dict) and "dataset" in given:
             reason = (
-                "dataset is no option any more, nothing is fetched from the hub: write the texts "
+                "dataset is no longer an option: nothing is fetched from the hub: write the texts "
                 "to a .jsonl or .txt file, and give its path as file"
             )
             raise PydanticCustomError("refused", "{reason}", {"reason": reason})

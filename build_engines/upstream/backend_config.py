@@ -24,7 +24,7 @@ def parsed(text: str) -> Any:
     """An upstream template, its placeholders outside of strings filled in.
 
     Raises:
-        google.protobuf.text_format.ParseError: it is no model config.
+        google.protobuf.text_format.ParseError: it is not a model config.
     """
     return triton_models.parse(PLACEHOLDER.sub(lambda found: FILLED.get(found[1], "1"), text))
 

@@ -36,7 +36,7 @@ class PerCallerLock:
         Raises RateLimited: the caller has too many jobs waiting, or waited too long.
         """
         who = current_caller.get()
-        # callers who share an identity are no tenant
+        # callers who share an identity are not a tenant
         tenant = ("caller", caller) if who.is_shared else ("tenant", who.tenant)
         own = (*tenant, caller)
         if self._waiting[own] >= self._most:

@@ -101,7 +101,7 @@ class ProcessSandbox:
         running = asyncio.ensure_future(self._run(caller, call))
         # asyncio would log an exception that nobody awaits, as after a disconnect
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # A call goes on after its client has disconnected: to kill and restart the child costs
+        # A call continues after its client has disconnected: to kill and restart the child costs
         # more than most calls, and the limits bound it anyway.
         return await asyncio.shield(running)
 

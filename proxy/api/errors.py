@@ -7,7 +7,8 @@ have started (`http.answer`), once for WebSocket messages (`openai.chat_socket`)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -16,11 +17,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from proxy.api.http.route_scopes import paths
 from proxy.domain.errors import (
     ErrorCode,
     ErrorType,
     ProxyError,
     RateLimited,
+    RequestError,
     in_short,
 )
 from proxy.domain.record import running_record
@@ -32,8 +35,36 @@ LONGEST_RETRY_S = 120.0  # OpenAI's SDKs do not wait longer
 CLOSES = {"Connection": "close"}  # so that the rest of a body that is refused need not be read
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
-# For clients whose base URL lacks /v1 or has it twice, and for SDKs that call /v1/responses.
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
+CHAT = "/v1/chat/completions"
+SOCKET = f"{CHAT}/ws"
+# First words of paths of other APIs, behind /v1 -> what they are, and the nearest route.
+FEATURES: Mapping[str, tuple[str, str | None]] = {
+    "responses": ("the Responses API", CHAT),
+    "conversations": ("the Responses API", CHAT),
+    "assistants": ("the Assistants API", CHAT),
+    "threads": ("the Assistants API", CHAT),
+    "realtime": ("the Realtime API", SOCKET),
+    "messages": ("Anthropic's Messages API", CHAT),
+    "openai": ("Azure's API", CHAT),
+    "api": ("Ollama's API", CHAT),
+    "generate": ("the API of Text Generation Inference", "/v1/completions"),
+    "infill": ("llama.cpp's infill API", "/v1/completions"),
+    "edits": ("edits", "/v1/completions"),
+    "batches": ("batches", CHAT),
+    "embeddings": ("embeddings", None),
+    "rerank": ("reranking", None),
+    "moderations": ("moderation", None),
+    "audio": ("speech or transcription", None),
+    "images": ("images", None),
+    "videos": ("videos", None),
+    "files": ("files", None),
+    "uploads": ("files", None),
+    "vector_stores": ("vector stores", None),
+    "fine_tuning": ("fine-tuning", None),
+}
+LONGEST_PATH = 100  # characters; a longer one is not compared
+ALIKE = 0.85
 
 
 def body_of(error: Exception) -> dict[str, Any]:
@@ -98,17 +129,43 @@ def headers_of(error: Exception) -> dict[str, str]:
 async def routing_error(request: Request, error: Exception) -> Response:
     """The response to a request that no route takes: an unknown path, or a wrong method."""
     assert isinstance(error, HTTPException)
-    status, where = error.status_code, in_short(f"{request.method} {request.url.path}")
+    status, path = error.status_code, request.url.path
     headers = _with_head(error.headers)
-    match status:
-        case 404:
-            message, code = f"Invalid URL ({where}). {WHERE_IT_IS}", ErrorCode.UNKNOWN_URL
-        case 405:
-            message, code = f"Method not allowed ({where}).", ErrorCode.METHOD_NOT_ALLOWED
-        case _:
-            message = f"{HTTPStatus(status).phrase} ({where}): {error.detail}"
-            return JSONResponse(_body(message, None, None), status, headers=headers)
-    return JSONResponse(_body(message, None, code), status, headers=headers)
+    if status == 404:
+        unknown = unknown_url(request.method, path, [*paths(request.app.routes)])
+        return JSONResponse(body_of(unknown), status, headers=headers)
+    where = in_short(f"{request.method} {path}")
+    if status == 405:
+        body = _body(f"Method not allowed ({where}).", None, ErrorCode.METHOD_NOT_ALLOWED)
+    else:
+        body = _body(f"{HTTPStatus(status).phrase} ({where}): {error.detail}", None, None)
+    return JSONResponse(body, status, headers=headers)
+
+
+def unknown_url(method: str, path: str, known: Collection[str]) -> RequestError:
+    """known: the paths that there are."""
+    message = f"Invalid URL ({in_short(f'{method} {path}')}). {_nearest(path, known)}"
+    return RequestError(message, code=ErrorCode.UNKNOWN_URL, param=None)
+
+
+def _nearest(path: str, known: Collection[str]) -> str:
+    """For base URLs that lack /v1 or have it twice, other APIs, and misspelt paths."""
+    if len(path) > LONGEST_PATH:
+        return WHERE_IT_IS
+    words = [word for word in path.lower().split("/") if word]
+    while words[:1] == ["v1"]:
+        words.pop(0)
+    fixed, bare = [one for one in known if "{" not in one], "/".join(words)
+    if found := [one for one in (f"/v1/{bare}", f"/{bare}") if one in fixed]:
+        return f"Did you mean {found[0]}?"
+    if words and (features := get_close_matches(words[0], FEATURES, n=1, cutoff=ALIKE)):
+        feature, route = FEATURES[features[0]]
+        nearest = WHERE_IT_IS if route is None else f"The nearest route is {route}."
+        return f"This server does not have {feature}. {nearest}"
+    for one in (f"/v1/{bare}", f"/{bare}"):
+        if found := get_close_matches(one, fixed, n=1, cutoff=ALIKE):
+            return f"Did you mean {found[0]}?"
+    return WHERE_IT_IS
 
 
 def _with_id(message: str) -> str:

@@ -72,7 +72,9 @@ class RequestFields(Answer):
     clamped_max_tokens: int = Field(0, description="Its `max_tokens`, lower than it asked for.")
     endpoints: list[str] = Field([], description="Those that sent tokens of it.")
     trace_id: str = ""
-    dropped_stages: int = Field(0, description="How many stages were too many to keep.")
+    dropped_stages: int = Field(
+        0, description="Number of stages that were not kept, because there were too many."
+    )
 
 
 class StageAnswer(Answer):

@@ -106,7 +106,7 @@ class WeightHistory:
         return self.current is None and not self.earlier
 
     def changed(self, weights: Mapping[str, float]) -> WeightHistory:
-        """With other weights. Equal ones are no change, so a rollback never lands on them."""
+        """With other weights. Equal ones are not a change, so a rollback never lands on them."""
         if self.current == weights:
             return self
         earlier = (*self.earlier, self.current)[-KEPT_CHANGES:]

@@ -299,7 +299,7 @@ def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> Pr
 
 
 def echoed(value: object) -> str:
-    """A caller's value as it may stand in a message: quoted, and cut at 200 characters."""
+    """A caller's value as it may appear in a message: quoted, and cut at 200 characters."""
     return in_short(repr(value))
 
 

@@ -22,8 +22,8 @@ class Cause(str, Enum):
 class Interrupt:
     """Whoever reads the stream gets `error` in place of the next delta. The first error counts.
 
-    The reader listens; an error that came before is told at once. endpoint: where the stream runs,
-    written by whoever chose it; None while nobody has.
+    The reader listens; an error that came before is reported at once. endpoint: where the
+    stream runs, set by the code that chose it; None before.
     """
 
     __slots__ = ("_listener", "endpoint", "error")

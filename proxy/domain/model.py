@@ -68,7 +68,7 @@ USUAL_ROWS = 64  # of a model that does not say how many it has
 
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives. limits: the operator's, see RequestLimits. resume: it
-# goes on with an answer that another engine began, token for token.
+# continues an answer that another engine began, token for token.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),

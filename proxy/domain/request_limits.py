@@ -39,5 +39,5 @@ class RequestLimits:
 
 
 def smaller(one: Number | None, other: Number | None) -> Number | None:
-    """None is no limit."""
+    """None: no limit."""
     return min((limit for limit in (one, other) if limit is not None), default=None)

@@ -47,7 +47,7 @@ class TenantState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """One queue as operators see it. capacity: None is no bound.
+    """One queue as operators see it. capacity: None: no bound.
 
     tenants: those with the most streams, as many as were asked for. tenants_in_all: those that run
     or wait, where any were asked for.

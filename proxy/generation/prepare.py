@@ -233,7 +233,7 @@ class Preparation:
         wants_ids = request.returns_token_ids or logs_ids or hides_stop_tokens or shows_specials
         # an engine that takes no priority gets none, if the request needs none from it
         is_queued = self._queues_by_priority and card.facts.says_rows
-        needs_priority = not (is_queued or request.has_assigned_priority)
+        needs_priority = request.priority and not (is_queued or request.has_assigned_priority)
         has_priority = needs_priority or "priority" in card.capabilities
         salt = request.cache_salt
         if self._isolates_caches and "cache_salt" in card.capabilities:

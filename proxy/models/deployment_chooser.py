@@ -44,8 +44,10 @@ class DeploymentChooser:
             return [model.cards[0]]
         available = [one for one in model.cards if self._registry.is_available(one)]
         first = self._first(request, card, model.plan, available)
+        standbys = {one.name for one in model.plan.deployments if one.standby} - {first.deployment}
         return sorted(
-            available, key=lambda one: (one is not first, one.deployment != first.deployment)
+            (one for one in available if one.deployment not in standbys),
+            key=lambda one: (one is not first, one.deployment != first.deployment),
         )
 
     def _first(

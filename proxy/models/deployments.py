@@ -85,8 +85,9 @@ def choose(
 ) -> DeploymentEntry | None:
     """The deployment for a request; None: none that may get it is available.
 
-    A deployment with a share of 0 gets only what its rules choose, unless it is the only one. A
-    rule whose deployment is not available chooses nothing.
+    A deployment with a share of 0 gets only what its rules choose, unless it is the only one; a
+    standby also what no available deployment has a share of. A rule whose deployment is not
+    available chooses nothing.
 
     Args:
         available: names of deployments.
@@ -98,6 +99,7 @@ def choose(
     if chosen := _by_rule([one for one, _ in ready], hints):
         return chosen
     open_ones = [(one, share) for one, share in ready if share > 0]
+    open_ones = open_ones or [(one, 1.0) for one, _ in ready if one.standby]
     if len(open_ones) < 2:
         return open_ones[0][0] if open_ones else None
     key = _sticky_key(plan.sticky, hints)

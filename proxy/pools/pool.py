@@ -315,7 +315,7 @@ class Endpoint:
                 pool=self.pool.name,
                 endpoint=self.name,
                 reason=str(reason),
-                advice="look at the reason, and at this Triton's log; it is asked again by itself",
+                advice="look at the reason, and at this Triton's log; the proxy tries again itself",
             )
         if before is None:
             self.pool.note_change()

@@ -231,7 +231,7 @@ class LocalPermit(Stream):
 
 
 def _check(ticket: Ticket) -> None:
-    """Raises ValueError for a patience that is no number, and for a weight with which counters
+    """Raises ValueError for a patience that is not a number, and for a weight with which counters
     lose their precision.
     """
     if not LEAST_WEIGHT <= ticket.weight <= MOST_WEIGHT:

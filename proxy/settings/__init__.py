@@ -128,7 +128,7 @@ class Settings(
     def _none_was_removed(cls, given: Any) -> Any:
         found = REMOVED.keys() & {name.upper() for name in environment()}
         for name in sorted(found):
-            raise ValueError(f"{name} is no setting any more, remove it: {REMOVED[name]}")
+            raise ValueError(f"{name} is no longer a setting, remove it: {REMOVED[name]}")
         return given
 
     @model_validator(mode="before")
@@ -180,12 +180,12 @@ class Settings(
 
     @property
     def opens_administration(self) -> bool:
-        """Whether callers without a key may administrate."""
+        """Whether callers without a key may use the administration."""
         return self.admin == "on" and self.auth != "off" and not self.is_authenticated
 
     @property
     def concurrent_requests(self) -> int | None:
-        """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
+        """At most; None: no limit. One folder on one CPU has one by default, a registry none."""
         if self.max_concurrent_requests is None and self.model_path is not None:
             return ONE_FOLDER_REQUESTS
         return self.max_concurrent_requests

@@ -43,9 +43,9 @@ class Callers(Group):
     serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
     everything. Set `on` to be sure that a start without keys fails."""
     admin: Literal["on", "off"] = "off"
-    """`on`: where there are no keys, everybody on this machine may administrate (`/admin/…`) and
-    use Triton's internal models. With keys the scope `admin` decides; with `AUTH=off` nobody may.
-    Set it on a machine of your own."""
+    """`on`: where there are no keys, everybody on this machine may use the administration
+    (`/admin/…`) and Triton's internal models. With keys the scope `admin` decides; with
+    `AUTH=off` nobody may. Set it on a machine of your own."""
     api_key: Secret = None
     """One key that may do everything, without a store of keys: at least 32 characters. For one user
     or one program."""
@@ -118,7 +118,7 @@ class Identities(Group):
         "models",
     )
     """Scopes of such a caller, separated by commas. Change it where such callers may do less, or
-    administrate."""
+    use the administration."""
 
     @model_validator(mode="after")
     def _token_rules(self) -> Identities:

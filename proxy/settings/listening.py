@@ -17,14 +17,14 @@ ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     for origin in origins:
         if not ORIGIN.fullmatch(origin):
-            raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")
+            raise ValueError(f"{origin!r} is neither an origin such as https://example.com nor *")
     return origins
 
 
 def _hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
     for host in hosts:
         if not HOST.fullmatch(host):
-            raise ValueError(f"{host!r} is no host name such as api.example.com, and not *")
+            raise ValueError(f"{host!r} is neither a host name such as api.example.com nor *")
     return hosts
 
 
@@ -59,8 +59,8 @@ class Tls(Group):
     tls_key_file: FilePath | None = None
     """PEM file with the private key of `TLS_CERT_FILE`."""
     tls_client_ca_file: FilePath | None = None
-    """PEM file with certificate authorities. With it every client needs a certificate of theirs,
-    health checks included. Set it where only known machines may connect."""
+    """PEM file with certificate authorities. With it every client needs a certificate that one of
+    them has signed, health checks included. Set it where only known machines may connect."""
     plaintext: Literal["on", "off"] = "off"
     """`on`: callers' keys may travel without TLS on another address than loopback. Without it such
     a start needs `TLS_CERT_FILE`, or a front in `FORWARDED_ALLOW_IPS` or `TRUSTED_FRONTS`. Set it

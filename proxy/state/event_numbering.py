@@ -48,7 +48,7 @@ class EventNumbering:
 
 
 def after_event(data: bytes, number: int) -> bytes:
-    """What follows the event in `data`, a sequence of whole parts; all of it if it has no such.
+    """What follows the event in `data`, a sequence of whole parts; all of it if it has none.
 
     JSON has no bare line breaks, so `id: n` at the beginning of a line is never inside an event.
     """

@@ -32,7 +32,7 @@ class HeldBytes:
 
 
 def fields_of(body: bytes | str) -> dict[str, Any] | None:
-    """The fields of a request's body; None: it is no JSON object."""
+    """The fields of a request's body; None: it is not a JSON object."""
     try:
         found = orjson.loads(body)
     except ValueError:
@@ -41,7 +41,7 @@ def fields_of(body: bytes | str) -> dict[str, Any] | None:
 
 
 def objects_of(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none where it is no list."""
+    """The objects of a list; none where it is not a list."""
     found = value if isinstance(value, list) else []
     return [each for each in found if isinstance(each, Mapping)]
 

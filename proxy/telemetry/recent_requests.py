@@ -138,7 +138,7 @@ def _stages(record: RequestRecord) -> bytes:
         }
         for stage in record.stages
     ]
-    with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
+    with suppress(orjson.JSONEncodeError):  # a text that is not Unicode must not fail the request
         if len(written := orjson.dumps(found)) <= STAGES_BYTES:
             return written
     return orjson.dumps([{**stage, "attributes": {}} for stage in found])

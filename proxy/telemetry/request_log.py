@@ -24,6 +24,7 @@ Line = dict[str, Any]
 TASK = "request "  # how the name of a task begins that works for a request
 HEALTH_CHECKS = "/health"
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
+REQUEST_TRACE = b"x-request-trace"
 USABLE_TRACE = re.compile(rb"[!-~]{1,128}")
 ANSWERED = (Result.COMPLETED, Result.ABANDONED)
 LONGEST_NOTE, LONGEST_NAME, LONGEST_WORD = 512, 256, 64  # characters
@@ -64,7 +65,7 @@ class RequestLog:
             path=path,
             request_id=request_id,
             headers=headers,
-            request_trace=_callers_trace(headers),
+            request_trace=_callers_trace(headers) if REQUEST_TRACE in dict(headers) else None,
             trace=None if self._trace is None else self._trace(headers),
         )
         token = current_record.set(record)
@@ -86,7 +87,7 @@ class RequestLog:
 
 def _callers_trace(headers: Headers) -> str | None:
     """Of `x-request-trace`; the first of several, as of `x-request-id`. None if it is unusable."""
-    given = next((value for name, value in headers if name == b"x-request-trace"), b"")
+    given = next(value for name, value in headers if name == REQUEST_TRACE)
     return given.decode("ascii") if USABLE_TRACE.fullmatch(given) else None
 
 

@@ -1,7 +1,7 @@
 """The proxy's half of the tensor contract, as rows. Read by `codec` and `catalog`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
-them. A new parameter is a row here (one that is no field of Sampling also a line of
+them. A new parameter is a row here (one that is not a field of Sampling also a line of
 `input_values`), and an entry there.
 """
 

@@ -9,11 +9,13 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import typer
 
 from proxy.cli import ACCOUNTS, RUNNING, START, app
+from proxy.models.registry import ModelInfo
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.metrics import Metrics
 from tests.docs.pages import ROOT
@@ -83,6 +85,9 @@ def _of_the_proxy() -> Iterator[tuple[str, ...]]:
         name = each._name + ("_total" if each._type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in each._labelnames)
         yield f"`{name}`", each._type, labels, cell(each._documentation)
+    for family in ModelInfo(SimpleNamespace(every_card=list)).collect():
+        labels = ", ".join(f"`{label}`" for label in family._labelnames)
+        yield f"`{family.name}`", family.type, labels, cell(family.documentation)
 
 
 def _of_the_engine() -> Iterator[tuple[str, ...]]:

@@ -73,3 +73,14 @@ def test_every_error_code_is_documented_with_its_status():
         (int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)
     }
     assert documented == {(code.status, code.value) for code in ErrorCode}
+
+
+def test_folders_that_a_page_makes_in_a_clone_are_ignored_by_git():
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    made = [
+        name
+        for path in (ROOT / "docs").glob("*.md")
+        for name in re.findall(r"^mkdir (\w+)", path.read_text(), re.MULTILINE)
+    ]
+    assert "rehearsal" in made
+    assert [name for name in made if f"/{name}/" not in ignored] == []

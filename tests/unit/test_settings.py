@@ -44,7 +44,7 @@ def test_the_other_names_of_host_and_port(settings):
         ({"CORS_ORIGINS": "https://a.example/path"}, "CORS_ORIGINS=https://a.example/path"),
         ({"TRITON_CA_FILE": __file__}, "TRITON_URL must be grpcs://host:port with it"),
         ({"TRITON_URL": "grpcs://t:1", "TRITON_CA_FILE": "/no/ca"}, "TRITON_CA_FILE=/no/ca"),
-        ({"TRITON_TRANSPORT": "grpc"}, "TRITON_TRANSPORT is no setting any more"),
+        ({"TRITON_TRANSPORT": "grpc"}, "TRITON_TRANSPORT is no longer a setting"),
         ({"TRITON_SECRET": "short"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"TRITON_SECRET": "has,commas=and spaces"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
@@ -96,7 +96,7 @@ def test_without_keys_callers_may_have_the_highest_of_the_words(settings):
     assert settings().priority_ceiling == 10
     assert settings(PRIORITY_WORDS="low=-2, urgent = +3").priority_ceiling == 3
     assert settings(PRIORITY_WORDS="").priority_ceiling == 0
-    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 16).priority_ceiling == 0
+    assert settings(PRIORITY_WORDS="a=5", API_KEY="k" * 32).priority_ceiling == 0
     assert settings(MAX_PRIORITY="-4").priority_ceiling == -4
 
 
@@ -137,7 +137,7 @@ def test_a_setting_that_was_removed_stops_the_start_and_says_what_to_do(settings
     with pytest.raises(ValidationError) as refused:
         settings(**{name: "1"})
     line = explain(refused.value)
-    assert line.startswith(f"{name.upper()} is no setting any more, remove it: ")
+    assert line.startswith(f"{name.upper()} is no longer a setting, remove it: ")
     assert instead in line
 
 

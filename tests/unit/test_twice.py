@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests import twice
@@ -20,10 +21,10 @@ TOO_MANY = range(twice.MOST_FAILURES + 1)
 MANY = "".join(f"def test_{number}():\n    assert False\n" for number in TOO_MANY)
 
 
-def run(folder: Path, text: str, *options: str) -> tuple[int, str]:
+def run(folder: Path, text: str, *options: str, paths: Sequence[str] = (".",)) -> tuple[int, str]:
     """In a process of its own, with one test file."""
     (folder / "test_it.py").write_text(text)
-    command = [sys.executable, twice.__file__, ".", "-q", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, twice.__file__, *paths, "-q", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -33,6 +34,14 @@ def test_one_that_passes_alone_is_named_and_passes(tmp_path):
     assert status == 0
     assert "[tests] failed beside others, and passed alone: " in printed
     assert "::test_flaky" in printed.splitlines()[-1]
+
+
+def test_after_several_paths_only_what_failed_runs_once_more(tmp_path):
+    (tmp_path / "test_fine.py").write_text("def test_fine():\n    pass\n")
+    status, printed = run(tmp_path, FLAKY, paths=("test_fine.py", "test_it.py"))
+    assert status == 0
+    assert printed.count("1 passed") == 2  # beside the one that failed, and then this one alone
+    assert "[tests] failed beside others, and passed alone: test_it.py::test_flaky" in printed
 
 
 def test_one_that_fails_twice_fails(tmp_path):

@@ -55,7 +55,7 @@ def tensors(folder: Path) -> Tensors:
     """Name -> tensor, for all .safetensors files of a folder.
 
     Raises:
-        BuildError: a file is cut off, or is no safetensors file.
+        BuildError: a file is cut off, or is not a safetensors file.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -171,5 +171,5 @@ def add_nvidias(reporter: MetricReporter, stats: Stats, model: str, version: str
         types = REQUEST_TYPES if stats.most_rows else known
         gauges(REQUESTS, "Requests of the engine by their state", "request_type", types)
     if stats.has_kv_blocks:
-        text = "Blocks of the engine's KV cache; tokens_per and fraction are no counts"
+        text = "Blocks of the engine's KV cache; tokens_per and fraction are not counts"
         gauges(KV_BLOCKS, text, "kv_cache_block_type", KV_BLOCK_TYPES)

@@ -40,7 +40,7 @@ def main(stub: int, server: int) -> None:
 
 
 def _orphans(binary: str, server: int) -> Iterator[int]:
-    """Stubs that the server started, and whose parent it is no more."""
+    """Stubs that the server started, and whose parent it no longer is."""
     for process in Path("/proc").glob("[0-9]*"):
         pid = int(process.name)
         try:

@@ -172,7 +172,7 @@ def _is_word(match: re.Match[str]) -> bool:
     return re.search(r"\w", around) is None
 
 
-UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)  # bytes that are no printable Latin-1
+UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)  # bytes that are not printable Latin-1
 
 
 class CharacterSpelling:

@@ -61,7 +61,7 @@ class RecordCache(Generic[Record]):
         self._slots_of_former = CapacityLimiter(LOOKUPS_AT_ONCE)
 
     async def find(self, name: str) -> Record | None:
-        """The record, from memory if it is there; None if there is none of this name.
+        """The record, from memory if it is there; None if no record has this name.
 
         Raises:
             KeysUnavailable: the lookup failed or took too long, or too many are waiting.

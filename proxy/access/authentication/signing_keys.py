@@ -146,7 +146,7 @@ class SigningKeys:
 def _signing(key_set: KeySet) -> list[Mapping[str, Any]]:
     """
     Raises:
-        ValueError: it is no key set.
+        ValueError: it is not a key set.
     """
     keys = key_set.get("keys") if isinstance(key_set, Mapping) else None
     if not isinstance(keys, list) or len(keys) > MOST_KEYS:

@@ -31,7 +31,7 @@ class Tokens:
     """rules: what a token must have. now: seconds since the epoch, as tokens have it.
 
     A dot in the name of a claim leads into an object, as `realm.roles`. Scopes are a list or words
-    in one string; words that are no Scope are ignored.
+    in one string; words that are not a Scope are ignored.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ def _claim(payload: Mapping[str, Any], path: str) -> object:
 
 
 def _name(payload: Mapping[str, Any], claim: str) -> str:
-    """A claim that is a name, as it may stand in logs."""
+    """A claim that is a name, as it may appear in logs."""
     name = _claim(payload, claim)
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise _refusal(f"its claim {claim!r} is not a name")

@@ -284,7 +284,7 @@ class Reservation:
         """Waits for nothing: the request may have been cancelled. Counts what was used where it was
         reserved; more than that at the last reservation.
         """
-        has_failed = isinstance(error, Exception)  # a client that disconnects is no failure
+        has_failed = isinstance(error, Exception)  # a client that disconnects is not a failure
         usage = replace(self._record.usage or Usage(), cached_tokens=sum(self._cached.values()))
         counts = NO_MORE_REQUESTS if has_failed and not usage.total_tokens else self._counts
         left: tuple[int, ...] = self._amounts(

@@ -91,7 +91,7 @@ class Change:
     ) -> None:
         """Adds an audit entry. before, after: the object as an administrator sees it; None: none.
 
-        object: such as `tenants/<name>` or `keys/<id>`. Equal views are no change, and are not
+        object: such as `tenants/<name>` or `keys/<id>`. Equal views are not a change, and are not
         recorded.
         """
         if before != after:

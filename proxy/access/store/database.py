@@ -6,25 +6,25 @@ SQLAlchemy's pool runs SQLite in threads, so that the event loop never waits for
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, event, exc, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from proxy.domain.errors import StoreUnavailable
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
-WAIT_S = 5.0  # for a lock of SQLite, a connection of the pool, a connection to PostgreSQL
+WAIT_S = 5.0  # for a connection of the pool, and to PostgreSQL
+LOCK_WAIT_S, RETRY_S = 15.0, 0.05  # for another writer of SQLite, in this or another process
 STATEMENT_S = 30.0  # of PostgreSQL; a report over years takes seconds
 CONNECTIONS = 4  # of one process
-# busy_timeout comes first: the change to WAL waits for other processes, too
 PRAGMAS = (
-    f"busy_timeout = {int(WAIT_S * 1000)}",
-    "journal_mode = WAL",
+    f"busy_timeout = {int(LOCK_WAIT_S * 1000)}",
     "synchronous = FULL",  # an audit entry that is committed survives a power cut
     "foreign_keys = ON",
 )
@@ -114,7 +114,7 @@ def _engine(url: URL) -> AsyncEngine:
             connect_args={"timeout": WAIT_S, "command_timeout": STATEMENT_S},
         )
     engine = create_async_engine(
-        url, pool_size=CONNECTIONS, max_overflow=0, pool_timeout=WAIT_S + 1
+        url, pool_size=CONNECTIONS, max_overflow=0, pool_timeout=LOCK_WAIT_S + 1
     )
     event.listen(engine.sync_engine, "do_connect", _with_file)
     event.listen(engine.sync_engine, "connect", _prepared)
@@ -129,11 +129,22 @@ def _with_file(dialect: Any, record: Any, arguments: list[Any], options: dict[st
     path.touch(mode=0o600)
 
 
-def _prepared(connection: DBAPIConnection, record: Any) -> None:
+def _prepared(connection: Any, record: Any) -> None:
+    """connection: SQLAlchemy's adapter of aiosqlite's."""
     connection.isolation_level = None  # sqlite3 must not begin transactions by itself
     cursor = connection.cursor()
     for pragma in PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
+    end = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            # In a new file this does not wait for another writer, whatever busy_timeout is.
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+        connection.run_async(lambda _: asyncio.sleep(RETRY_S))
     cursor.close()
 
 

@@ -51,7 +51,7 @@ class Store:
         await self.audit.check_pepper()
 
     async def __aenter__(self) -> Store:
-        """A database that does not answer now is no reason not to start: it may come back."""
+        """A database that does not answer now does not prevent the start: it may come back."""
         try:
             await self.prepare()
         except StoreUnavailable as error:

@@ -95,7 +95,7 @@ class LimitsBody(AdminBody):
     )
 
     def applied(self, limits: Limits) -> Limits:
-        """The limits with those that are given here; null is no limit."""
+        """The limits with those that are given here; null: no limit."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         defaults = {field.name: field.default for field in fields(Limits)}
         none = {name: defaults[name] for name, value in given.items() if value is None}
@@ -174,7 +174,7 @@ class KeyBody(AdminBody):
     name: PlainText = Field(description="What people call the key.", examples=["batch jobs"])
     scopes: Scopes = Field(
         default=USERS_SCOPES,
-        description="What it may do. `admin` may administrate, and only that.",
+        description="What it may do. `admin` opens `/admin/…` and `/metrics` only.",
         examples=[["chat", "models"]],
     )
     models: Patterns = Field(

@@ -79,7 +79,7 @@ class OwnUsageQuery(QueryParameters):
     )
     last: date | None = Field(None, alias="to", description="Last day, in UTC; default: today.")
     by: Annotated[str, StringConstraints(pattern=f"^{OWN_GROUPS}(,{OWN_GROUPS})*$")] = Field(
-        "day,model", description="What the rows are apart by, separated by commas."
+        "day,model", description="Columns to group by, separated by commas."
     )
     format: Literal["json", "csv"] = "json"
 
@@ -108,7 +108,7 @@ class UsageQuery(OwnUsageQuery):
     key: Text | None = Field(None, description="Only the usage of the key with this id.")
     model: Text | None = Field(None, description="Only the usage of this model, by public name.")
     by: Annotated[str, StringConstraints(pattern=f"^{GROUPS}(,{GROUPS})*$")] = Field(
-        "day,tenant,key,model", description="What the rows are apart by, separated by commas."
+        "day,tenant,key,model", description="Columns to group by, separated by commas."
     )
 
     @property

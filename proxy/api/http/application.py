@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy import __version__
@@ -38,7 +39,7 @@ from proxy.api.http.route_scopes import COUNTED, Need, Open, RouteScopes
 from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
 from proxy.domain import identity
-from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, RequestError, in_short
+from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, current_caller
 from proxy.domain.record import RequestRecord, StageName
 from proxy.journal.journal import Journal
@@ -54,8 +55,8 @@ DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
 NO_ADMIN = (
     "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
-    "value: the first start prints an admin key. ADMIN=on lets everybody on this machine "
-    "administrate."
+    "value: the first start prints an admin key. ADMIN=on opens it to everybody on "
+    "this machine."
 )
 EXPOSED_HEADERS = (
     *own_headers.LIMITS,
@@ -92,7 +93,7 @@ class Application(FastAPI):
 
     Args:
         running: what runs as long as the application serves.
-        authentication: None where there are no keys. Nobody may administrate then, unless
+        authentication: None where there are no keys. Nobody may use the administration then, unless
             `opens_administration`: a fuzzer that follows /openapi.json would drain the server.
         keyed: None where there are no Idempotency-Keys.
         origins: of web pages that may call the API (CORS). Keys travel in a header, not in cookies.
@@ -135,6 +136,7 @@ class Application(FastAPI):
         self._authentication = authentication
         self._opens_administration = opens_administration
         self._posts: dict[str, TypedRoute] = {}
+        self._sockets: list[str] = []
         self._counters: dict[tuple[str, int], Counter] = {}
         self._recording = Recording(
             self._route, journal=journal, logs_content=logs_content, held=content
@@ -157,6 +159,8 @@ class Application(FastAPI):
         for route in router.routes:
             if isinstance(route, TypedRoute) and route.is_fixed_post:
                 self._posts[route.path] = route
+            if isinstance(route, WebSocketRoute):
+                self._sockets.append(route.path)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Without ServerErrorMiddleware, which would answer errors before `__call__` sees them."""
@@ -250,18 +254,16 @@ class Application(FastAPI):
         return need
 
     async def _may_connect(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Refuses the handshake of a WebSocket whose host or caller is wrong."""
-        fields = dict(reversed(scope["headers"]))
+        """Refuses the handshake of a WebSocket whose host, caller or path is wrong."""
+        fields, path = dict(reversed(scope["headers"])), scope["path"]
         try:
             self._hosts.check(fields.get(b"host"))
-        except RequestError:
-            await send({"type": "websocket.close", "code": REFUSED})  # not accepted yet: a 403
-            return False
-        try:
             await self._admit(scope, RequestRecord())
+            if path not in self._sockets:
+                raise errors.unknown_url("WEBSOCKET", path, self._sockets)
         except ProxyError as error:
-            path, headers = in_short(scope["path"]), scope["headers"]
-            with self._log.recorded("WEBSOCKET", path, headers=headers) as record:
+            headers = scope["headers"]
+            with self._log.recorded("WEBSOCKET", in_short(path), headers=headers) as record:
                 record.status = error.code.status
                 response = errors.response_of(error)
             if DENIAL in scope.get("extensions", {}):

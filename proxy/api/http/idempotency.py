@@ -105,8 +105,8 @@ class Idempotency:
             await self._send(answer, scope, receive, send)
 
     async def _request(self, scope: Scope, given: KeyHeaders, body: bytes) -> KeyedRequest:
-        """Keys of one tenant share answers where they allow the same models. An address is no proof
-        of who calls, so that callers with nothing else get no answer that is kept.
+        """Keys of one tenant share answers where they allow the same models. An address does
+        not prove who calls, so callers with nothing else get no kept answer.
         """
         who = current_caller.get()
         address = caller_name(scope) if who.is_shared else ""
@@ -254,7 +254,7 @@ def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders:
     if given.startswith('"'):
         if not _QUOTED.fullmatch(given):
             raise _invalid(
-                KEY, f"{KEY} begins with a quote, but is no quoted string: {echoed(given)}"
+                KEY, f"{KEY} begins with a quote, but is not a quoted string: {echoed(given)}"
             )
         key = re.sub(r"\\(.)", r"\1", given[1:-1])
     if not _PRINTABLE.fullmatch(key):
@@ -294,7 +294,7 @@ REFUSALS = {
     Reason.NOT_KEPT: f"The stream that {LAST_EVENT_ID} continues is not kept (any more). Send the "
     f"request without {LAST_EVENT_ID}.",
     Reason.UNKNOWN_EVENT: f"{LAST_EVENT_ID} names an event that this stream has not sent yet.",
-    Reason.NOT_EVENTS: f"{LAST_EVENT_ID} continues streams of events: this answer is none.",
+    Reason.NOT_EVENTS: f"{LAST_EVENT_ID} continues streams of events, and this answer is not one.",
     Reason.TOO_MANY_READERS: f"Too many requests with this {KEY} read the answer at once.",
 }
 

@@ -48,7 +48,7 @@ def with_patience(request: GenerationRequest) -> GenerationRequest:
     """The request with what its HTTP request asks for; of a WebSocket, the one that opened it.
 
     Raises:
-        InvalidRequest: the header is no whole number from 0 to MOST_MS.
+        InvalidRequest: the header is not a whole number from 0 to MOST_MS.
     """
     headers = running_record().headers
     if _NAME not in dict(headers):

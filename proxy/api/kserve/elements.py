@@ -73,7 +73,7 @@ def _numbers(flat: list[Any], datatype: str) -> bytes:
 
 def _with_length(element: Any) -> bytes:
     if not isinstance(element, str):
-        raise WrongElements("is BYTES, and has elements that are no strings")
+        raise WrongElements("is BYTES, and has elements that are not strings")
     try:
         content = element.encode()
     except UnicodeEncodeError:

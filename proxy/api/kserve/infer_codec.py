@@ -28,8 +28,8 @@ from proxy.domain.kserve import KserveRequest, KserveResponse, RequestedOutput, 
 
 MOST_TENSORS, MOST_DIMENSIONS, MOST_PARAMETERS = 256, 16, 64
 BINARY_SIZE, BINARY, BINARY_OUTPUT = "binary_data_size", "binary_data", "binary_data_output"
-# Memory regions belong to whoever registered them, and a caller could read another's. Names that
-# begin with `triton_` are reserved, such as Triton's own for responses without data.
+# Memory regions belong to the client that registered them, and a caller could read another's.
+# Names that begin with `triton_` are reserved, such as Triton's own for responses without data.
 REFUSED = ("shared_memory_", "triton_")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=256)]

@@ -224,7 +224,7 @@ def _parts(data: bytes, length: str | None) -> tuple[bytes, bytes]:
 def _version(text: str) -> str:
     if text and not (text.isascii() and text.isdigit() and len(text) < 20):
         raise InvalidRequest(
-            f"{echoed(text)} is no version of a model: versions are numbers.",
+            f"{echoed(text)} is not a version of a model: versions are numbers.",
             code=ErrorCode.INVALID_PARAMETER,
             param="version",
         )

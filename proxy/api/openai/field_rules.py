@@ -87,7 +87,7 @@ TEXT_PROMPT: Json = {"type": ["string", "array"], "items": {"type": "string"}}
 STREAMS = _needs(stream={"const": True})
 
 LARGE = ("ChatCompletionBody", "CompletionBody")
-VALIDATING = 4  # how many rules of a large body stand in `allOf`; each has two alternatives
+VALIDATING = 4  # how many rules of a large body are in `allOf`; each has two alternatives
 COMMON = (
     _either("`stream_options` needs `stream`.", _without("stream_options"), STREAMS),
     _either(

@@ -1,7 +1,7 @@
 """The fields that chat completions and completions share.
 
 Fields that are not declared are refused by name; null is the same as not given. A priority may
-stand in `priority`, in a hint of `nvext`, in `metadata`, and in `service_tier`.
+are in `priority`, in a hint of `nvext`, in `metadata`, and in `service_tier`.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
         if abs(meant) > INT32_MAX:
             message = (
                 f"Invalid value for '{path}': {echoed(text)} is not from "
-                f"{-INT32_MAX} to {INT32_MAX}; a note that is no number is not read"
+                f"{-INT32_MAX} to {INT32_MAX}; a note that is not a number is ignored"
             )
         elif own not in (None, meant):
             is_number = str(meant) == text

@@ -52,7 +52,7 @@ class FieldLimits:
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
-        if not self.has_tier(body.service_tier):
+        if body.service_tier is not None and not self.has_tier(body.service_tier):
             raise InvalidRequest(
                 f"Invalid value for 'service_tier': {body.service_tier!r} is no tier of this "
                 "server: use 'auto' or 'default'.",
@@ -162,10 +162,11 @@ class RequestBuilder:
         that answers it, which may be a fallback of the one it names.
         """
         self._limits.check(body)
-        words, tier = self._limits.priority_words, body.tier
-        if body.nvext is not None or body.metadata is not None or tier is not None:
+        words, has_tier = self._limits.priority_words, body.service_tier is not None
+        if body.nvext is not None or body.metadata is not None or has_tier:
             body = merged(body, words, ids_field=ids_field)
-        if body.service_tier is not None:
+        if has_tier:
+            tier = body.tier
             is_served = tier is not None and words[tier] <= self._ceiling(current_caller.get())
             body = body.model_copy(update={"service_tier": tier if is_served else "default"})
         served = self._models.serving(body.model)

@@ -178,7 +178,7 @@ def _check(pools: Pools, model: str, names: list[str]) -> None:
     """Raises InvalidRequest, NotStored."""
     if not MODEL.fullmatch(model):
         raise InvalidRequest(
-            f"{echoed(model)} is no name of a Triton model.",
+            f"{echoed(model)} is not the name of a Triton model.",
             code=ErrorCode.INVALID_PARAMETER,
             param="model",
         )

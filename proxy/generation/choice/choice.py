@@ -141,8 +141,8 @@ class Choice:
         return logged, taken
 
     def _end_number(self, delta: TokenDelta) -> int:
-        """The place in the delta, from 1, of the token that ended the answer where it is no part of
-        the text; 0 where there is none.
+        """The place in the delta, from 1, of the token that ended the answer, if it is not part of
+        the text; else 0.
         """
         if delta.finish is not FinishReason.STOP or not delta.token_bytes:
             return 0

@@ -78,7 +78,7 @@ def _obstacle_of_sampling(sampling: Sampling) -> Obstacle | None:
 def continued(request: EngineRequest, ids: Sequence[int], prompt_tokens: int) -> EngineRequest:
     """The rest of an answer whose tokens so far are `ids`; without any, all of it.
 
-    The prompt's own tokens, where they are echoed, are no part of `ids`, and all of them came.
+    The prompt's own tokens, where they are echoed, are not part of `ids`, and all of them came.
     """
     if not ids:
         return request

@@ -216,7 +216,7 @@ def _definition(parts: list[Node], library: str) -> tuple[Token, Definition]:
 
 
 def _ebnf_name(name: str, library: str) -> str:
-    """`root` is EBNF's start; names with a dot cannot stand in Lark."""
+    """`root` is EBNF's start; names with a dot are not allowed in Lark."""
     if library:
         return f"{library}.{name}"
     return f"lark_{name}" if name == "root" or name.startswith("lark_") else str(name)

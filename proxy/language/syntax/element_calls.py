@@ -31,7 +31,7 @@ from proxy.language.syntax.call_syntax import (
 )
 from proxy.language.syntax.literal import CutOff, escaped, literal_in
 from proxy.language.syntax.reader import Delimiters, PassOn, Steps
-from proxy.language.syntax.tool_parser import SectionCalls
+from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks
 
 ANY_TYPE = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 _PYTHON_TYPES = {
@@ -396,7 +396,7 @@ class Qwen3CoderParser(MarkupCalls):
         separator="\n",
         trigger="<tool_call>",
     )
-    template_marks = (("<function=", "<parameter="),)
+    template_marks: ClassVar[TemplateMarks] = (("<function=", "<parameter="),)
 
 
 class MimoParser(Qwen3CoderParser):

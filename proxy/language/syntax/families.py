@@ -1,6 +1,6 @@
 """All families of tool calls and of reasoning by name: our own, and those of installed packages.
 
-To add a family, write its parser beside its like, and give it a row here.
+To add a family, write its parser next to similar ones, and give it a row here.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _plugin(group: str, name: str, kind: Parser) -> Parser:
     for point in offered.select(name=name):
         found: Parser = point.load()
         if not (isinstance(found, type) and issubclass(found, kind)):
-            raise KeyError(f"{point.value!r} of {group!r} is no subclass of {kind.__name__}")
+            raise KeyError(f"{point.value!r} of {group!r} is not a subclass of {kind.__name__}")
         return found
     ours = TOOL_FAMILIES if group == TOOL_ENTRY_POINTS else REASONING_FAMILIES
     known = ", ".join(sorted([*ours, *offered.names]))

@@ -15,7 +15,7 @@ from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, literal_in, string
 from proxy.language.syntax.reader import Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
-from proxy.language.syntax.tool_parser import NAME, BareCalls, ToolParser
+from proxy.language.syntax.tool_parser import NAME, BareCalls, TemplateMarks, ToolParser
 
 _ARGUMENTS = ("arguments", "parameters", "args")
 _QUOTES = "\"'"
@@ -183,7 +183,7 @@ class HermesParser(CallObjects):
         separator="\n",
         trigger="<tool_call>",
     )
-    template_marks = (("<tool_call>",),)
+    template_marks: ClassVar[TemplateMarks] = (("<tool_call>",),)
 
 
 class ExaoneParser(HermesParser):

@@ -41,8 +41,8 @@ from proxy.language.syntax.element_calls import (
     types_of,
     values_of,
 )
-from proxy.language.syntax.literal import Broken, CutOff, escaped
-from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
+from proxy.language.syntax.reader import Delimiters, PassOn, Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
 from proxy.language.syntax.tool_parser import NAME, SectionCalls
 
@@ -97,8 +97,8 @@ class NestedCalls(SectionCalls):
         """Reads the rest of an element's start."""
 
     @cached_property
-    def _known(self) -> dict[tuple[int, str], Any]:
-        """Children's schemas and types, which a large schema makes slow to find."""
+    def _known(self) -> dict[tuple[int, str | None], Any]:
+        """A schema's children by their keys, and its types: slow to find in a large schema."""
         return {}
 
     def _call(self) -> Steps[None]:
@@ -168,25 +168,17 @@ class NestedCalls(SectionCalls):
             is_list = element.says == "list"
             write("[" if is_list else "{")
             return Container(end=element.end, schema=schema, is_list=is_list)
-        if types == {"string"}:
+        if types == {"string"} and element.says != "json":
             write('"')
-            mark = yield from self._reader.until(
-                Delimiters([element.end]),
-                lambda text: self._emit_arguments(escaped(text)),
-                leaves_partial=True,
-            )
-            if not mark:
-                raise CutOff
-            self._reader.take(len(mark))
+            yield from self._until(element.end, lambda text: self._emit_arguments(escaped(text)))
+            self._reader.take(len(element.end))
             self._emit_arguments('"')
             return None
         parts: list[str] = []
-        stop = Delimiters([self.value_stop or element.end])
-        if not (yield from self._reader.until(stop, parts.append, leaves_partial=True)):
-            raise CutOff
+        yield from self._until(self.value_stop or element.end, parts.append)
         text = "".join(parts)
         if (yield from self._reader.accept(element.end)):
-            write(_scalar(text, types))
+            write(_scalar(text, types, is_json=element.says == "json"))
             return None
         if self._reader.may_end_in(element.end):
             raise CutOff
@@ -195,6 +187,10 @@ class NestedCalls(SectionCalls):
         is_list = yield from self._holds_items(types)
         write("[" if is_list else "{")
         return Container(end=element.end, schema=schema, is_list=is_list)
+
+    def _until(self, mark: str, pass_on: PassOn) -> Steps[None]:
+        if not (yield from self._reader.until(Delimiters([mark]), pass_on, leaves_partial=True)):
+            raise CutOff
 
     def _holds_items(self, types: frozenset[str]) -> Steps[bool]:
         """Whether a value that holds elements is a list."""
@@ -206,6 +202,8 @@ class NestedCalls(SectionCalls):
 
     def _child(self, inner: Container, key: str) -> Any:
         """The schema of an element; None if none is listed."""
+        if inner.schema is None:
+            return None
         at = (id(inner.schema), "" if inner.is_list else key)
         if at not in self._known:
             root = self._tools.get(self._name)
@@ -217,7 +215,7 @@ class NestedCalls(SectionCalls):
         if schema is None:
             types = ANY_TYPE if says else self.unlisted_types
         else:
-            at = (id(schema), "types of")
+            at = (id(schema), None)
             if at not in self._known:
                 self._known[at] = types_of(schema, self._tools.get(self._name))
             types = self._known[at]
@@ -239,9 +237,12 @@ class NestedCalls(SectionCalls):
             found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
 
 
-def _scalar(text: str, types: frozenset[str]) -> str:
+def _scalar(text: str, types: frozenset[str], *, is_json: bool) -> str:
     if not text:
         return next((_EMPTY[one] for one in _EMPTY if one in types), '""')
+    found = literal_in(text) if is_json and "string" in types else None
+    if found is not None and found.startswith('"'):
+        return found
     return typed(text, types)
 
 
@@ -297,22 +298,20 @@ class ElementSyntax:
         types = _types(schema)
         if not self.says_type and "string" in types and types - {"string", "null"}:
             # Of bare text a reader could not tell whether it is a string: strings are in quotes.
-            inner = json_without(schema, [self.stop])
-            return tag(self.start(name, "", False), inner, self.end(name))
+            quoted = json_without(schema, [self.stop])
+            return tag(self.start(name, "", False), quoted, self.end(name))
         made = []
         for one in variants(schema):
             kind = _type(one)
             inner = self._elements(kind, one) if is_nested else None
             start = self.start(name, kind, inner is not None)
-            if inner is None:
-                is_text = kind == "string"
-                inner = (
-                    text_format(followed(one, one), [self.stop])
-                    if is_text
-                    else json_without(one, [self.stop])
-                )
-            made.append(tag(start, inner, self.end(name)))
+            made.append(tag(start, inner or self._value(kind, one), self.end(name)))
         return made[0] if len(made) == 1 else either(*made)
+
+    def _value(self, kind: str, schema: Any) -> Format:
+        if kind == "string":
+            return text_format(followed(schema, schema), [self.stop])
+        return json_without(schema, [self.stop])
 
     def _elements(self, kind: str, schema: Any) -> Format | None:
         """The elements that a list or an object holds; None for other values."""
@@ -381,6 +380,16 @@ _KIMI_CHANNELS = ("think", "response", "tools", "message")
 _KIMI_ELEMENTS = ("call", "argument")
 
 
+_KIMI_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: (
+        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+    ),
+    end=lambda name: f"{_CLOSE}argument{_SEP}",
+    stop=f"{_CLOSE}argument{_SEP}",
+    is_nested=False,
+)
+
+
 class KimiK3Parser(NestedCalls):
     """Kimi K3: `<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>`.
 
@@ -421,13 +430,14 @@ class KimiK3Parser(NestedCalls):
         return Element(key=attributes.get("key"), end=f"{_CLOSE}argument{_SEP}", says=says)
 
 
-_KIMI_ELEMENT = ElementSyntax(
-    start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
-    ),
-    end=lambda name: f"{_CLOSE}argument{_SEP}",
-    stop=f"{_CLOSE}argument{_SEP}",
-    is_nested=False,
+def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
+    named = f'name="{escape(name)}" ' if name else ""
+    nested = {"object": "dict", "array": "list"}.get(kind) if is_nested else None
+    return f'<cofl:value {named}type="{nested or ("raw" if kind == "string" else "json")}">'
+
+
+_COHERE_ELEMENT = ElementSyntax(
+    start=_cohere_start, end=lambda name: "</cofl:value>", stop="</cofl:value>", is_nested=True
 )
 
 
@@ -447,7 +457,7 @@ class CohereXmlParser(NestedCalls):
         begin='<cofl:tool_call id="',
         before_name=(regex("[0-9]{1,4}"), const_string('" name="')),
         middle='">',
-        arguments=lambda schema: _COHERE_ELEMENT.arguments(schema),
+        arguments=_COHERE_ELEMENT.arguments,
         can_hold=can_be_nested,
         end=call_end,
         foot="</cofl:tool_calls>",
@@ -464,18 +474,16 @@ class CohereXmlParser(NestedCalls):
         return Element(key=attributes.get("name"), end="</cofl:value>", says=says)
 
 
-def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
-    named = f'name="{escape(name)}" ' if name else ""
-    nested = {"object": "dict", "array": "list"}.get(kind) if is_nested else None
-    return f'<cofl:value {named}type="{nested or ("raw" if kind == "string" else "json")}">'
-
-
-_COHERE_ELEMENT = ElementSyntax(
-    start=_cohere_start, end=lambda name: "</cofl:value>", stop="</cofl:value>", is_nested=True
-)
-
-
 _NAMESPACE = "]<]minimax[>["
+
+
+_MINIMAX_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
+    end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
+    stop=_NAMESPACE,
+    is_nested=True,
+    says_type=False,
+)
 
 
 class MiniMaxM3Parser(NestedCalls):
@@ -495,7 +503,7 @@ class MiniMaxM3Parser(NestedCalls):
         head=f"{_NAMESPACE}<tool_call>\n",
         begin=f'{_NAMESPACE}<invoke name="',
         middle='">',
-        arguments=lambda schema: _MINIMAX_ELEMENT.arguments(schema),
+        arguments=_MINIMAX_ELEMENT.arguments,
         can_hold=can_be_nested,
         end=f"{_NAMESPACE}</invoke>\n",
         foot=f"{_NAMESPACE}</tool_call>",
@@ -514,12 +522,3 @@ class MiniMaxM3Parser(NestedCalls):
         if not name:
             raise Broken
         return Element(key=name, end=f"{_NAMESPACE}</{name}>")
-
-
-_MINIMAX_ELEMENT = ElementSyntax(
-    start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
-    end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
-    stop=_NAMESPACE,
-    is_nested=True,
-    says_type=False,
-)

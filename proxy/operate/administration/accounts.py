@@ -1,6 +1,6 @@
 """`triton-openai tenants`, `keys`, `usage` and `audit`: what /admin/v1 does, without a server.
 
-They take the same words, and with --json print the same JSON. Heavy imports stand inside the
+They take the same words, and with --json print the same JSON. Heavy imports are inside the
 functions, so that `--help` is fast.
 """
 
@@ -478,7 +478,7 @@ def _limit(option: str) -> tuple[str, Any]:
     try:
         return name, orjson.loads(value)
     except orjson.JSONDecodeError:
-        raise LaunchError(f"--limit {option}: {value!r} is no number, and not `none`") from None
+        raise LaunchError(f"--limit {option}: {value!r} is neither a number nor `none`") from None
 
 
 def _weight(option: str) -> float | None:

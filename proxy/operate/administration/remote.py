@@ -97,7 +97,7 @@ class AdminClient:
         raise self._refusal(found.status_code, content, "admin")
 
     def text(self, path: str, *, scope: str) -> str:
-        """A page that is no JSON. scope: what a key needs for it. Raises what `call` raises."""
+        """A page that is not JSON. scope: what a key needs for it. Raises what `call` raises."""
         found = self._sent("GET", path, None, TIMEOUT_S)
         if found.is_success:
             return found.text
@@ -111,7 +111,7 @@ class AdminClient:
         except httpx.TimeoutException:
             raise LaunchError(
                 f"the proxy at {self._client.base_url} has not answered in time. It may still do "
-                "what it was asked for: look at its state before you ask again"
+                "what it was asked for: look at its state before you send it again"
             ) from None
         except httpx.HTTPError as error:
             raise LaunchError(
@@ -124,7 +124,7 @@ class AdminClient:
         error = content.get("error") if isinstance(content, Mapping) else None
         if not isinstance(error, Mapping):
             return LaunchError(
-                f"what answers at {url} (with status {status}) is no triton-openai proxy"
+                f"what answers at {url} (with status {status}) is not a triton-openai proxy"
             )
         message = str(error.get("message"))[:LONGEST_MESSAGE]
         if status in (401, 403):

@@ -23,7 +23,7 @@ TOKENS_IN, TOKENS_OUT = "proxy_prompt_tokens_total", "proxy_completion_tokens_to
 TTFT, LAG = "proxy_time_to_first_token_seconds", "proxy_event_loop_lag_seconds"
 ENDPOINT_TOKENS, WAITING = "proxy_endpoint_tokens_total", "proxy_fair_queue_waiting"
 READY = "proxy_ready"
-# Outcomes that are no failure: the answer ended, or its client disconnected.
+# Outcomes that are not failures: the answer ended, or its client disconnected.
 ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
 MOST_ROWS = 15  # of one table
 WIDE = 80  # columns of the terminal: with fewer, ONLY_WIDE are left out

@@ -48,7 +48,7 @@ def bar(begin: float, duration: float, total: float, width: int) -> str:
 
 Record = Mapping[str, Any]
 LEAST_BAR = 10  # characters
-WIDE = 80  # columns: with fewer, what a stage says stands in a line below it
+WIDE = 80  # columns: with fewer, what a stage says is on the line below it
 STYLES = {"queue": "yellow", "engine queue": "yellow", "prefill": "cyan", "decode": "green"}
 
 

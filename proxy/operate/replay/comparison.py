@@ -39,7 +39,7 @@ class AnswerFacts:
 
 
 def facts_of(status: int, answer: str) -> AnswerFacts:
-    """An answer that is no JSON has only its status and its text."""
+    """An answer that is not JSON has only its status and its text."""
     finishes: dict[int, str] = {}
     texts: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
     usage, errors = None, []

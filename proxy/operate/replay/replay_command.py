@@ -13,7 +13,9 @@ From = Annotated[Path, typer.Option("--from", help="Folder of the records: RECOR
 To = Annotated[str, typer.Option(help="Address of the proxy that gets the requests.")]
 Since = Annotated[
     datetime | None,
-    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Not what is older, in UTC."),
+    typer.Option(
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Only records from this time on, in UTC."
+    ),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Requests that run at once.")]
 KeyFile = Annotated[
@@ -53,7 +55,7 @@ def replay(
     begin = None if since is None else since.replace(tzinfo=timezone.utc)
     chosen = Selection(since=begin, tenant=tenant, model=model)
     if not folder.is_dir():
-        raise LaunchError(f"--from {folder} is no folder")
+        raise LaunchError(f"--from {folder} is not a folder")
     key = given_key(key_file, KEY_VARIABLE, "a key of the proxy that gets the requests")
     client = client_of(to, key=key, ca_file=ca_file, timeout_s=timeout_s, connections=concurrency)
     with ExitStack() as stack:

@@ -179,7 +179,7 @@ class EtcdPrefix(Source):
         return False
 
     def _endpoints(self, pairs: Mapping[bytes, bytes]) -> list[EndpointAddress]:
-        """A value that is no endpoint is logged once, and left out."""
+        """A value that is not an endpoint is logged once, and left out."""
         found, wrong = [], {}
         for key, value in pairs.items():
             try:

@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 CONNECT_S = 5.0
-ANSWER_S = 15.0  # to a request that is no watch
+ANSWER_S = 15.0  # to a request that is not a watch
 MOST_BYTES = 4_000_000  # of an answer, and of a line of a watch
 SHOWN_CHARS = 200  # of an error's body
 _HEADERS = {

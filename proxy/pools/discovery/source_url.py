@@ -64,7 +64,7 @@ def _static_list(text: str, is_tls: bool, safe: str) -> StaticList:
     addresses = [endpoint_address(part.removeprefix(scheme)) for part in parts]
     for address, times in Counter(each.address for each in addresses).items():
         if times > 1:
-            raise ValueError(f"{address} stands there twice")
+            raise ValueError(f"{address} is listed twice")
     return StaticList(is_tls=is_tls, text=safe, addresses=frozenset(addresses))
 
 
@@ -162,11 +162,11 @@ def _options(rest: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=8)
     for name, value in pairs:
         if name not in known:
-            raise ValueError(f"there is no option {name!r} here, but {', '.join(known)}")
+            raise ValueError(f"there is no option {name!r} here, only {', '.join(known)}")
         if not value:
             raise ValueError(f"the option {name!r} has no value")
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("an option stands there twice")
+        raise ValueError("an option is given twice")
     return target, dict(pairs)
 
 

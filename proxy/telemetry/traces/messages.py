@@ -73,7 +73,7 @@ class TracedContent:
         self._size = 0
 
     def attributes(self, *, is_answered: bool) -> dict[str, Any]:
-        """Empty if the request has `store: false`, or is no JSON.
+        """Empty if the request has `store: false`, or is not JSON.
 
         is_answered: the client got the answer, or the beginning of one.
         """

@@ -136,7 +136,7 @@ class Tracing:
     def ended(self, record: RequestRecord, line: Line) -> None:
         content, record.content = record.content, None
         if not (isinstance(content, TracedContent) and content.has_ended):
-            content = None  # the answer goes on for the next reader
+            content = None  # the answer continues for the next reader
         if not self._keeps(record, line):
             if content is not None:
                 content.give_back()

@@ -22,7 +22,7 @@ def engine() -> ScriptedEngine:
 
 @pytest.fixture
 def key(proxy, made) -> TestClient:
-    """A client of the tenant `acme`, which may do anything but administrate."""
+    """A client of the tenant `acme`, which may do anything but use the administration."""
     return proxy.with_key(made("acme")["key"])
 
 

@@ -79,14 +79,14 @@ def test_without_keys_a_fuzzer_that_follows_the_document_changes_nothing(proxy, 
 
 
 @pytest.mark.parametrize("admin", ["off", "on"])
-def test_a_store_whose_keys_are_not_checked_is_not_administrated(proxy, admin):
+def test_a_store_whose_keys_are_not_checked_has_no_administration(proxy, admin):
     settings = proxy.settings.model_copy(update={"auth": "off", "admin": admin})
     with TestClient(application(settings=settings, store=proxy.new_store())) as anyone:
         for path in (TENANTS, KEYS, AUDIT):
             assert anyone.get(path).json()["error"]["code"] == "insufficient_scope"
 
 
-def test_without_keys_the_setting_admin_lets_everybody_on_this_machine_administrate(proxy):
+def test_without_keys_the_setting_admin_opens_administration_to_everybody_on_this_machine(proxy):
     with TestClient(application(operations=operations_of(proxy.store), admin="on")) as anyone:
         assert anyone.get("/admin/v1/endpoints").status_code == 200
         assert anyone.get("/v2/models/demo_engine").status_code == 404  # of the double

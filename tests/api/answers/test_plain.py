@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import shutil
+import subprocess
+from functools import partial
 
 import pytest
+import uvloop
 
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
+from proxy.domain.output import FinishReason
 from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S, ROOT
 
 JSON, STREAM, SSE = "/chat/json", "/chat/stream", "/chat/sse"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}
@@ -102,7 +111,9 @@ def test_an_error_in_a_stream_is_its_last_line(serve, raised):
 
 def test_an_error_in_sse_is_an_event_of_that_name(serve):
     client = serve(ScriptedEngine(deltas("a", None), error=EngineFailed("it broke")))
-    _, last = events_of(client.post(SSE, json=BODY))
+    response = client.post(SSE, json=BODY)
+    assert response.status_code == 200
+    _, last = events_of(response)
     name, data = last.split("\n")
     assert name == "event: error"
     assert json.loads(data.removeprefix("data: ")) == {
@@ -110,3 +121,36 @@ def test_an_error_in_sse_is_an_event_of_that_name(serve):
         "type": "server_error",
         "code": "internal_error",
     }
+
+
+TOO_LONG = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param=None)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not on this machine")
+@pytest.mark.parametrize(
+    ("text", "error", "failure"),
+    [
+        ("Hé!", None, None),
+        ("", TOO_LONG, "too long"),
+        ("Hé!", EngineFailed("it broke"), "it broke"),
+    ],
+)
+def test_the_documents_program_for_browsers_reads_text_and_errors(
+    serve, tmp_path, text, error, failure
+):
+    program = re.search(r"```js\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL)[1]
+    engine = ScriptedEngine(deltas(text, None if error else FinishReason.STOP), error=error)
+    engine.pause_s = 0.01 if text else 0
+    app = serve(engine, keep_alive_s=0.005).app  # there are comments before the text
+
+    async def printed() -> subprocess.CompletedProcess[str]:
+        async with served(app) as (host, port):
+            path = tmp_path / "chat.mjs"
+            path.write_text(program.replace("http://127.0.0.1:9000", f"http://{host}:{port}"))
+            run = partial(subprocess.run, capture_output=True, text=True, timeout=HANG_S)
+            return await asyncio.to_thread(run, ["node", str(path)])
+
+    ended = uvloop.run(printed())
+    assert ended.stdout.replace("\n", "") == text
+    assert ended.returncode == (failure is not None), ended.stderr
+    assert failure is None or f"Error: {failure}" in ended.stderr

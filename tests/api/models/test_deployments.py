@@ -102,6 +102,20 @@ def test_a_deployment_without_an_endpoint_gets_nothing(chat):
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_unavailable")
 
 
+def test_a_standby_gets_requests_only_while_its_sibling_is_away(chat):
+    catalog = TwoVersions(without=["seed"])
+    client, engine = chat({"deployments": [BLUE, {**GREEN, "standby": True}]}, catalog)
+    body = {**HI, "seed": 1}
+    assert {asked(client, engine) for _ in range(10)} == {"v1"}
+    refused = client.post("/v1/chat/completions", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "seed")
+    catalog.away = {"v1"}
+    assert {asked(client, engine) for _ in range(10)} == {"v2"}
+    assert client.post("/v1/chat/completions", json=body).status_code == 200
+    catalog.away = set()
+    assert {asked(client, engine) for _ in range(10)} == {"v1"}
+
+
 def test_a_model_that_no_endpoint_serves_is_refused_at_once_and_others_are_not(serve):
     catalog = TwoVersions()
     catalog.away = {"v1"}

@@ -98,6 +98,14 @@ def test_where_nothing_orders_requests_the_field_is_refused_by_name(
     assert (error["code"], error["param"]) == ("unsupported_parameter", param)
 
 
+@pytest.mark.parametrize("fields", [{"priority": 0}, note("normal"), hint(0)])
+def test_where_nothing_orders_requests_the_default_may_be_asked_for(serve, fields):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine, LimitedCatalog("temperature")).post(CHAT, json={**BODY, **fields})
+    assert response.status_code == 200, response.text
+    assert [seen.priority for seen in engine.requests] == [None]
+
+
 @pytest.mark.parametrize(
     ("own", "fields", "gets", "header"),
     [

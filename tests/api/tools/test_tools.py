@@ -101,6 +101,25 @@ def test_an_answer_goes_back_as_the_sdk_keeps_it(serve, text):
     assert ("hm" in prompts[0]) == ("hm" in text)
 
 
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (f"{CALL}\n</tool_call>", None),
+        (f'<tool_call>{{"name": 1}}</tool_call>\n{CALL}\n</tool_call> ok', '{"name": 1}\n\n ok'),
+        ("</tool_call>\nHi <tool_call>", "\nHi "),
+    ],
+)
+def test_marks_of_broken_calls_reach_no_client(serve, text, content):
+    client = serve(ScriptedEngine(deltas(text)), CATALOG)
+    assert whole(client)["choices"][0]["message"]["content"] == content
+    assert accumulated(chunks(client))["choices"][0]["message"]["content"] == content
+
+
+def test_an_answer_without_tools_may_quote_the_syntax(serve):
+    client = serve(ScriptedEngine(deltas(CALL)), CATALOG)
+    assert whole(client, tool_choice="none")["choices"][0]["message"]["content"] == CALL
+
+
 def test_a_call_has_no_content_and_says_so(serve):
     choice = whole(serve(ScriptedEngine(deltas(CALL)), CATALOG))["choices"][0]
     (call,) = choice["message"]["tool_calls"]

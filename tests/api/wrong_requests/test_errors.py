@@ -60,15 +60,43 @@ def test_head_of_what_is_only_posted_is_405(idle):
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
+HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
+
+
 @pytest.mark.parametrize(
-    "path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/responses", "/v1//models"]
+    ("path", "hint"),
+    [
+        ("/chat/completions", f"Did you mean {CHAT}?"),
+        ("/v1/v1/chat/completions", f"Did you mean {CHAT}?"),
+        ("/v1/chat/completion", f"Did you mean {CHAT}?"),
+        ("/V1/Chat/Completions", f"Did you mean {CHAT}?"),
+        ("/v1//models", "Did you mean /v1/models?"),
+        ("/v1/tokenize", "Did you mean /tokenize?"),
+        (
+            "/v1/responses",
+            f"This server does not have the Responses API. The nearest route is {CHAT}.",
+        ),
+        (
+            "/v1/messages",
+            f"This server does not have Anthropic's Messages API. The nearest route is {CHAT}.",
+        ),
+        ("/api/chat", f"This server does not have Ollama's API. The nearest route is {CHAT}."),
+        ("/v1/batches", f"This server does not have batches. The nearest route is {CHAT}."),
+        ("/v1/embeddings", f"This server does not have embeddings. {HERE}"),
+        ("/v1/audio/speech", f"This server does not have speech or transcription. {HERE}"),
+        ("/v1/images/generations", f"This server does not have images. {HERE}"),
+        ("/v1/files/f1/content", f"This server does not have files. {HERE}"),
+        ("/nothing/like/it", HERE),
+        ("/chat/completion" * 100, HERE),
+    ],
 )
-def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(idle, path):
+def test_an_unknown_url_names_the_feature_and_the_nearest_route(idle, path, hint):
     response = idle.post(path, json=GOOD)
     assert response.status_code == 404
     message = error_of(response)["message"]
-    assert message.startswith(f"Invalid URL (POST {path}). ")
-    assert "/v1/chat/completions" in message.removeprefix(f"Invalid URL (POST {path}). ")
+    assert message.startswith("Invalid URL (POST /")
+    assert message.endswith(f"). {hint}")
+    assert len(message) < 400
 
 
 @pytest.mark.parametrize("stream", [False, True])

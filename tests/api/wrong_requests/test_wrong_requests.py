@@ -33,6 +33,11 @@ def in_chunks(body: bytes) -> bytes:
     return head + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in pieces) + b"0\r\n\r\n"
 
 
+def upgrade(path: bytes, fields: bytes = HOST) -> bytes:
+    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    return get(path, fields + b"Connection: Upgrade\r\nUpgrade: websocket\r\n" + key)
+
+
 WRONG = {
     "no host": (get(fields=b""), 400, "invalid_host"),
     "no host in a post": (post(BODY, fields=b""), 400, "invalid_host"),
@@ -65,6 +70,14 @@ WRONG = {
     "a deletion": (b"DELETE /v1/models HTTP/1.1\r\n%b\r\n" % HOST, 405, "method_not_allowed"),
     "a get of what is posted": (get(b"/v1/chat/completions"), 405, "method_not_allowed"),
     "no such path": (get(b"/nothing"), 404, "unknown_url"),
+    "a WebSocket at no such path": (upgrade(b"/nothing"), 404, "unknown_url"),
+    "a WebSocket where there is a route": (upgrade(b"/v1/models"), 404, "unknown_url"),
+    "a WebSocket of OpenAI's": (upgrade(b"/v1/realtime?model=demo"), 404, "unknown_url"),
+    "a WebSocket at a foreign host": (
+        upgrade(b"/v1/chat/completions/ws", b"Host: evil.example\r\n"),
+        421,
+        "unknown_host",
+    ),
     "a body that is no JSON": (post(b"{"), 400, "invalid_json"),
 }
 RIGHT = {
@@ -118,6 +131,15 @@ def test_a_wrong_request_is_refused_with_a_reason_that_its_client_gets(ask, name
     assert code in (None, error["code"])
     if status in (413, 414, 431):
         assert b"connection: close" in head.lower()
+
+
+def test_a_websocket_at_an_unknown_url_is_told_where_the_one_is(ask):
+    for path in (b"/v1/realtime", b"/v1/chat/completion/ws", b"/chat/completions/ws"):
+        head, body = ask(upgrade(path))
+        assert b"content-type: application/json" in head.lower()
+        message = json.loads(body)["error"]["message"]
+        assert message.startswith(f"Invalid URL (WEBSOCKET {path.decode()}). ")
+        assert "/v1/chat/completions/ws" in message
 
 
 @pytest.mark.parametrize("name", RIGHT)

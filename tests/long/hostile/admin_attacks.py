@@ -1,4 +1,4 @@
-"""Callers without a key who want to administrate: a fuzzer, and a flood of paths."""
+"""Callers without a key who want to use the administration: a fuzzer, and a flood of paths."""
 
 from __future__ import annotations
 

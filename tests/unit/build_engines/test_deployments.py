@@ -122,6 +122,8 @@ def test_an_error_names_its_line(tmp_path, old, new, said):
     ("deployments", "said"),
     [
         ("[{name: a, weight: 0}]", "the weights add up to 0, so 100 % of the requests"),
+        ("[{name: a, standby: true}]", "the weights add up to 0, so 100 % of the requests"),
+        ("[{name: a}, {name: b, standby: true, weight: 2}]", "a standby has no weight and no"),
         (
             "[{name: a, canary: {percent: 30}}, {name: b, weight: 0}]",
             "the weights add up to 0, so 70 % of the requests have no place",

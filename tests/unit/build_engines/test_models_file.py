@@ -109,7 +109,7 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
             "      tensor_parallel: 4",
             "      calibration: {dataset: cnn_dailymail}",
             8,
-            "models.big.gpu.calibration: dataset is no option any more",
+            "models.big.gpu.calibration: dataset is no longer an option",
         ),
         (
             "      tensor_parallel: 4",

@@ -69,6 +69,24 @@ def test_weights_divide_what_percentages_leave():
     assert plan.shares() == pytest.approx((0.675, 0.225, 0.1))
 
 
+def test_a_standby_takes_over_while_no_deployment_with_a_share_is_available():
+    canary = DeploymentEntry(name="h", canary=CanaryEntry(tenants=("team-*",)))
+    standby = DeploymentEntry(name="spare", standby=True)
+    plan = DeploymentPlan(deployments=(standby, BLUE, GREEN, canary), sticky=Sticky.USER)
+    some = RouteHints(number=0.5, tenant="t", user="u")
+    assert plan.shares() == (0, 0.75, 0.25, 0)
+    assert set(places(plan, available=["spare", "blue", "green", "h"]).values()) == {
+        "blue",
+        "green",
+    }
+    assert name(plan, some, ["spare", "green"]) == "green"
+    assert name(plan, some, ["spare", "h"]) == "spare"
+    assert name(plan, RouteHints(number=0, tenant="team-a"), ["spare", "h"]) == "h"
+    assert name(plan, some, ["spare", "blue"], {"green": 1}) == "spare"
+    assert name(plan, some, weights={"spare": 1}, available=["spare", "blue"]) == "spare"
+    assert name(plan, some, ["h"]) is None
+
+
 def test_operators_weights_replace_weights_and_percentages():
     canary = DeploymentEntry(name="canary", weight=0, canary=CanaryEntry(percent=10))
     plan = DeploymentPlan(deployments=(BLUE, GREEN, canary))

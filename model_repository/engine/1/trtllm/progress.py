@@ -17,7 +17,7 @@ class HangWatch:
     """Progress is a response to a request, or an iteration in the statistics.
 
     Time without requests does not count. It does not start the count again either: proxies cancel
-    requests that stall (STALL_TIMEOUT_S), and a cancelled request is no progress.
+    requests that stall (STALL_TIMEOUT_S), and a cancelled request is not progress.
 
     limit_s: without progress for longer than this, TensorRT-LLM hangs; 0 for no limit.
     """

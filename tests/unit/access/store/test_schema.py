@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -18,11 +20,12 @@ from proxy.access.store.database import Database
 from proxy.access.store.tables import METADATA, VERSION
 from proxy.access.store.usage import UsagePeriod
 from proxy.domain.errors import LaunchError
-from tests.fixtures.stack import ROOT
+from tests.fixtures.stack import HANG_S, ROOT
 from tests.unit.access.store.samples import ACTOR, KEY, LIMITS, PEPPER, opened
 
 pytestmark = pytest.mark.anyio
 
+MARCH = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
 VERSION_1 = json.loads((ROOT / "tests/fixtures/published/store_version_1.json").read_text())
 
 
@@ -204,3 +207,53 @@ def test_of_processes_that_start_together_one_makes_the_tables_and_the_first_key
     keys = sorted(out.decode().strip() for (out, _), _ in printed)
     assert keys[:2] == ["none", "none"]
     assert keys[2].startswith("sk-")
+
+
+async def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path):
+    """SQLite itself refuses the change to WAL at once then: `database is locked`."""
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    opening = asyncio.create_task(opened_once(f"sqlite:///{tmp_path / 'store.db'}"))
+    await asyncio.sleep(0.3)
+    assert not opening.done()
+    other.execute("COMMIT")
+    await asyncio.wait_for(opening, HANG_S)
+    other.close()
+
+
+async def opened_once(url: str) -> None:
+    async with opened(url) as store:
+        await store.tenants.create(ACTOR, "acme")
+
+
+WRITES = """
+import asyncio, sys
+from tests.unit.access.store.samples import opened, used
+async def main():
+    async with opened(sys.argv[1]) as store:
+        for number in range(5):
+            await store.tenants.create("writer", f"{sys.argv[2]}-{number}")
+            store.usage.add(used())
+            await store.usage.flush()
+asyncio.run(main())
+"""
+
+
+def test_several_processes_that_write_one_file_wait_for_one_another(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITES, url, f"w{number}"], cwd=ROOT, stderr=subprocess.PIPE
+        )
+        for number in range(4)
+    ]
+    said = [one.communicate()[1].decode() for one in writers]
+    assert [one.returncode for one in writers] == [0, 0, 0, 0], said
+
+    async def totals() -> tuple[int, int, bool]:
+        async with opened(url) as store:
+            (whole,) = await store.usage.report(MARCH, by=())
+            verified = await store.audit.verify()
+            return verified.entries, whole["requests"], verified.ok
+
+    assert asyncio.run(totals()) == (20, 20, True)

@@ -34,6 +34,38 @@ def test_repeated_text_costs_no_more_than_its_length(name):
             assert large < 24 * small + 0.05, (opening, piece)
 
 
+SPACE = "]<]minimax[>["
+INSIDE = [
+    ("minimax_m3", f'{SPACE}<invoke name="f">', (f"{SPACE}<x>", f"{SPACE}<wide>1{SPACE}</wide>")),
+    ("minimax_m3", f'{SPACE}<invoke name="f">{SPACE}<x>', (f"{SPACE}<item>", SPACE, "]")),
+    (
+        "cohere_xml",
+        '<cofl:tool_call id="0" name="f">',
+        (
+            '<cofl:value name="x" type="dict">',
+            '<cofl:value name="x" type="list"></cofl:value>',
+            '<cofl:value name="wide" type="json">1</cofl:value>',
+        ),
+    ),
+    ("cohere_xml", "<cofl:tool_call ", ('a="" ', "a")),
+    (
+        "kimi_k3",
+        '<|open|>call tool="f"<|sep|>',
+        ('<|open|>argument key="x" type="null"<|sep|>null<|close|>argument<|sep|>',),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "opening", "piece"),
+    [(name, opening, piece) for name, opening, pieces in INSIDE for piece in pieces],
+)
+def test_elements_cost_no_more_than_their_length(name, opening, piece):
+    small = min(spent(name, piece, 50 * len(piece), opening) for _ in range(3))
+    large = min(spent(name, piece, 800 * len(piece), opening) for _ in range(3))
+    assert large < 48 * small + 0.05
+
+
 def test_a_key_of_a_large_schema_is_looked_up_once():
     def cost(keys: int) -> float:
         parser = FAMILIES["qwen3_coder"](TOOLS)

@@ -158,7 +158,7 @@ def test_another_server_is_named_as_such(content):
     if content == b'{"error": "no"}':
         assert remote.call("GET", "/x") == {"error": "no"}
         return
-    with pytest.raises(LaunchError, match="is no triton-openai proxy"):
+    with pytest.raises(LaunchError, match="is not a triton-openai proxy"):
         remote.call("GET", "/x")
 
 
