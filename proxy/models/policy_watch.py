@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from socket import gethostname
 from typing import Any
 
@@ -33,7 +32,7 @@ from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
 
 POLL_S = 0.5
-MOST_NAMED = 50  # of added, removed and changed models each, in an entry of the audit log
+MOST_NAMED = 50  # models and pools each, in an entry of the audit log
 logger = structlog.get_logger()
 Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, inode; None: no file
 
@@ -137,29 +136,26 @@ class PolicyWatch:
 
 
 def changes(before: ModelsFile | None, after: ModelsFile) -> dict[str, Any]:
-    """Which models and pools a new file adds, removes and changes; empty if none.
+    """The models and pools that a new file adds, removes, or changes; of these the options.
 
-    Names only, not values, which may be secrets. At most MOST_NAMED of each.
+    Names only, no values, which may be secrets; the first MOST_NAMED.
     """
     found: dict[str, Any] = {}
     for kind in ("models", "pools"):
         old: Mapping[str, Any] = {} if before is None else getattr(before, kind)
         new: Mapping[str, Any] = getattr(after, kind)
-        changed = (name for name in new if name in old and old[name] != new[name])
-        found[f"{kind}_added"] = _named(name for name in new if name not in old)
-        found[f"{kind}_removed"] = _named(name for name in old if name not in new)
-        found[f"{kind}_changed"] = {
-            in_short(name): _changed_fields(old[name], new[name])
-            for name in islice(changed, MOST_NAMED)
-        }
-    return {name: value for name, value in found.items() if value}
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        if names:
+            shown = names[:MOST_NAMED]
+            found[kind] = {in_short(one): _change(old.get(one), new.get(one)) for one in shown}
+        if len(names) > MOST_NAMED:
+            found[f"more_{kind}"] = len(names) - MOST_NAMED
+    return found
 
 
-def _named(names: Iterable[str]) -> list[str]:
-    return [in_short(name) for name in islice(names, MOST_NAMED)]
-
-
-def _changed_fields(before: Any, after: Any) -> list[str]:
+def _change(before: Any, after: Any) -> str | list[str]:
+    if before is None or after is None:
+        return "added" if before is None else "removed"
     fields = dict.fromkeys((*type(before).model_fields, *type(after).model_fields))
     return [name for name in fields if getattr(before, name, None) != getattr(after, name, None)]
 

@@ -12,7 +12,7 @@ import structlog
 
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Catalog, NotReady
-from proxy.language.prompting import control_tokens
+from proxy.language.prompting import chat_template, control_tokens
 from proxy.models.registry import Registry
 from proxy.telemetry.metrics import Metrics
 
@@ -115,4 +115,5 @@ async def refresh(catalog: Catalog, registry: Registry) -> None:
         if is_news:
             for card in registry.every_card():
                 await asyncio.to_thread(control_tokens.prepare, card)
+                await asyncio.to_thread(chat_template.prepare, card.facts)
             logger.info("ready", models=[model.name for model in loaded])

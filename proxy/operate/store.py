@@ -76,15 +76,21 @@ async def prepared(settings: Settings, say: Say) -> Settings:
 
 def quick_key_command(settings: Settings) -> str:
     """For the shell of somebody who has this process's variables, but not its options."""
-    script, found = Path(sys.executable).with_name(PROGRAM), shutil.which(PROGRAM)
-    is_on_path = found is not None and script.exists() and script.samefile(found)
-    is_relative = script.is_relative_to(Path.cwd())
-    near = script.relative_to(Path.cwd()) if is_relative else script
-    program = str(near) if script.exists() and not is_on_path else PROGRAM
     url = secret_value(settings.store_url)
     is_usual = url == secret_value(settled(Settings()).store_url)
     place = "" if is_usual or url is None else f"STORE_URL={quote(url)} "
-    return f"{place}{quote(program)} keys create --quick"
+    return f"{place}{_own_program()} keys create --quick"
+
+
+def _own_program() -> str:
+    """How a shell in this folder calls this installation."""
+    script, found = Path(sys.executable).with_name(PROGRAM), shutil.which(PROGRAM)
+    if not script.exists():  # as in the proxy's image
+        return f"{quote(sys.executable)} -m proxy.cli" if found is None else PROGRAM
+    if found is not None and script.samefile(found):
+        return PROGRAM
+    here = Path.cwd()
+    return quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def use(work: Callable[[Store], Awaitable[T]]) -> T:

@@ -21,11 +21,13 @@ from build_engines.models_file import (
 )
 from build_engines.pool_entry import PoolEntry
 from proxy.domain.errors import ErrorCode
+from proxy.language.syntax.families import REASONING_FAMILIES, TOOL_FAMILIES
 from proxy.settings import Settings
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics
 from tests.docs import generated, settings_tables
 from tests.docs.pages import ROOT
 
+README, FEATURES = (ROOT / "README.md").read_text(), (ROOT / "docs" / "features.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
@@ -38,6 +40,12 @@ def test_the_tables_of_settings_are_those_of_the_code():
 def test_a_generated_page_is_what_the_code_says(name):
     page = (generated.FOLDER / name).read_text()
     assert generated.PAGES[name]() == page, "run: make doc-tables"
+
+
+def test_families_are_as_many_as_pages_say():
+    tools = f"{len(TOOL_FAMILIES)} families"
+    assert f"{tools} of tool calls and {len(REASONING_FAMILIES)} of reasoning" in README
+    assert tools in FEATURES
 
 
 def test_every_setting_is_described_in_a_group():

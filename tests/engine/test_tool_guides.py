@@ -15,6 +15,7 @@ from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.tools import Tool
+from proxy.language.syntax.families import REASONING_FAMILIES
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from proxy.language.syntax.guides import FALLBACK_FAMILY, GuideOrder, Guides, guides_of
 from proxy.language.syntax.reasoning import ReasoningSyntax
@@ -214,6 +215,26 @@ def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compi
     guide = syntax.in_reasoning(Constraint(kind, text))
     assert accepts(guide, compiler, f"thought</think>{answer}")
     assert not accepts(guide, compiler, f"thought</think>{answer}?")
+
+
+def test_kimi_k3_s_calls_follow_an_empty_response(compiler):
+    reasoning = REASONING_FAMILIES["kimi_k3"].syntax()
+    order = GuideOrder(
+        constraint=None,
+        tools=TOOLS[2:],
+        must_call=True,
+        in_parallel=True,
+        family="kimi_k3",
+        reasoning=reasoning,
+        special_tokens={},
+    )
+    call = '<|open|>call tool="ping" index="1"<|sep|><|close|>call<|sep|>'
+    answer = f"<|close|>response<|sep|><|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
+    thought = "hm<|close|>think<|sep|><|open|>response<|sep|>"
+    guides = guides_of(order)
+    assert accepts(guides, compiler, answer)
+    assert accepts(guides.in_reasoning, compiler, thought + answer)
+    assert not accepts(guides.in_reasoning, compiler, thought + "no" + answer)
 
 
 # marks of the syntax that are special tokens

@@ -50,7 +50,7 @@ class Authentication:
         try:
             caller = await self._authenticator.caller(connection["headers"], str(peer[0]))
             record.tenant, record.key_id = caller.tenant, caller.key_id
-            if isinstance(need, Scope) and need not in caller.scopes and not caller.may(need):
+            if isinstance(need, Scope) and not caller.may(need):
                 raise Forbidden(
                     f"This API key lacks the scope {need.value!r}, which this route needs.",
                     code=ErrorCode.INSUFFICIENT_SCOPE,

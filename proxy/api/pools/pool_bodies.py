@@ -76,7 +76,7 @@ class EndpointAnswer(Answer):
     pool: str = Field(examples=["default"])
     address: str = Field(examples=["10.0.0.7:8001"])
     state: EndpointState = Field(examples=["ready"])
-    reason: str | None = Field(description="Why it is not ready.")
+    reason: str | None = Field(description="Why it, or a model there, is not ready.")
     is_drained: bool = Field(description="Whether an operator has drained it.")
     models: list[str] = Field(
         description="Triton's names of the models it has loaded.", examples=[["demo"]]

@@ -6,7 +6,6 @@ the tool's JSON Schema. Guides hold them to JSON.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -119,7 +118,6 @@ def _type_of_json(text: str) -> str:
 
 
 _KEY = re.compile(r"[^<>\"\n]*")
-_WORD = re.compile(r"\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +153,6 @@ class MarkupCalls(SectionCalls):
     markup: ClassVar[Markup]
     # The types of a value that the tool's schema does not list.
     unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
-    # Names of a parameter that holds all arguments, unless the tool has one of that name.
-    wrappers: ClassVar[tuple[str, ...]] = ()
     _marks: ClassVar[Delimiters]
 
     @cached_property
@@ -176,10 +172,7 @@ class MarkupCalls(SectionCalls):
         yield from self._gap()
         while not (yield from self._ends()):
             key = yield from self._key()
-            if key in self.wrappers and self._properties and key not in self._properties:
-                yield from self._wrapper(key)
-            else:
-                yield from self._value(key, self._types(key))
+            yield from self._value(key, self._types(key))
             self._end_argument()
             yield from self._gap()
         self._close_arguments()
@@ -218,19 +211,6 @@ class MarkupCalls(SectionCalls):
             parts: list[str] = []
             yield from self._until_end(parts.append)
             self._emit_arguments(typed("".join(parts), types))
-
-    def _wrapper(self, key: str) -> Steps[None]:
-        """The arguments as one object, or a value that is none."""
-        parts: list[str] = []
-        yield from self._until_end(parts.append)
-        found = literal_in("".join(parts))
-        if found is None or not found.startswith("{"):
-            self._begin_argument(key)
-            self._emit_arguments(typed("".join(parts), self._types(key)))
-        elif inner := found[1:-1].strip():
-            self._start_call()
-            self._emit_arguments(f"{', ' if self._argument_count else '{'}{inner}")
-            self._argument_count += 1
 
     def _until_end(self, pass_on: PassOn) -> Steps[None]:
         mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
@@ -272,16 +252,12 @@ _TEXT_KEYWORDS = {
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
-def markup_arguments(
-    markup: Markup, *, says_type: bool = False, separator: str = "\n"
-) -> WriteArguments:
-    """`says_type`: a parameter's tag says whether its value is a string."""
+def markup_arguments(markup: Markup, *, separator: str = "\n") -> WriteArguments:
     line = "\n" if markup.has_lines else ""
 
     def write(name: str, schema: Any) -> Format:
         is_text = types_of(schema, schema) == {"string"}
-        type_mark = f' string="{json.dumps(is_text)}">' if says_type else ""
-        begin = f"{markup.key_begin}{name}{markup.key_end}{type_mark}{markup.value_begin}{line}"
+        begin = f"{markup.key_begin}{name}{markup.key_end}{markup.value_begin}{line}"
         ends = [markup.value_end, *markup.value_stops]
         text = followed(schema, schema)
         content = text_format(text, ends) if is_text else json_without(schema, ends)
@@ -446,53 +422,3 @@ class MiniMaxM2Parser(MarkupCalls):
         trigger="<minimax:tool_call>",
     )
     template_marks = (("<minimax:tool_call>",),)
-
-
-class DeepSeekV32Parser(MarkupCalls):
-    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
-
-    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
-    models write `string="true"` for numbers, too.
-    """
-
-    sections = (
-        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
-        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
-    )
-    call_begin = '<｜DSML｜invoke name="'
-    markup = Markup(
-        name_end='">',
-        key_begin='<｜DSML｜parameter name="',
-        key_end='"',
-        value_end="</｜DSML｜parameter>",
-        end="</｜DSML｜invoke>",
-    )
-    call_syntax = CallSyntax(
-        head="<｜DSML｜function_calls>\n",
-        begin='<｜DSML｜invoke name="',
-        middle='">\n',
-        arguments=markup_arguments(markup, says_type=True),
-        can_hold=can_be_elements,
-        end="\n</｜DSML｜invoke>\n",
-        foot="</｜DSML｜function_calls>",
-        trigger="<｜DSML｜function_calls>",
-    )
-    template_marks = (("｜DSML｜",),)
-    wrappers = ("arguments", "input")
-    _is_string = ""
-
-    def _key(self) -> Steps[str]:
-        key = yield from super()._key()
-        yield from self._reader.space()
-        self._is_string = ""
-        if (yield from self._reader.accept('string="')):
-            self._is_string = yield from self._reader.word(_WORD)
-            yield from self._expect('"')
-        yield from self._expect(">", 'string="')
-        return key
-
-    def _types(self, key: str) -> frozenset[str]:
-        types = super()._types(key)
-        if self._is_string == "true":
-            return types & {"string"} or types
-        return types - {"string"} or types if self._is_string == "false" else types

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from proxy.language.syntax import reasoning
 from proxy.language.syntax.element_calls import (
-    DeepSeekV32Parser,
     Glm45Parser,
     MimoParser,
     MiniMaxM2Parser,
@@ -38,7 +37,12 @@ from proxy.language.syntax.marked_calls import (
     HarmonyParser,
     KimiK2Parser,
 )
-from proxy.language.syntax.nested_calls import CohereXmlParser, KimiK3Parser, MiniMaxM3Parser
+from proxy.language.syntax.nested_calls import (
+    CohereXmlParser,
+    DeepSeekV32Parser,
+    KimiK3Parser,
+    MiniMaxM3Parser,
+)
 from proxy.language.syntax.pythonic import Llama4PythonicParser, PythonicParser
 from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.tool_parser import ToolParser

@@ -1,4 +1,5 @@
-"""The families whose elements carry types or hold elements: Kimi K3, MiniMax M3, Cohere's XML.
+"""The families whose elements say their types or hold elements: DeepSeek V3.2, Kimi K3, MiniMax M3
+and Cohere's XML.
 
 Strings stream as they are written. Sources: xgrammar 0.2.8 (`builtin_structural_tag`), and the
 parsers of SGLang (0396a052, 00ca197b), vLLM (2d956748) and cohere-ai/melody (08f8b2dc).
@@ -50,6 +51,7 @@ _TAG_NAME = re.compile(r"[^<>/\"\s]*")
 _WORD = re.compile(r"\w*")
 _QUOTED = re.compile(r'[^"]*')
 _EMPTY = {"string": '""', "array": "[]", "object": "{}", "null": "null"}
+_MAX_DEPTH = 8
 _MOST_BRANCHES = 64  # alternatives of a schema that are searched for a child's
 
 
@@ -85,6 +87,8 @@ class NestedCalls(SectionCalls):
     element_begin: ClassVar[str]
     # What every value ends with, also one that turns out to hold elements; "" for its own end.
     value_stop: ClassVar[str] = ""
+    # Names of an element that holds all arguments, unless the tool has an argument of that name.
+    wrappers: ClassVar[tuple[str, ...]] = ()
     # The types of a value that neither says its type nor is listed in the schema.
     unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
 
@@ -152,6 +156,7 @@ class NestedCalls(SectionCalls):
             raise Broken
         schema = self._child(inner, element.key or "")
         types = self._types(schema, element.says)
+        is_wrapper = is_argument and schema is None and element.key in self.wrappers
 
         def write(value: str) -> None:
             if is_argument:
@@ -168,7 +173,7 @@ class NestedCalls(SectionCalls):
             is_list = element.says == "list"
             write("[" if is_list else "{")
             return Container(end=element.end, schema=schema, is_list=is_list)
-        if types == {"string"} and element.says != "json":
+        if types == {"string"} and element.says != "json" and not is_wrapper:
             write('"')
             yield from self._until(element.end, lambda text: self._emit_arguments(escaped(text)))
             self._reader.take(len(element.end))
@@ -178,6 +183,8 @@ class NestedCalls(SectionCalls):
         yield from self._until(self.value_stop or element.end, parts.append)
         text = "".join(parts)
         if (yield from self._reader.accept(element.end)):
+            if is_wrapper and self._has_joined(text):
+                return None
             write(_scalar(text, types, is_json=element.says == "json"))
             return None
         if self._reader.may_end_in(element.end):
@@ -187,6 +194,18 @@ class NestedCalls(SectionCalls):
         is_list = yield from self._holds_items(types)
         write("[" if is_list else "{")
         return Container(end=element.end, schema=schema, is_list=is_list)
+
+    def _has_joined(self, text: str) -> bool:
+        """Whether the text is an object; its entries become arguments, if the tool lists any."""
+        listed = self._tools.get(self._name, {}).get("properties")
+        found = literal_in(text) if listed else None
+        if found is None or not found.startswith("{"):
+            return False
+        if entries := found[1:-1].strip():
+            self._start_call()
+            self._emit_arguments(f"{', ' if self._argument_count else '{'}{entries}")
+            self._argument_count += 1
+        return True
 
     def _until(self, mark: str, pass_on: PassOn) -> Steps[None]:
         if not (yield from self._reader.until(Delimiters([mark]), pass_on, leaves_partial=True)):
@@ -223,19 +242,6 @@ class NestedCalls(SectionCalls):
             return types & {"string"} or types
         return types - {"string"} or types if says else types
 
-    def _attributes(self, end: str) -> Steps[dict[str, str]]:
-        """Attributes up to `end`, and the end."""
-        found: dict[str, str] = {}
-        while True:
-            yield from self._reader.space()
-            if (yield from self._reader.accept(end)):
-                return found
-            name = yield from self._reader.word(_WORD)
-            yield from self._expect('="', end)
-            value = yield from self._reader.word(_QUOTED)
-            yield from self._expect('"')
-            found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
-
 
 def _scalar(text: str, types: frozenset[str], *, is_json: bool) -> str:
     if not text:
@@ -266,6 +272,45 @@ def _listed(schema: Mapping[str, Any], inner: Container, key: str) -> Any:
     if isinstance(properties, Mapping) and key in properties:
         return properties[key]
     return other if isinstance(other, Mapping) else None
+
+
+class AttributeCalls(NestedCalls):
+    """Calls and elements whose starts have attributes: names, and what an element holds."""
+
+    start_end: ClassVar[str] = ">"
+    name_attribute: ClassVar[str] = "name"  # of a call
+    key_attribute: ClassVar[str] = "name"  # of an element
+    type_attribute: ClassVar[str] = "type"
+    # What elements of each type hold, see Element; `untyped`: those of other types, or of none.
+    holds: ClassVar[Mapping[str, str]]
+    untyped: ClassVar[str] = "text"
+    element_end: ClassVar[str]
+
+    def _call_head(self) -> Steps[str]:
+        attributes = yield from self._attributes()
+        return attributes.get(self.name_attribute, "")
+
+    def _element_head(self) -> Steps[Element]:
+        attributes = yield from self._attributes()
+        kind = attributes.get(self.type_attribute, "")
+        return Element(
+            key=attributes.get(self.key_attribute),
+            end=self.element_end,
+            says=self.holds.get(kind, self.untyped),
+        )
+
+    def _attributes(self) -> Steps[dict[str, str]]:
+        """Attributes, and the end of the start."""
+        found: dict[str, str] = {}
+        while True:
+            yield from self._reader.space()
+            if (yield from self._reader.accept(self.start_end)):
+                return found
+            name = yield from self._reader.word(_WORD)
+            yield from self._expect('="', self.start_end)
+            value = yield from self._reader.word(_QUOTED)
+            yield from self._expect('"')
+            found[name] = unescape(value, {"&quot;": '"', "&apos;": "'"})
 
 
 # (name, or "" for an item of a list; JSON type; whether the value is written as elements) -> start
@@ -351,9 +396,13 @@ def _can_be_value(schema: Any) -> bool:
 
 
 def variants(schema: Any, depth: int = 0) -> list[Any]:
-    """Schemas of one type each that allow what the schema allows."""
+    """Schemas of one type each that allow what the schema allows; the schema itself if it allows
+    nothing, or is nested too deeply.
+    """
+    if schema is True:
+        schema = {}
     types = _types(schema)
-    if len(types) == 1 or depth > 8:
+    if len(types) == 1 or depth > _MAX_DEPTH or not isinstance(schema, Mapping):
         return [schema]
     found = followed(schema, schema)
     for keyword in ("anyOf", "oneOf"):
@@ -375,6 +424,50 @@ def _type(schema: Any) -> str:
     return min(_types(schema))
 
 
+_DEEPSEEK_END = "</｜DSML｜parameter>"
+_DEEPSEEK_ELEMENT = ElementSyntax(
+    start=lambda name, kind, is_nested: (
+        f'<｜DSML｜parameter name="{name}" string="{json.dumps(kind == "string")}">'
+    ),
+    end=lambda name: f"{_DEEPSEEK_END}\n",
+    stop=_DEEPSEEK_END,
+    is_nested=False,
+)
+
+
+class DeepSeekV32Parser(AttributeCalls):
+    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
+
+    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
+    models write `string="true"` for numbers, too.
+    """
+
+    sections = (
+        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    )
+    call_begin = "<｜DSML｜invoke "
+    call_end = "</｜DSML｜invoke>"
+    element_begin = "<｜DSML｜parameter "
+    element_end = _DEEPSEEK_END
+    inner_marks = (element_begin, element_end, call_end)
+    type_attribute = "string"
+    holds: ClassVar[Mapping[str, str]] = {"true": "text", "false": "json"}
+    untyped = ""
+    wrappers = ("arguments", "input")
+    call_syntax = CallSyntax(
+        head="<｜DSML｜function_calls>\n",
+        begin='<｜DSML｜invoke name="',
+        middle='">\n',
+        arguments=_DEEPSEEK_ELEMENT.arguments,
+        can_hold=can_be_nested,
+        end="</｜DSML｜invoke>\n",
+        foot="</｜DSML｜function_calls>",
+        trigger="<｜DSML｜function_calls>",
+    )
+    template_marks = (("｜DSML｜",),)
+
+
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _KIMI_CHANNELS = ("think", "response", "tools", "message")
 _KIMI_ELEMENTS = ("call", "argument")
@@ -382,7 +475,8 @@ _KIMI_ELEMENTS = ("call", "argument")
 
 _KIMI_ELEMENT = ElementSyntax(
     start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{name}" type="{"number" if kind == "integer" else kind}"{_SEP}'
+        f'{_OPEN}argument key="{escape(name)}" '
+        f'type="{"number" if kind == "integer" else kind}"{_SEP}'
     ),
     end=lambda name: f"{_CLOSE}argument{_SEP}",
     stop=f"{_CLOSE}argument{_SEP}",
@@ -390,7 +484,7 @@ _KIMI_ELEMENT = ElementSyntax(
 )
 
 
-class KimiK3Parser(NestedCalls):
+class KimiK3Parser(AttributeCalls):
     """Kimi K3: `<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>`.
 
     Arguments in a `call`, calls in the channel `tools`, text in `response`.
@@ -400,11 +494,18 @@ class KimiK3Parser(NestedCalls):
     call_begin = f"{_OPEN}call "
     call_end = f"{_CLOSE}call{_SEP}"
     element_begin = f"{_OPEN}argument "
+    element_end = f"{_CLOSE}argument{_SEP}"
+    start_end = _SEP
+    name_attribute, key_attribute = "tool", "key"
+    holds: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("number", "boolean", "null", "array", "object"), "json"
+    )
     inner_marks = (
         *(f"{_OPEN}{name}{_SEP}" for name in _KIMI_CHANNELS),
         *(f"{_CLOSE}{name}{_SEP}" for name in (*_KIMI_CHANNELS, *_KIMI_ELEMENTS)),
-        *(element_begin, _OPEN, _CLOSE, _SEP),
+        element_begin,
     )
+    fragments = (_OPEN, _CLOSE, _SEP)
     call_syntax = CallSyntax(
         lead=f"{_CLOSE}response{_SEP}",
         head=f"{_OPEN}tools{_SEP}",
@@ -420,15 +521,6 @@ class KimiK3Parser(NestedCalls):
     )
     template_marks = ((f"{_OPEN}tools{_SEP}",), (_OPEN, _CLOSE, _SEP))
 
-    def _call_head(self) -> Steps[str]:
-        attributes = yield from self._attributes(_SEP)
-        return attributes.get("tool", "")
-
-    def _element_head(self) -> Steps[Element]:
-        attributes = yield from self._attributes(_SEP)
-        says = "text" if attributes.get("type", "string") == "string" else "json"
-        return Element(key=attributes.get("key"), end=f"{_CLOSE}argument{_SEP}", says=says)
-
 
 def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
     named = f'name="{escape(name)}" ' if name else ""
@@ -441,7 +533,7 @@ _COHERE_ELEMENT = ElementSyntax(
 )
 
 
-class CohereXmlParser(NestedCalls):
+class CohereXmlParser(AttributeCalls):
     """Cohere's XML: `<cofl:value name="city" type="raw">Paris</cofl:value>`.
 
     Types are raw, json, dict and list, the last two with elements in them.
@@ -451,7 +543,12 @@ class CohereXmlParser(NestedCalls):
     call_begin = "<cofl:tool_call "
     call_end = "</cofl:tool_call>"
     element_begin = "<cofl:value "
-    inner_marks = (element_begin, call_end, "</cofl:value>", *COHERE_WRAPPERS)
+    element_end = "</cofl:value>"
+    holds: ClassVar[Mapping[str, str]] = {
+        "raw": "text",
+        **{kind: kind for kind in ("json", "dict", "list")},
+    }
+    inner_marks = (element_begin, element_end, call_end, *COHERE_WRAPPERS)
     call_syntax = CallSyntax(
         head="<cofl:tool_calls>",
         begin='<cofl:tool_call id="',
@@ -463,15 +560,6 @@ class CohereXmlParser(NestedCalls):
         foot="</cofl:tool_calls>",
     )
     template_marks = (("<cofl:tool_calls>",),)
-
-    def _call_head(self) -> Steps[str]:
-        attributes = yield from self._attributes(">")
-        return attributes.get("name", "")
-
-    def _element_head(self) -> Steps[Element]:
-        attributes = yield from self._attributes(">")
-        says = {"raw": "text"}.get(attributes.get("type", "raw"), attributes.get("type", ""))
-        return Element(key=attributes.get("name"), end="</cofl:value>", says=says)
 
 
 _NAMESPACE = "]<]minimax[>["

@@ -46,6 +46,8 @@ class ToolParser(PushParser[ToolEvent]):
     weak_starts: ClassVar[tuple[str, ...]] = ()  # those that occur in text, too
     # Further marks of the syntax, in case they are special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
+    # Special tokens that marks consist of. Since they begin messages, too, callers' stay text.
+    fragments: ClassVar[tuple[str, ...]] = ()
     # Marks that XML of another kind has, too: text until a call has begun.
     plain_marks: ClassVar[tuple[str, ...]] = ()
     # What guides write; None where no guide can hold a model to the family's calls.
@@ -88,7 +90,8 @@ class ToolParser(PushParser[ToolEvent]):
     def control_marks(cls, *, are_plain_text: bool = False) -> tuple[str, ...]:
         """The marks that text for the client never contains. are_plain_text: `plain_marks` are."""
         text = {*cls.weak_starts, *(cls.plain_marks if are_plain_text else ())}
-        return tuple(mark for mark in cls.marks() if mark[0] in _BRACKETS and mark not in text)
+        marks = (*cls.marks(), *cls.fragments)
+        return tuple(mark for mark in marks if mark[0] in _BRACKETS and mark not in text)
 
     @classmethod
     def clear_starts(cls) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from proxy.domain.errors import Conflict, LaunchError, in_short
-from proxy.operate.administration.answers import moment, prints, show_fields, show_table, words
+from proxy.operate.administration.answers import prints, show_fields, shows, words
 
 if TYPE_CHECKING:
     from proxy.access.store.records import IssuedKey
@@ -99,32 +99,14 @@ Expires = Annotated[
 ]
 
 
-def _show_tenants(answer: Sequence[Json]) -> None:
-    names = ("name", "is_active", "limits", "of_models", "weight", "max_priority", "records")
-    rows = ((*(each[name] for name in names), moment(each["created_at"])) for each in answer)
-    show_table((*names, "created_at"), rows)
-
-
-def _show_keys(answer: Sequence[Json]) -> None:
-    names = ("id", "tenant", "name", "scopes", "models", "limits", "max_priority")
-    rows = (
-        (
-            *(each[name] for name in names),
-            _state(each),
-            moment(each["expires_at"]),
-            moment(each["created_at"]),
-        )
-        for each in answer
-    )
-    show_table((*names, "state", "expires_at", "created_at"), rows)
-
-
-def _state(key: Json) -> str:
-    if key["revoked_at"] is not None:
-        return "revoked"
-    end = key["expires_at"]
-    is_over = end is not None and datetime.fromisoformat(end) <= datetime.now(timezone.utc)
-    return "expired" if is_over else "valid"
+TENANT_COLUMNS = (
+    *("name", "is_active", "limits", "of_models", "weight", "max_priority", "records"),
+    "created_at",
+)
+KEY_COLUMNS = (
+    *("id", "tenant", "name", "scopes", "models", "limits", "max_priority"),
+    *("created_at", "expires_at", "revoked_at"),
+)
 
 
 def _show_issued(answer: Json) -> None:
@@ -144,16 +126,12 @@ def _show_usage(answer: Sequence[Json]) -> None:
         typer.echo("nothing was used in these days")
         return
     rows = sorted(answer, key=lambda row: row.get("day", ""), reverse=True)
-    show_table(list(rows[0]), (list(row.values()) for row in rows))
+    shows(*rows[0])(rows)
 
 
 def _show_entries(answer: Sequence[Json]) -> None:
-    names = ("actor", "action", "object")
-    rows = (
-        (each["number"], moment(each["at"]), *(each[name] for name in names), _change(each))
-        for each in answer
-    )
-    show_table(("number", "at", *names, "change"), rows)
+    columns = ("number", "at", "actor", "action", "object", "change")
+    shows(*columns)([{**each, "change": _change(each)} for each in answer])
 
 
 def _change(entry: Json) -> str:
@@ -190,7 +168,7 @@ def create_tenant(
 
 
 @tenants.command("list")
-@prints(_show_tenants)
+@prints(shows(*TENANT_COLUMNS))
 def list_tenants() -> Any:
     """List all tenants, the newest first."""
     return _records(lambda store, _: store.tenants.list(limit=None))
@@ -278,8 +256,8 @@ def create_key(
     own_tenant = _filled(TenantBody, name=tenant) if quick else None
 
     async def created(store: Store, actor: str) -> IssuedKey:
-        if own_tenant is not None and await store.tenants.find(own_tenant.name) is None:
-            with suppress(Conflict):  # another command was faster
+        if own_tenant is not None:
+            with suppress(Conflict):  # it exists
                 await store.tenants.create(actor, own_tenant.name, **own_tenant.options)
         return await store.keys.create(actor, body.tenant, **body.options)
 
@@ -287,7 +265,7 @@ def create_key(
 
 
 @keys.command("list")
-@prints(_show_keys)
+@prints(shows(*KEY_COLUMNS))
 def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's keys.")] = None,
 ) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ParamSpec, TypeGuard
 
@@ -14,6 +15,7 @@ import orjson
 import typer
 
 WIDE = 1000
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # as our JSON has it, in UTC
 P = ParamSpec("P")
 Options = Mapping[str, tuple[Any, Any]]
 """Options by parameter: type and default."""
@@ -80,6 +82,11 @@ def is_styled(cell: object) -> TypeGuard[list[tuple[str, str]]]:
     return isinstance(cell, list) and any(isinstance(part, tuple) for part in cell)
 
 
+def shows(*names: str) -> Callable[[Iterable[Mapping[str, Any]]], None]:
+    """Shows objects as rows of these fields."""
+    return lambda answer: show_table(names, ([each[name] for name in names] for each in answer))
+
+
 def show_fields(answer: Mapping[str, Any], *, to_stderr: bool = False) -> None:
     """One object: a line for each of its fields."""
     show_table(("field", "value"), answer.items(), to_stderr=to_stderr)
@@ -96,6 +103,8 @@ def words(value: object) -> str:
             return ", ".join(map(_named, value, value.values())) or "-"
         case list() | tuple():
             return ", ".join(map(words, value)) or "-"
+        case str() if MOMENT.fullmatch(value):
+            return f"{value[:10]} {value[11:19]}"
         case float():
             return f"{value:.6g}"
         case _:
@@ -104,8 +113,3 @@ def words(value: object) -> str:
 
 def _named(name: str, value: object) -> str:
     return f"{name}: ({words(value)})" if isinstance(value, Mapping) else f"{name}={words(value)}"
-
-
-def moment(at: str | None) -> str:
-    """A time in ISO's form and UTC, to the second."""
-    return "-" if at is None else f"{at[:10]} {at[11:19]}"

@@ -10,6 +10,7 @@ import yaml
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit
+from proxy.language.prompting import chat_template
 from tests.api.answers.test_parameters import LimitedCatalog
 from tests.api.formats import BOTH, CHAT, CHAT_BODY, TEXT, TEXT_BODY, error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
@@ -27,6 +28,22 @@ def asked(serve, path, body, catalog=None, **settings):
     response = serve(engine, catalog, **settings).post(path, json=body)
     assert response.status_code == 200, response.text
     return engine.requests
+
+
+def test_the_first_chat_compiles_no_template(serve):
+    facts = replace(FACTS, chat_template=f"{FACTS.chat_template}{{# compiled once #}}")
+    client = serve(ScriptedEngine(deltas("a")), FixedCatalog(facts=facts))
+    caches = chat_template.compiled, chat_template.variables
+    before = [one.cache_info().misses for one in caches]
+    assert client.post(CHAT, json=CHAT_BODY).is_success
+    assert [one.cache_info().misses for one in caches] == before
+
+
+def test_a_model_with_a_broken_template_still_completes(serve):
+    facts = replace(FACTS, chat_template="{% for %}")
+    client = serve(ScriptedEngine(deltas("a")), FixedCatalog(facts=facts))
+    assert client.post(TEXT, json=TEXT_BODY).status_code == 200
+    assert client.post(CHAT, json=CHAT_BODY).status_code == 400
 
 
 @pytest.mark.parametrize(

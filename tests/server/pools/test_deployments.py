@@ -162,6 +162,9 @@ def test_a_model_that_is_loaded_is_served_and_one_that_is_unloaded_ends_its_stre
     async def body(callers: Callers) -> None:
         kept = asyncio.create_task(callers.stream(30))
         assert (await callers.whole(3, model="other")).status_code == 404
+        unknown = await callers.client.post("/admin/v1/models/none/load", json={})
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (409, "endpoints_refused")
+        assert "its model repository has no such model" in unknown.json()["error"]["message"]
         loaded = await callers.operate("models/other/load")
         assert loaded["data"] == [{"pool": "default", "address": address(server), "error": None}]
 

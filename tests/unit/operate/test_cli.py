@@ -159,6 +159,15 @@ def test_the_start_says_how_to_get_an_admin_key(given, is_said):
     assert any("KEY_PEPPER" in line and "ADMIN=on" in line for line in said) is is_said
 
 
+def test_where_callers_have_no_key_of_ours_the_start_says_how_they_are_known():
+    said: list[str] = []
+    with RunningApp(application()) as proxy:
+        port = int(proxy.url.rpartition(":")[2])
+        settings = Settings(port=port, jwt_issuer="https://a.example", jwt_audience=("a",))
+        asyncio.run(running.announce(settings, "demo", said.append))
+    assert said[1:] == ["callers are known by JWT_ISSUER: docs/access.md"]
+
+
 GPU_MODEL = """\
 models:
   big:

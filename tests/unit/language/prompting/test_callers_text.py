@@ -226,6 +226,16 @@ def test_control_tokens_are_special_tokens_and_marks_of_template_or_parser():
     assert of_card(is_off) == ControlTokens()
 
 
+def test_tokens_that_begin_messages_and_calls_stay_text_in_answers_too():
+    tokens = ("<|open|>", "<|close|>", "<|sep|>")
+    facts = replace(
+        FACTS,
+        chat_template=CHATML + "<|open|>tools<|sep|>",
+        special_tokens={at: one.encode() for at, one in enumerate(tokens)},
+    )
+    assert set(of_card(replace(CARD, name="kimi", facts=facts)).in_answers) == set(tokens)
+
+
 @pytest.mark.parametrize(
     ("text", "begun", "is_open"),
     [

@@ -87,20 +87,18 @@ def test_without_json_people_get_tables_the_newest_first(answer, succeeds, run):
     succeeds("keys", "update", ids[2], "--expires", "2020-01-01T12:00:00Z")
     found = lines(succeeds("keys", "list"))
     assert [line[0] for line in found] == ids[::-1]
-    states = [next(each for each in line if each in STATES) for line in found]
-    assert states == ["expired", "revoked", "valid"]
+    assert found[0][-2:] == ["2020-01-01 12:00:00", "-"]
+    assert found[1][-2] == "-"
+    assert found[1][-1].startswith("20")
     assert found[0][3].startswith("chat, completions")
     entries = lines(succeeds("audit", "list"))
     assert [int(line[0]) for line in entries] == [7, 6, 5, 4, 3, 2, 1]
-    assert entries[0][-1] == "expires_at=2020-01-01T12:00:00Z"
+    assert entries[0][-1] == "expires_at=2020-01-01 12:00:00"
     assert ["ok", "yes"] in lines(succeeds("audit", "verify"))
     assert succeeds("usage") == "nothing was used in these days\n"
     status, _, err = run("tenants", "delete", "acme")
     assert status == 1
     assert "has 2 keys not revoked" in err
-
-
-STATES = ("valid", "revoked", "expired")
 
 
 def test_a_new_key_is_alone_on_stdout_also_with_quick(run, answer):
