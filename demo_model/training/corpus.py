@@ -279,6 +279,25 @@ STRUCTURED = Mixture(
     PLAINER.habits,
 )
 
+# Closer to the evaluation again: calls had become worse.
+BALANCED = Mixture(
+    (
+        (structured, 0.15),
+        (summary, 0.02),
+        (long_chat, 0.18),
+        (one_call, 0.2),
+        (two_calls, 0.19),
+        (no_call, 0.06),
+        (after_result, 0.02),
+        (extraction, 0.06),
+        (made_extractions, 0.04),
+        (copying, 0.05),
+        (chat, 0.02),
+        (manner, 0.01),
+    ),
+    PLAINER.habits,
+)
+
 
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()

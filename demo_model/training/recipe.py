@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from demo_model.training.corpus import (
+    BALANCED,
     BROADER,
     CLOSING,
     DEEPER,
@@ -61,6 +62,10 @@ RATES: Schedule = (
     (20860, 0.35),
     (21300, 0.33),
     (22000, 0.0),
+    (22040, 0.3),
+    (23000, 0.0),
+    (23020, 0.12),
+    (23360, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -75,6 +80,8 @@ PHASES: Phases = (
     (18200, PHRASES),
     (19800, PLAINER),
     (20800, STRUCTURED),
+    (22000, BALANCED),
+    (23000, STRUCTURED),
 )
 
 # The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
@@ -88,6 +95,7 @@ STAGES = (
     Stage(start=18050, batches=2, candidates=3, is_compiled=True),
     Stage(start=20650, batches=2, is_compiled=True),
     Stage(start=20800, batches=2, is_compiled=True, is_rounded=True),
+    Stage(start=23000, batches=2, is_compiled=True, returned=0.4),
 )
 
 

@@ -22,6 +22,7 @@ class Stage:
     candidates: int = 1  # rows drawn for each row that is learned: the hardest one is
     is_compiled: bool = False  # the layers, by torch.compile: it needs a C++ compiler
     is_rounded: bool = False  # begins with the weights as they are shipped, and with other text
+    returned: float = 0.0  # how far it first goes back to the weights of the last rounded stage
 
 
 def grown(network: Llama, repeated: tuple[int, ...]) -> Llama:

@@ -76,6 +76,7 @@ class Trainer:
         head_start(self.network)
         self.network.to(device)
         self.step, self.chunk, self.offset, self.chunk_step = 0, 0, 0, 0
+        self.shipped: dict[str, torch.Tensor] = {}  # the weights that were rounded last
         self.optimizers: list[torch.optim.Optimizer] = []
         self.stage = recipe.stages[0]
         self.enter(self.stage)
@@ -85,9 +86,14 @@ class Trainer:
     def enter(self, stage: Stage) -> None:
         if stage.is_rounded:
             self.network = rounded(self.network)
+            self.shipped = {name: each.clone() for name, each in self.network.state_dict().items()}
             self.chunk, self.offset = stage.start, 0
+        if stage.returned:
+            with torch.no_grad():
+                for name, parameter in self.network.named_parameters():
+                    parameter.lerp_(self.shipped[name], stage.returned)
         is_new = not self.optimizers or stage.repeated or stage.batches != self.stage.batches
-        if is_new or stage.is_rounded:
+        if is_new or stage.is_rounded or stage.returned:
             self.network = grown(self.network, stage.repeated)
             self.optimizers = optimizers(self.network, self.recipe, stage.batches)
         self.stage, self.lanes = stage, Lanes(self.network, stage)
@@ -96,6 +102,7 @@ class Trainer:
         for stage in self.recipe.entered(saved["step"])[1:]:
             self.enter(stage)
         self.network.load_state_dict(saved["network"])
+        self.shipped = saved["shipped"]
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
@@ -105,6 +112,7 @@ class Trainer:
     def save(self) -> None:
         state = {
             "network": self.network.state_dict(),
+            "shipped": self.shipped,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "chunk": self.chunk,
