@@ -11,12 +11,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from demo_model.training.chat import END, START, TEXT_END, Template
+from demo_model.training.chat import END, START, TEXT_END, Conversation, Template
 from demo_model.training.corpus import Mixture, conversations
 from demo_model.training.tokenizer import id_of
 
 IGNORED = -100
 CHUNK = 384  # conversations that are sorted by length as one group
+SPLIT_SHARE = 0.3  # of the tokens that can be split
 LONGEST = 640  # tokens; longer conversations are left out
 
 
@@ -37,22 +38,64 @@ class Encoder:
         found = (re.fullmatch("Ġ?([a-z]{2,})", piece) for piece in self.tokenizer.get_vocab())
         return tuple(sorted({match[1] for match in found if match}))
 
-    def __call__(self, texts: list[str]) -> list[tuple[list[int], list[int]]]:
-        return [self.labelled(coded.ids) for coded in self.tokenizer.encode_batch(texts)]
+    def __call__(self, drawn: list[Conversation], seed: int) -> list[tuple[list[int], list[int]]]:
+        """seed: which tokens of guided answers are split."""
+        rng, splits = random.Random(seed), self.splits
+        coded = self.tokenizer.encode_batch([self.template.whole(one) for one in drawn])
+        return [
+            self.labelled(self.split(row.ids, splits, rng), is_guided=True)
+            if one.is_guided
+            else self.labelled(row.ids, is_guided=False)
+            for row, one in zip(coded, drawn, strict=True)
+        ]
 
-    def labelled(self, ids: list[int]) -> tuple[list[int], list[int]]:
+    @property
+    def splits(self) -> dict[int, list[tuple[int, int]]]:
+        """Tokens of JSON's marks only -> the pairs of tokens that have the same text.
+
+        A guide may leave only the first of a pair: not the quote after a colon, but a digit.
+        """
+        known = {
+            text.replace("Ġ", " "): id
+            for text, id in self.tokenizer.get_vocab().items()
+            if re.fullmatch(r'[{}\[\]":,Ġ]+', text)
+        }
+        pairs = {
+            id: [
+                (known[text[:at]], known[text[at:]])
+                for at in range(1, len(text))
+                if text[:at] in known and text[at:] in known
+            ]
+            for text, id in known.items()
+        }
+        return {id: found for id, found in pairs.items() if found}
+
+    def split(
+        self, ids: list[int], splits: dict[int, list[tuple[int, int]]], rng: random.Random
+    ) -> list[int]:
+        """The same text with some tokens of the last turn split in two."""
+        last = len(ids) - ids[::-1].index(id_of(self.tokenizer, START))
+        spelled = ids[:last]
+        for id in ids[last:]:
+            pairs = splits.get(id)
+            spelled += rng.choice(pairs) if pairs and rng.random() < SPLIT_SHARE else (id,)
+        return spelled
+
+    def labelled(self, ids: list[int], *, is_guided: bool) -> tuple[list[int], list[int]]:
         """Inputs and the token after each of them, or IGNORED outside of the assistant's turns."""
         start, end = id_of(self.tokenizer, START), id_of(self.tokenizer, END)
         opening = self.tokenizer.encode(f"{START}assistant\n").ids
         targets = [IGNORED] * len(ids)
-        at = 0
+        at, first = 0, 0
         while at < len(ids):
             if ids[at] == start and ids[at : at + len(opening)] == opening:
                 at += len(opening)
-                stop = ids.index(end, at)
+                first, stop = at, ids.index(end, at)
                 targets[at - 1 : stop] = ids[at : stop + 1]
                 at = stop
             at += 1
+        if is_guided:
+            targets[first - 1] = IGNORED
         return ids, targets
 
 
@@ -61,7 +104,7 @@ def chunk(
 ) -> list[Batch]:
     """Yields the batches of one chunk, at most about `tokens` x `candidates` each, shuffled."""
     drawn = itertools.islice(conversations(mixture, seed, encoder.pieces), CHUNK * candidates)
-    coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
+    coded = encoder([*drawn], seed)
     coded = sorted(
         (pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0])
     )

@@ -30,10 +30,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages that end with an assistant's turn; `tools` have OpenAI's shape."""
+    """Messages that end with an assistant's turn; `tools` have OpenAI's shape.
+
+    A guide begins the last answer of a guided conversation: its first token is not learned.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
+    is_guided: bool = False
 
     def __post_init__(self) -> None:
         if not self.messages or self.messages[-1]["role"] != "assistant":

@@ -11,6 +11,7 @@ from demo_model.training.copying import copying
 from demo_model.training.extraction import extraction, extractions, made_extractions
 from demo_model.training.lexicon import Habits, Lexicon, Split
 from demo_model.training.manners import chat, manner
+from demo_model.training.structured import structured, summary
 from demo_model.training.toolchat import (
     after_result,
     long_chat,
@@ -257,6 +258,44 @@ PLAINER = Mixture(
         values_first=0.2,
         loose_results=0.3,
     ),
+)
+
+# The same, and answers that a JSON schema holds.
+STRUCTURED = Mixture(
+    (
+        (structured, 0.33),
+        (summary, 0.05),
+        (long_chat, 0.13),
+        (one_call, 0.11),
+        (two_calls, 0.13),
+        (no_call, 0.06),
+        (after_result, 0.02),
+        (extraction, 0.04),
+        (made_extractions, 0.03),
+        (copying, 0.05),
+        (chat, 0.03),
+        (manner, 0.02),
+    ),
+    PLAINER.habits,
+)
+
+# Closer to the evaluation again: calls had become worse.
+BALANCED = Mixture(
+    (
+        (structured, 0.15),
+        (summary, 0.02),
+        (long_chat, 0.18),
+        (one_call, 0.2),
+        (two_calls, 0.19),
+        (no_call, 0.06),
+        (after_result, 0.02),
+        (extraction, 0.06),
+        (made_extractions, 0.04),
+        (copying, 0.05),
+        (chat, 0.02),
+        (manner, 0.01),
+    ),
+    PLAINER.habits,
 )
 
 

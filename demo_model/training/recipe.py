@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from demo_model.training.corpus import (
+    BALANCED,
     BROADER,
     CLOSING,
     DEEPER,
@@ -15,6 +16,7 @@ from demo_model.training.corpus import (
     MAIN,
     PHRASES,
     PLAINER,
+    STRUCTURED,
     THIRD,
     WIDER,
     Mixture,
@@ -57,6 +59,13 @@ RATES: Schedule = (
     (18600, 0.782196969697),
     (19450, 0.75),
     (20800, 0.0),
+    (20860, 0.35),
+    (21300, 0.33),
+    (22000, 0.0),
+    (22040, 0.3),
+    (23000, 0.0),
+    (23020, 0.12),
+    (23360, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -70,11 +79,14 @@ PHASES: Phases = (
     (15500, BROADER),
     (18200, PHRASES),
     (19800, PLAINER),
+    (20800, STRUCTURED),
+    (22000, BALANCED),
+    (23000, STRUCTURED),
 )
 
 # The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
 # learned by then, so its middle selects the hardest rows; its end takes all rows again. The fifth
-# cycle does the same.
+# cycle does the same. The sixth begins with the weights of step 20,800 as they were shipped.
 STAGES = (
     Stage(),
     Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
@@ -82,6 +94,8 @@ STAGES = (
     Stage(start=17900, batches=2, is_compiled=True),
     Stage(start=18050, batches=2, candidates=3, is_compiled=True),
     Stage(start=20650, batches=2, is_compiled=True),
+    Stage(start=20800, batches=2, is_compiled=True, is_rounded=True),
+    Stage(start=23000, batches=2, is_compiled=True, returned=0.4),
 )
 
 

@@ -21,6 +21,8 @@ class Stage:
     batches: int = 1  # per step, each on its own thread
     candidates: int = 1  # rows drawn for each row that is learned: the hardest one is
     is_compiled: bool = False  # the layers, by torch.compile: it needs a C++ compiler
+    is_rounded: bool = False  # begins with the weights as they are shipped, and with other text
+    returned: float = 0.0  # how far it first goes back to the weights of the last rounded stage
 
 
 def grown(network: Llama, repeated: tuple[int, ...]) -> Llama:
@@ -36,6 +38,14 @@ def grown(network: Llama, repeated: tuple[int, ...]) -> Llama:
                 nn.init.zeros_(layer.out)
                 nn.init.zeros_(layer.down)
     return larger.to(network.embedding.device)
+
+
+def rounded(network: Llama) -> Llama:
+    """The weights in half precision, as `export` writes them."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(parameter.to(torch.float16))
+    return network
 
 
 class Lanes:

@@ -19,7 +19,7 @@ from demo_model.training.chat import Template
 from demo_model.training.headstart import head_start
 from demo_model.training.network import Llama
 from demo_model.training.recipe import Recipe
-from demo_model.training.stages import Lanes, Stage, grown
+from demo_model.training.stages import Lanes, Stage, grown, rounded
 from demo_model.training.tokenizer import train_tokenizer
 
 
@@ -76,6 +76,7 @@ class Trainer:
         head_start(self.network)
         self.network.to(device)
         self.step, self.chunk, self.offset, self.chunk_step = 0, 0, 0, 0
+        self.shipped: dict[str, torch.Tensor] = {}  # the weights that were rounded last
         self.optimizers: list[torch.optim.Optimizer] = []
         self.stage = recipe.stages[0]
         self.enter(self.stage)
@@ -83,7 +84,16 @@ class Trainer:
             self.restore(saved)
 
     def enter(self, stage: Stage) -> None:
-        if not self.optimizers or stage.repeated or stage.batches != self.stage.batches:
+        if stage.is_rounded:
+            self.network = rounded(self.network)
+            self.shipped = {name: each.clone() for name, each in self.network.state_dict().items()}
+            self.chunk, self.offset = stage.start, 0
+        if stage.returned:
+            with torch.no_grad():
+                for name, parameter in self.network.named_parameters():
+                    parameter.lerp_(self.shipped[name], stage.returned)
+        is_new = not self.optimizers or stage.repeated or stage.batches != self.stage.batches
+        if is_new or stage.is_rounded or stage.returned:
             self.network = grown(self.network, stage.repeated)
             self.optimizers = optimizers(self.network, self.recipe, stage.batches)
         self.stage, self.lanes = stage, Lanes(self.network, stage)
@@ -92,6 +102,7 @@ class Trainer:
         for stage in self.recipe.entered(saved["step"])[1:]:
             self.enter(stage)
         self.network.load_state_dict(saved["network"])
+        self.shipped = saved["shipped"]
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
@@ -101,6 +112,7 @@ class Trainer:
     def save(self) -> None:
         state = {
             "network": self.network.state_dict(),
+            "shipped": self.shipped,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "chunk": self.chunk,
@@ -117,14 +129,18 @@ class Trainer:
         while True:
             if self.offset == 0:
                 self.chunk_step = self.step
-            seed = recipe.seed * 1_000_003 + self.chunk
+            number = self.chunk
+            seed = recipe.seed * 1_000_003 + number
             mixture = recipe.mixture(self.chunk_step)
             candidates = recipe.entered(self.chunk_step + 1)[-1].candidates
             drawn = chunk(self.encoder, mixture, seed, recipe.batch_tokens, candidates)
             for batch in drawn[self.offset :]:
                 self.offset += 1
                 yield batch
-            self.chunk, self.offset = self.chunk + 1, 0
+                if self.chunk != number:
+                    break  # a stage began with other text
+            else:
+                self.chunk, self.offset = number + 1, 0
 
     def update(self, batches: Iterator[Batch]) -> float:
         if (stage := self.recipe.entered(self.step + 1)[-1]) is not self.stage:

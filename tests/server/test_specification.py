@@ -17,9 +17,7 @@ from tests.fixtures.stack import HANG_S, Stack
 
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "bullets": {"type": "array", "items": {"type": "string", "maxLength": 60}, "maxItems": 3}
-    },
+    "properties": {"bullets": {"type": "array", "items": {"type": "string"}}},
     "required": ["bullets"],
     "additionalProperties": False,
 }

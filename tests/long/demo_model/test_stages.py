@@ -24,6 +24,7 @@ GROWING = Recipe(
         Stage(),
         Stage(start=2, repeated=(0, 1), batches=2),
         Stage(start=4, batches=2, candidates=3),
+        Stage(start=5, batches=2, is_rounded=True),
     ),
 )
 
@@ -78,7 +79,7 @@ def test_two_lanes_give_the_mean_of_both_batches() -> None:
         torch.testing.assert_close(mean, (one + other) / 2)
 
 
-@pytest.mark.parametrize("stops", [(2, 6), (3, 6), (1, 2, 4, 6)])
+@pytest.mark.parametrize("stops", [(2, 6), (3, 5, 6), (1, 2, 4, 6)])
 def test_a_training_stopped_around_a_stage_goes_on_to_the_same_weights(
     tmp_path: Path, stops: tuple[int, ...]
 ) -> None:

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from demo_model.training.batches import IGNORED, Encoder
-from demo_model.training.chat import Template
+from demo_model.training.chat import Conversation, Template, assistant, user
 from demo_model.training.corpus import FIRST, MAIN, conversations
 from demo_model.training.curve import draw_curve
 from demo_model.training.export import export
@@ -43,12 +43,26 @@ def test_only_the_assistants_words_are_learned() -> None:
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     encoder = Encoder(tokenizer, Template())
     for conversation in itertools.islice(conversations(MAIN, 4), 50):
-        ((_, targets),) = encoder([encoder.template.whole(conversation)])
+        ((_, targets),) = encoder([conversation], seed=1)
         learned = tokenizer.decode(
             [at for at in targets if at != IGNORED], skip_special_tokens=False
         )
         said = [turn["content"] for turn in conversation.messages if turn["role"] == "assistant"]
         assert learned == "".join(f"{text}<|im_end|>" for text in said)
+
+
+def test_the_first_token_of_a_guided_answer_is_not_learned() -> None:
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
+    said = (user("Hi"), assistant("Hello"), user("Name a fish"), assistant('{"fish": "Koi"}'))
+    encoder = Encoder(tokenizer, Template())
+    spellings = set()
+    for seed in range(20):
+        ((_, targets),) = encoder([Conversation(said, is_guided=True)], seed)
+        pieces = [tokenizer.decode([id], skip_special_tokens=False) for id in targets if id >= 0]
+        learned = "".join(pieces).removeprefix("Hello<|im_end|>")
+        assert learned.removeprefix('"') == 'fish": "Koi"}<|im_end|>'
+        spellings.add(tuple(pieces))
+    assert len(spellings) > 1
 
 
 def test_a_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
