@@ -86,7 +86,8 @@ PHASES: Phases = (
 
 # The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
 # learned by then, so its middle selects the hardest rows; its end takes all rows again. The fifth
-# cycle does the same. The sixth begins with the weights of step 20,800 as they were shipped.
+# cycle does the same. The sixth begins with the weights of step 20,800 as they were shipped, and
+# later goes back to them in part: calls had become worse.
 STAGES = (
     Stage(),
     Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
