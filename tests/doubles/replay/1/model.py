@@ -19,6 +19,8 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 HERE = Path(__file__).parent
 REQUIRED_OUTPUTS = ("output_ids", "sequence_length")
 
+OTHERS = {"responses": [{"ids": [75]}, {"ids": [76]}, {"ids": []}]}  # of prompts without a stream
+
 
 class TritonPythonModel:
     def initialize(self, args) -> None:
@@ -54,7 +56,7 @@ class TritonPythonModel:
         return given
 
     def _play(self, sender, request_id: str, given: dict) -> None:
-        stream = self._streams[str(given["input_ids"][0])]
+        stream = self._streams.get(str(given["input_ids"][0]), OTHERS)
         seen: list[float] = []
         for at, response in enumerate(stream["responses"]):
             time.sleep(stream.get("pause_s", 0.0))
