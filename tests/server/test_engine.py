@@ -124,7 +124,7 @@ def test_a_prompt_that_begins_like_an_earlier_one_is_prefilled_from_the_cache(as
 
 
 def test_the_engine_and_the_proxy_call_a_model_by_one_name(stack, client):
-    served = {model.id for model in client.models.list()}
+    served = {model.root for model in client.models.list()}
     text = httpx.get(f"http://127.0.0.1:{stack.triton_metrics_port}/metrics").text
     labelled = set(re.findall(r'^engine_\w+\{model="([^"]+)"', text, re.MULTILINE))
     assert labelled == served
