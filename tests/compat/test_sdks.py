@@ -30,7 +30,7 @@ def run(command: list[str], folder: Path, **environment: str) -> dict:
 
 
 def assert_it_worked(told: dict) -> None:
-    assert told["models"] == ["demo", "endless"]
+    assert told["models"] == ["demo", "gpt-4o-mini", "endless"]
     assert told["whole"][-1] in ".!?"
     assert told["whole"] == told["stream"] == told["helper"] == told["raw"]
     assert told["whole_tokens"] == told["stream_tokens"]

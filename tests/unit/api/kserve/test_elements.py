@@ -79,7 +79,7 @@ def test_any_bytes_are_checked_or_refused_and_never_crash(raw, datatype, shape):
         ([1e6], "FP16", (1,), "out of the range of FP16"),
         ([1e39], "FP32", (1,), "out of the range of FP32"),
         ([10**400], "FP64", (1,), "out of the range of FP64"),
-        ([1], "BYTES", (1,), "no strings"),
+        ([1], "BYTES", (1,), "not strings"),
         (["\ud800"], "BYTES", (1,), "not valid Unicode"),
         ([1.0], "BF16", (1,), "send it as binary data"),
     ],

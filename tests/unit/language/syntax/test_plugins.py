@@ -54,7 +54,7 @@ def test_a_parser_of_an_installed_package_is_found(package):
 
 
 def test_a_parser_of_another_kind_is_refused(package):
-    with pytest.raises(KeyError, match="no subclass of ToolParser"):
+    with pytest.raises(KeyError, match="not a subclass of ToolParser"):
         tool_family("wrong")
 
 
