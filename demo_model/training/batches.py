@@ -73,7 +73,7 @@ class Encoder:
     def split(
         self, ids: list[int], splits: dict[int, list[tuple[int, int]]], rng: random.Random
     ) -> list[int]:
-        """The same text with some tokens of the last turn split in two."""
+        """Splits some tokens of the last turn in two; the text stays the same."""
         last = len(ids) - ids[::-1].index(id_of(self.tokenizer, START))
         spelled = ids[:last]
         for id in ids[last:]:

@@ -124,7 +124,7 @@ class PoolSet:
         return NotReady(f"none of {len(endpoints)} endpoints is ready; {reasons[0]}", category)
 
     def concerns(self) -> list[Concern]:
-        """One for each reason for which models do not generate that endpoints serve."""
+        """The reasons why models do not generate, each with the number of models."""
         served = sum(
             len(one.served) for pool in self.pools.values() for one in pool.endpoints.values()
         )
@@ -135,7 +135,7 @@ class PoolSet:
         ]
 
     def _failed(self) -> list[NotReady]:
-        """Of each model on each endpoint that has failed to generate."""
+        """Why models do not generate: one for each model of each endpoint that has failed."""
         return [
             one.why_not_ready
             for pool in self.pools.values()

@@ -192,7 +192,7 @@ class Settings(
 
     @property
     def priority_ceiling(self) -> int:
-        """Of callers that have none of their own."""
+        """The highest priority of callers without a ceiling of their own."""
         if self.max_priority is not None or self.is_authenticated:
             return self.max_priority or 0
         return max([0, *self.priority_words.values()])

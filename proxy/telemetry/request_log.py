@@ -86,7 +86,7 @@ class RequestLog:
 
 
 def _callers_trace(headers: Headers) -> str | None:
-    """Of `x-request-trace`; the first of several, as of `x-request-id`. None if it is unusable."""
+    """The first header `x-request-trace`; None if it is unusable."""
     given = next(value for name, value in headers if name == REQUEST_TRACE)
     return given.decode("ascii") if USABLE_TRACE.fullmatch(given) else None
 

@@ -26,7 +26,7 @@ def calls(path: Path) -> Iterator[tuple[ast.Call, str, str]]:
 
 
 def fields() -> set[str]:
-    """Of the line of a request; `request_id` is added to every line within one."""
+    """The fields of a request's line, and `request_id`, which every line within a request has."""
     source = ast.parse(inspect.getsource(request_log.line_of))
     (found,) = [node for node in ast.walk(source) if isinstance(node, ast.Dict)]
     return {"request_id"} | {ast.literal_eval(key) for key in found.keys}

@@ -78,7 +78,7 @@ class AuditedCalls:
             logger.error("admin calls not recorded", calls=calls, why=str(error), advice=LOST)
 
     async def flush(self) -> None:
-        """Writes all but those of which an entry was written within their interval.
+        """Writes the calls. A kind waits until its interval since its last entry has passed.
 
         Raises StoreUnavailable; the calls are then kept.
         """

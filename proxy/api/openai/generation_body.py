@@ -1,7 +1,7 @@
 """The fields that chat completions and completions share.
 
 Fields that are not declared are refused by name; null is the same as not given. A priority may
-are in `priority`, in a hint of `nvext`, in `metadata`, and in `service_tier`.
+be in `priority`, in a hint of `nvext`, in `metadata`, and in `service_tier`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class FieldLimits:
         """Raises InvalidRequest."""
         if body.service_tier is not None and not self.has_tier(body.service_tier):
             raise InvalidRequest(
-                f"Invalid value for 'service_tier': {body.service_tier!r} is no tier of this "
+                f"Invalid value for 'service_tier': {body.service_tier!r} is not a tier of this "
                 "server: use 'auto' or 'default'.",
                 code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="service_tier",

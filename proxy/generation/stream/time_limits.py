@@ -30,7 +30,7 @@ class TimeLimits:
 
 
 class TimeWatch:
-    """Of the task that makes it: cancels it while it waits, and says why. whole_s: from now on.
+    """Cancels the task that makes it while that waits too long, and says why. whole_s: from now on.
 
         watch.wait()
         try:

@@ -41,7 +41,7 @@ class ReasoningSyntax:
     is_before_calls: bool = False
 
     def answer(self, constraint: Constraint, *, is_calls: bool) -> Constraint:
-        """The constraint for an answer, with what comes between it and the reasoning."""
+        """The constraint with what the model writes between the reasoning and the answer."""
         if not self.before_answer or (is_calls and not self.is_before_calls):
             return constraint
         both = sequence(const_string(self.before_answer), format_of(constraint))

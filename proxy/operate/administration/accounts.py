@@ -135,7 +135,7 @@ def _show_entries(answer: Sequence[Json]) -> None:
 
 
 def _change(entry: Json) -> str:
-    """What is new in the object, in short; of a new object all that is set."""
+    """The fields that the change has set, in short. A new object shows no empty fields."""
     before, after = entry["before"] or {}, entry["after"] or {}
     new = {name: value for name, value in after.items() if before.get(name) != value}
     own = {name: value for name, value in new.items() if before or words(value) != "-"}

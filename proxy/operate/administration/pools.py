@@ -236,7 +236,7 @@ def rollback(proxy: AdminClient, model: PublicName) -> Any:
 
 @calls_proxy(_show_queues)
 def queue(proxy: AdminClient) -> Any:
-    """Show who runs and who waits in each model's queue of a running proxy."""
+    """Show the tenants whose requests run or wait in each model's queue."""
     return proxy.call("GET", "/admin/v1/queues")
 
 

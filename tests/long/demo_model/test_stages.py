@@ -23,8 +23,8 @@ GROWING = Recipe(
     stages=(
         Stage(),
         Stage(start=2, repeated=(0, 1), batches=2),
-        Stage(start=4, batches=2, candidates=3),
-        Stage(start=5, batches=2, is_rounded=True),
+        Stage(start=4, batches=2, candidates=3, is_rounded=True),
+        Stage(start=5, batches=2, returned=0.4),
     ),
 )
 

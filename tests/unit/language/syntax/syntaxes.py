@@ -259,7 +259,7 @@ def is_beside_its_schema(call: Call, tools: dict[str, Any]) -> bool:
 
 
 def is_deeply_beside(call: Call, tools: dict[str, Any]) -> bool:
-    """The same within values, and empty ones: elements within elements cannot tell."""
+    """Whether a value, or one inside it, is empty or has another type than its schema says."""
 
     def differs(value: Any, schema: Any) -> bool:
         if schema.get("type") != JSON_TYPES.get(type(value)) or value in ({}, []):

@@ -14,7 +14,7 @@ TOOLS = {"f": {"properties": {"a": {"type": "string"}}}}
 
 
 def said(family: str, text: str):
-    """The same for the whole text and for single characters."""
+    """Checks that the whole text and single characters give the same result, and returns it."""
     answer = answered(parser_of(family, TOOLS), [text])
     assert answered(parser_of(family, TOOLS), list(text)) == answer
     return answer.names, answer.arguments, answer.text

@@ -28,7 +28,7 @@ SPACE = "]<]minimax[>["
 
 
 def arguments(family: str, text: str) -> tuple[list[str], str]:
-    """The same for the whole text and for single characters."""
+    """Checks that the whole text and single characters give the same result, and returns it."""
     answer = answered(parser_of(family, TOOLS), [text])
     assert answered(parser_of(family, TOOLS), list(text)) == answer
     assert answer.is_cut or all(isinstance(json.loads(one), dict) for one in answer.arguments)
