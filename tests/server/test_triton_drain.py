@@ -50,8 +50,9 @@ def pair(start, scripted_stack):
 def busy(
     triton: Stack, proxy: Stack, pool: ThreadPoolExecutor, tokens: int
 ) -> list[Future[httpx.Response]]:
+    before = triton.begun("steady")
     running = [pool.submit(ask, proxy, tokens) for _ in range(STREAMS)]
-    eventually(lambda: triton.begun("steady") == STREAMS, 60, "all have come to the engine")
+    eventually(lambda: triton.begun("steady") == before + STREAMS, 60, "all are at the engine")
     return running
 
 
