@@ -16,6 +16,7 @@ from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
 from build_engines.gpu import adapter, llm_args
 from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.legacy import backend_parameters
 from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
@@ -70,7 +71,7 @@ def on_gpus(
     if limits.backend == "cpp":
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = {
-            **llm_args.backend_parameters(entry.gpu, beside["engine"], beside),
+            **backend_parameters.of(entry.gpu, beside["engine"], beside),
             triton_models.MAX_QUEUE: str(_queue(entry, rows)),
         }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)

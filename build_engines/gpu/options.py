@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     StringConstraints,
     ValidationInfo,
@@ -15,7 +14,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from build_engines.section import ModelName, Section
+from build_engines.gpu.legacy.options import LORAS, Lookahead, Plan
+from build_engines.section import ModelName, Off, Section
 from build_engines.weights import WeightsField
 
 DraftLength = Annotated[int, Field(ge=1, le=64)]
@@ -52,20 +52,6 @@ class NGram(Section):
     max_matching_ngram_size: Annotated[int, Field(ge=1, le=64)] = 2
 
 
-class Lookahead(Section):
-    """Jacobi decoding; needs no draft model."""
-
-    method: Literal["lookahead"]
-    window: Annotated[int, Field(ge=2, le=64)] = 4
-    ngram: Annotated[int, Field(ge=2, le=64)] = 3
-    verification: Annotated[int, Field(ge=1, le=64)] = 4
-
-    @property
-    def max_draft_len(self) -> int:
-        """The formula of upstream's examples/lookahead: 83 tokens for (7, 7, 7)."""
-        return (self.ngram - 2) + (self.window - 1 + self.verification) * (self.ngram - 1)
-
-
 Speculation = Annotated[
     Eagle3 | DraftTarget | Mtp | NGram | Lookahead, Field(discriminator="method")
 ]
@@ -86,15 +72,6 @@ CALIBRATION_FILES = (".jsonl", ".txt")
 AWQ = ("int4_awq", "w4a8_awq")
 # quantize.py of TensorRT-LLM lowers the number for AWQ, which runs each text eleven times and more.
 SAMPLES, AWQ_SAMPLES = 512, 32
-PLAN_LORAS = 4  # the adapters that an engine plan holds, on the host and on a GPU: LlmArgs' default
-
-
-def _yaml_off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false."""
-    return "off" if value is False else value
-
-
-Off = BeforeValidator(_yaml_off)
 
 
 class KvCache(Section):
@@ -118,7 +95,7 @@ class Lora(Section):
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
     max_rank: Annotated[int, Field(ge=1, le=512)] = 64
-    max_loras: Count = PLAN_LORAS
+    max_loras: Count = LORAS
 
 
 class Calibration(Section):
@@ -151,15 +128,6 @@ class Calibration(Section):
             kinds = " or ".join(CALIBRATION_FILES)
             raise PydanticCustomError("file", "must be a {kinds} file", {"kinds": kinds})
         return Path((info.context or {}).get("base", ".")) / given.expanduser()
-
-
-class Plan(Section):
-    """Options of engine plans only. workers: how many ranks are built at a time, one GPU each."""
-
-    # None: auto where the type of the weights allows it
-    gemm_plugin: Annotated[Literal["auto", "off"], Off] | None = None
-    reduce_fusion: bool = False
-    workers: Ways = 1
 
 
 class GpuOptions(Section):

@@ -11,9 +11,11 @@ from typing import Any
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import adapter, commands, memory, refusals
+from build_engines.gpu import adapter, memory, refusals
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.device import Device
+from build_engines.gpu.legacy import refusals as legacy_refusals
+from build_engines.gpu.legacy import steps as legacy_steps
 from build_engines.gpu.llm_args import LORA
 from build_engines.gpu.options import AWQ, DraftTarget, Eagle3, GpuOptions
 from build_engines.gpu.steps import BuildContext, StepFactory
@@ -64,9 +66,7 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
     longest = options.max_seq_len or shape.positions
-    factory = StepFactory(
-        options=options, shape=shape, weights=weights, context=context, longest=longest
-    )
+    factory = StepFactory(options=options, weights=weights, context=context)
     context_length = min(longest, entry.context_length or longest)
     tables = Tables(
         context.store,
@@ -77,9 +77,14 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     )
     beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
-    checked, served = factory.checked_adapters(adapters), factory.served(adapters)
+    checked = factory.checked_adapters(adapters)
+    served = (
+        legacy_steps.served(factory, adapters, shape, longest=longest)
+        if options.engine == "plan"
+        else factory.served()
+    )
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
-        beside["guide_info"] = factory.guide_info()
+        beside["guide_info"] = legacy_steps.guide_info(factory)
     return Recipe(
         steps=(weights, factory.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
@@ -104,6 +109,8 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
 
 def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str]:
     options, max_tokens = entry.gpu, entry.default_max_tokens
+    if options.engine == "plan":
+        yield legacy_refusals.NOTICE
     yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
     if entry.sampling.max_tokens is None:
         yield (
@@ -125,6 +132,8 @@ def _problems(
 ) -> Iterator[str]:
     """Every reason why the model cannot be built: version, GPU, shape, memory."""
     yield from toolkit.problems(options)
+    if options.engine == "plan":
+        yield from legacy_refusals.problems(options, shape, toolkit.version)
     if device.architecture is not None:
         yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
     yield from sharding_problems(shape, options)
@@ -152,21 +161,11 @@ def _origin_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
     native = shape.native_quantization
     if native is not None and options.quantization is not None:
         yield f"the weights are {native} already: leave out quantization {options.quantization}"
-    if options.engine != "plan":
-        if shape.is_mixture and options.quantization in AWQ:
-            yield (
-                f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
-                "nvidia-modelopt writes it: take fp8 or nvfp4"
-            )
-        return
-    converter = commands.CONVERTERS.get(shape.kind)
-    if converter is None:
-        known = ", ".join(commands.CONVERTERS)
-        yield f"engine plans support {known}, not {shape.kind}: use engine: pytorch"
-    elif native is not None:
-        yield f"engine plans need 16-bit weights, and these are {native}: use engine: pytorch"
-    elif options.pipeline_parallel > 1 and not converter.can_pipeline and not options.has_scales:
-        yield f"TensorRT-LLM's converter for {shape.kind} has no pipeline_parallel: leave it out"
+    if options.engine == "pytorch" and shape.is_mixture and options.quantization in AWQ:
+        yield (
+            f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
+            "nvidia-modelopt writes it: take fp8 or nvfp4"
+        )
 
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.

@@ -50,8 +50,10 @@ def test_a_model_uses_all_declared_tensors_and_no_other(role):
     config = triton_models.config_of(role)
     if role != "engine":
         config = triton_models.config_of(role, "tensorrt_llm")
-    folder = Path(triton_models.TEMPLATES, role, "1")
-    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    folders = (
+        Path(triton_models.TEMPLATES, each) for each in (f"{role}/1", f"tensorrt_llm/{role}")
+    )
+    source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     quoted = set(re.findall(r'"(\w+)"', source))
     declared = {row.name for row in [*config.input, *config.output]}
     assert declared <= quoted

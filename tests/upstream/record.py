@@ -22,6 +22,7 @@ from tests.upstream.classes import aliases_of, fields_of
 
 SOURCES = Path(__file__).with_name("sources.json")
 RECORDS = Path(__file__).parents[2] / "build_engines" / "upstream"
+TOOLS = RECORDS.parent / "gpu" / "legacy" / "tools.json"
 WIDTH = 100
 
 

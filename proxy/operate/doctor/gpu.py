@@ -8,9 +8,9 @@ from pathlib import Path
 from build_engines.errors import BuildError
 from build_engines.gpu import device, refusals
 from build_engines.gpu.device import ListedGpu
+from build_engines.gpu.legacy import backend_config
 from build_engines.gpu.options import GpuOptions
 from build_engines.models_file import GpuEntry, ModelsFileError
-from build_engines.upstream import backend_config
 from build_engines.upstream.signatures import Found, Signatures
 from proxy.models import policy
 from proxy.operate.doctor import checks
