@@ -84,6 +84,8 @@ def _pytorch(
         found["max_seq_len"] = options.max_seq_len
     if options.expert_parallel > 1:
         found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.attention_dp:
+        found["enable_attention_dp"] = True
     if options.lora is not None:
         found["lora_config"] = _lora(options.lora, lora_modules)
     if options.speculative is None:  # speculative decoding has its own sampler

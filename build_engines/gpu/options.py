@@ -166,7 +166,9 @@ class GpuOptions(Section):
     """engine: `pytorch` serves a checkpoint, `plan` an engine that trtllm-build made.
 
     The model needs tensor_parallel x pipeline_parallel GPUs; expert_parallel divides
-    tensor_parallel. devices: the GPUs of a node; default: the first ones.
+    tensor_parallel. attention_dp: each of the tensor_parallel GPUs serves requests of its own, with
+    all attention heads, and max_batch_size and max_num_tokens are those of one GPU.
+    devices: the GPUs of a node; default: the first ones.
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
@@ -184,6 +186,7 @@ class GpuOptions(Section):
     tensor_parallel: Ways = 1
     pipeline_parallel: Ways = 1
     expert_parallel: Ways = 1
+    attention_dp: bool = False
     gpus_per_node: Ways = 8
     devices: Annotated[tuple[DeviceId, ...], Field(min_length=1)] | None = None
     memory_gb: Annotated[float, Field(gt=0, le=4096)] | None = None
@@ -207,6 +210,16 @@ class GpuOptions(Section):
     def world_size(self) -> int:
         """The number of GPUs, and of processes."""
         return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def attention_ways(self) -> int:
+        """The number of GPUs over which the attention of one request is split."""
+        return 1 if self.attention_dp else self.tensor_parallel
+
+    @property
+    def attention_groups(self) -> int:
+        """How many parts of the engine have requests of their own."""
+        return self.tensor_parallel // self.attention_ways
 
     @property
     def node_size(self) -> int:

@@ -135,6 +135,16 @@ RULES = (
         "quantization, or engine: plan",
     ),
     _Rule(
+        ("attention_dp",),
+        lambda o: o.attention_dp and _is_plan(o),
+        "only the PyTorch runtime has it: leave it out, or use engine: pytorch",
+    ),
+    _Rule(
+        ("attention_dp",),
+        lambda o: o.attention_dp and o.tensor_parallel == 1,
+        "it gives each of the tensor_parallel GPUs requests of its own, and there is one GPU only",
+    ),
+    _Rule(
         ("max_num_tokens",),
         lambda o: o.max_num_tokens < o.max_batch_size,
         "a step holds one token of each request, so it must be at least max_batch_size",

@@ -33,6 +33,7 @@ EXAMPLES = examples()
     [
         {},
         {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
+        {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
         {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
         {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
         {"lora": {"adapters": {"sql": "l", "poet": "l"}}},

@@ -47,6 +47,8 @@ PLAN = {"engine": "plan"}
             "kv_cache.dtype",
             "fp8 needs Ada",
         ),
+        ({"attention_dp": True}, "attention_dp", "there is one GPU only"),
+        ({**PLAN, "attention_dp": True, "tensor_parallel": 2}, "attention_dp", "only the PyTorch"),
         ({"kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "no int8 KV cache"),
         ({**PLAN, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "set both to false"),
         (
