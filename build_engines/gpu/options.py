@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
+    JsonValue,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -177,6 +178,7 @@ class GpuOptions(Section):
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
+    llm_args: further arguments of TensorRT-LLM's `LLM`, by upstream's names.
     """
 
     engine: Literal["pytorch", "plan"] = "pytorch"
@@ -205,6 +207,7 @@ class GpuOptions(Section):
     iteration_stats: bool = True
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None
+    llm_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)
 
     @property
     def world_size(self) -> int:

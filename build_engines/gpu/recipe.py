@@ -13,16 +13,19 @@ from packaging.version import Version
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import adapter, commands, memory, refusals
+from build_engines.gpu import adapter, commands, extra_arguments, llm_args, memory, refusals
 from build_engines.gpu.architecture import OWN_FILE, Architecture
 from build_engines.gpu.device import Device
 from build_engines.gpu.llm_args import LORA
 from build_engines.gpu.options import AWQ, DraftTarget, Eagle3, GpuOptions, Mtp
 from build_engines.gpu.steps import BuildContext, StepFactory
 from build_engines.gpu.toolkit import Toolkit
+from build_engines.json_files import read_object
 from build_engines.models_file import GpuEntry
 from build_engines.step import Step
 from build_engines.tables_step import Tables
+from build_engines.upstream import signatures
+from build_engines.upstream.signatures import RecordedClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(entry, shape, context.device)),
+        notes=(*_unlisted(options, config), *_notes(entry, shape, context.device)),
     )
 
 
@@ -102,6 +105,16 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
             source, artifacts, name=f"adapter-{name}", needs=adapter.CONFIG
         )
     return found
+
+
+# Upstream's own list, of 2026: it is incomplete for other versions, so a model is not refused.
+MODELS = Path(signatures.__file__).with_name("models.json")
+
+
+def _unlisted(options: GpuOptions, config: dict[str, Any]) -> Iterator[str]:
+    name = next(iter(config.get("architectures") or ()), None)
+    if options.engine == "pytorch" and name not in {None, *read_object(MODELS)["architectures"]}:
+        yield f"TensorRT-LLM's list of its PyTorch runtime's models has no {name}: it may not load"
 
 
 def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str]:
@@ -133,6 +146,7 @@ def _problems(
     yield from _length_problems(options, shape)
     yield from _origin_problems(options, shape, toolkit.version)
     yield from _latent_problems(options, shape, device)
+    yield from _argument_problems(options, toolkit.version)
     if device.memory_gb is not None:
         yield from memory.problems(shape, options, memory_gb=device.memory_gb)
 
@@ -215,6 +229,15 @@ def _latent_problems(options: GpuOptions, shape: Architecture, device: Device) -
     ]
     if silent:  # upstream's py_executor_creator.py switches both off there, with a warning
         yield f"latent attention has {' and '.join(silent)} from Hopper on: set to false"
+
+
+def _argument_problems(options: GpuOptions, version: Version) -> Iterator[str]:
+    if not options.llm_args:
+        return
+    folders = {"weights": Path(), "draft": Path()}
+    without = options.model_copy(update={"llm_args": {}})
+    own = llm_args.of(without, folders, version=version, lora_modules={})
+    yield from extra_arguments.problems(options.llm_args, own, RecordedClasses.read())
 
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.

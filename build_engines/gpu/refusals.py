@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from build_engines.gpu import extra_arguments
 from build_engines.gpu.options import (
     AWQ,
     AWQ_SAMPLES,
@@ -38,6 +39,10 @@ def refusals(options: GpuOptions) -> Iterator[Refusal]:
         if rule.is_broken(options):
             yield Refusal(where=rule.where, reason=rule.reason)
     yield from _device_refusals(options)
+    for place, reason in extra_arguments.refused(
+        options.llm_args, attention_dp=options.attention_dp
+    ):
+        yield Refusal(where=("llm_args", *filter(None, place.split("."))), reason=reason)
     if options.architecture is not None:
         yield from wrong_architecture(options, options.architecture)
 
@@ -133,6 +138,11 @@ RULES = (
         lambda o: _is_plan(o) and o.expert_parallel > 1 and o.has_scales,
         "TensorRT-LLM's quantize.py shards experts by tensor only: leave out expert_parallel, the "
         "quantization, or engine: plan",
+    ),
+    _Rule(
+        ("llm_args",),
+        lambda o: _is_plan(o) and bool(o.llm_args),
+        "they are those of the PyTorch runtime: leave them out, or use engine: pytorch",
     ),
     _Rule(
         ("attention_dp",),

@@ -84,6 +84,12 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
     [
         ("dtype: fp8", "dtype: int4", 11, "models.big.gpu.kv_cache.dtype: Input should be"),
         ("dtype: fp8", "dtype: int8", 11, "models.big.gpu.kv_cache.dtype: the PyTorch runtime"),
+        (
+            "pipeline_parallel: 2",
+            "llm_args: {kv_cache_config: {dtype: fp8}}",
+            9,
+            "models.big.gpu.llm_args.kv_cache_config.dtype: is set by gpu.kv_cache.dtype: use that",
+        ),
         ("aliases: [gpt-4o]", "aliases: [gpt-4o, 5]", 5, "models.big.aliases.1: Input should"),
         ("quantization", "quantisation", 7, "models.big.gpu.quantisation: unknown key: did you"),
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),

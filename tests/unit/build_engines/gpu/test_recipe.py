@@ -286,6 +286,18 @@ def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     assert architecture.startswith("the GPU's architecture is not checked")
 
 
+@pytest.mark.parametrize("name", [*PARAMETERS, "deepseek-v3", "kimi-k2"])
+def test_models_of_upstreams_list_are_not_noted(tmp_path, name):
+    big = Device(memory_gb=2000, architecture="blackwell")
+    assert not any("models has no" in note for note in make(tmp_path, name, {}, device=big).notes)
+
+
+def test_a_model_that_upstreams_list_does_not_have_is_noted(tmp_path):
+    strange = {**config("llama-3.1-8b"), "architectures": ["FalconForCausalLM"]}
+    given = entry(tmp_path, "tensorrt_llm", {"max_seq_len": 8192})
+    assert "has no FalconForCausalLM" in recipe.make(given, strange, context(tmp_path)).notes[0]
+
+
 def test_the_notes_tell_the_default_of_max_tokens_and_the_requests_that_fit(tmp_path):
     by_default = make(tmp_path, "llama-3.1-8b", {}).notes
     chosen = make(tmp_path, "llama-3.1-8b", {}, sampling={"max_tokens": 100}).notes
