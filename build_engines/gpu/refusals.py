@@ -222,6 +222,12 @@ RULES = (
         "the PyTorch runtime has no lookahead decoding: use ngram, or engine: plan",
     ),
     _Rule(
+        ("speculative",),
+        lambda o: not _is_plan(o) and o.speculative is not None and o.pipeline_parallel > 1,
+        "the PyTorch runtime does not combine speculative decoding with pipeline_parallel "
+        "(TensorRT-LLM's issue 9009): leave out one",
+    ),
+    _Rule(
         ("lora",),
         lambda o: not _is_plan(o) and o.lora is not None and o.speculative is not None,
         "the PyTorch runtime cannot combine speculative decoding with adapters: leave out one",

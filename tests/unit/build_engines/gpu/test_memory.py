@@ -50,7 +50,6 @@ def test_weights_take_what_their_files_take(name, gigabytes):
         ("deepseek-v3", {"tensor_parallel": 8, "attention_dp": True}, 70_272),
         ("deepseek-v3", {"kv_cache": {"dtype": "fp8"}}, 35_136),
         ("deepseek-v3", {"speculative": {"method": "mtp"}}, 71_424),
-        ("deepseek-v3", {"pipeline_parallel": 2, "speculative": {"method": "mtp"}}, 36_864),
         ("deepseek-v2-lite", {}, 31_104),
     ],
 )

@@ -47,6 +47,11 @@ PLAN = {"engine": "plan"}
             "kv_cache.dtype",
             "fp8 needs Ada",
         ),
+        (
+            {"speculative": {"method": "ngram"}, "pipeline_parallel": 2},
+            "speculative",
+            "does not combine speculative decoding with pipeline_parallel",
+        ),
         ({"attention_dp": True}, "attention_dp", "there is one GPU only"),
         ({**PLAN, "attention_dp": True, "tensor_parallel": 2}, "attention_dp", "only the PyTorch"),
         ({"kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "no int8 KV cache"),
