@@ -198,7 +198,7 @@ def _rows(entry: OnnxEntry | GpuEntry) -> int:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
-            return entry.gpu.max_batch_size
+            return entry.gpu.max_batch_size * entry.gpu.attention_groups
         case _:
             assert_never(entry)
 
