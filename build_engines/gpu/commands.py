@@ -6,13 +6,15 @@ examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from build_engines.gpu.options import AWQ, GpuOptions, Lookahead
 from build_engines.gpu.quantization.calibration_text import as_data_set
 from build_engines.gpu.toolkit import Toolkit
+
+# The first on PATH, beside `trtllm-build`: in NVIDIA's container its own, with its packages alone.
+PYTHON = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def quantize(
     Args:
         texts: the folder of a calibration; None if nothing is measured.
     """
-    command = [sys.executable, str(toolkit.quantize)]
+    command = [PYTHON, str(toolkit.quantize)]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
     if texts is not None:
@@ -60,7 +62,7 @@ def convert(
     toolkit: Toolkit, converter: Converter, options: GpuOptions, weights: Path, target: Path
 ) -> list[str]:
     """Converts unquantized weights to a TensorRT-LLM checkpoint with one file per rank."""
-    command = [sys.executable, str(toolkit.converter(converter.family))]
+    command = [PYTHON, str(toolkit.converter(converter.family))]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, *_shards(options)]
     if options.expert_parallel > 1:
@@ -99,7 +101,7 @@ def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
 
 def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
     """Writes the tokenizer's description for guided decoding in the C++ backend."""
-    command = [sys.executable, str(toolkit.guide_info)]
+    command = [PYTHON, str(toolkit.guide_info)]
     return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
 
 

@@ -204,12 +204,17 @@ def _restricted(protocols: Sequence[str], settings: TritonServer) -> str:
 def environment(base: Mapping[str, str], libraries: Sequence[str] = ()) -> dict[str, str]:
     """Removes the credentials that only a build or the proxy needs.
 
-    The stub ignores PYTHONPATH and finds its packages through the first `python3` on PATH: that of
-    the running environment, whose path is not resolved, because a venv's python is a link.
+    The stub finds its packages through the first `python3` on PATH. For a server that is installed,
+    that is the one beside TensorRT-LLM, as in NVIDIA's container, where ours has other packages
+    (docker/install.py). For the embedded one it is the running one, whose path is not resolved,
+    because a venv's python is a link.
+
+    Args:
+        libraries: the folders of the embedded server's libraries.
     """
     found = {name: value for name, value in base.items() if not CREDENTIALS.fullmatch(name)}
-    found["PATH"] = _joined(str(Path(sys.executable).parent), base.get("PATH"))
     if libraries:
+        found["PATH"] = _joined(str(Path(sys.executable).parent), base.get("PATH"))
         found["LD_LIBRARY_PATH"] = _joined(*libraries, base.get("LD_LIBRARY_PATH"))
     return found
 

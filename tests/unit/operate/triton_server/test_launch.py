@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from proxy.operate.triton_server import launch
@@ -63,6 +66,14 @@ def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
     found = launch.environment({name: "x", "HF_HOME": "/h"})
     assert name not in found
     assert found["HF_HOME"] == "/h"
+
+
+def test_only_the_embedded_servers_models_run_with_our_python():
+    """An installed server's models find TensorRT-LLM through the first python3 on PATH."""
+    ours = str(Path(sys.executable).parent)
+    assert launch.environment({"PATH": "/theirs"})["PATH"] == "/theirs"
+    embedded = launch.environment({"PATH": "/theirs"}, ["/libraries"])
+    assert embedded["PATH"] == f"{ours}:/theirs"
 
 
 def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secret(tmp_path):
