@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,8 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        return self.artifacts / "triton" / "tritonserver.log"
+        """Of this host: replicas may share artifacts/."""
+        return self.artifacts / "triton" / f"tritonserver.{socket.gethostname()}.log"
 
 
 def with_secret(settings: Settings) -> Settings:
@@ -135,15 +137,16 @@ def _launch(
         raise LaunchError(str(error)) from None
     traces_url = None if traces is None else traces.endpoint
     start = [str(tritonserver), *server_options(settings, traces_url), *options]
-    shm_prefix = shm.prefix(settings.triton_grpc_port)
+    shm_prefix, secret = shm.prefix(settings.triton_grpc_port), settings.triton_secret_value or ""
+    variables = {ranks.SECRET_VARIABLE: secret} if world.launcher else {}
     launch = Launch(
-        arguments=ranks.command(start, world, shm_prefix=shm_prefix),
-        environment=environment(os.environ, libraries) | world.environment,
+        arguments=ranks.command(start, world, shm_prefix=shm_prefix, secret=secret),
+        environment=environment(os.environ, libraries) | world.environment | variables,
         artifacts=settings.artifacts_dir.resolve(),
         grpc_port=settings.triton_grpc_port,
         metrics_port=settings.triton_metrics_port,
         shm_prefix=shm_prefix,
-        secret=settings.triton_secret_value or "",
+        secret=secret,
         start_timeout_s=settings.triton_start_timeout_s,
     )
     launch.log.parent.mkdir(parents=True, exist_ok=True)
