@@ -46,7 +46,7 @@ VOLUME /artifacts
 EXPOSE 8001 8002
 HEALTHCHECK --interval=10s --timeout=3s --start-period=1800s --retries=3 \
     CMD ["python3", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['TRITON_METRICS_PORT']}/metrics\", timeout=2)"]
-# NVIDIA's entry point stays: it checks driver and GPU, then runs this.
+# NVIDIA's entry point stays: it checks driver and GPU, then runs this. In Kubernetes, give `args`.
 CMD ["triton-openai", "triton"]
 
 # One model over several nodes: the leader's mpirun starts its ranks in the other pods.

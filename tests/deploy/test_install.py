@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from build_engines.gpu.toolkit import CONTAINER
 from tests.deploy.places import DOCKER, ROOT
 from tests.fixtures.stack import HANG_S
 
@@ -199,6 +200,11 @@ def test_the_image_runs_our_code_in_our_venv_and_all_else_with_nvidias_python():
 def test_an_unknown_mode_or_section_is_named(words, said):
     with pytest.raises(ValueError, match=said):
         install.arguments(*words)
+
+
+def test_the_record_is_of_the_image_that_is_built_and_named():
+    tag = re.search(r"TRITON_TAG=(\S+)", (DOCKER / "triton.Dockerfile").read_text())[1]
+    assert RECORDED["image"] == CONTAINER == f"nvcr.io/nvidia/tritonserver:{tag}"
 
 
 def with_python(version: str) -> str:
