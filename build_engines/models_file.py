@@ -167,7 +167,7 @@ class BuiltEntry(ModelEntry):
     profile: Literal["chat"] | None = None  # defaults of options: see CHAT_PROFILE
     context_length: Annotated[int, Field(ge=16)] | None = None
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
-        25.0  # the longest that a token waits to be sent
+        25.0  # the longest that a token waits to be sent, unless Triton cannot carry more responses
     )
     # requests waiting for a row, more get 429; default: 16 per row, at least 256
     max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -28,7 +28,7 @@ from build_engines.models_file import (
     ScriptedEntry,
 )
 
-# Per second. The engine decodes on the same cores, so every message costs decode time.
+# Wanted per second. On a CPU the engine decodes on the same cores, so a message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
@@ -177,7 +177,7 @@ def _python_engine(
         "context_length": str(facts.context_length),
         "runtime": entry.runtime,
         "end_ids": ",".join(map(str, facts.end_ids)),
-        "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
+        "responses_a_core": str(RESPONSES_A_CORE[entry.runtime]),
         "hold_ms": str(entry.hold_ms),
         "max_unfinished": str(rows + _queue(entry, rows)),
     }
@@ -198,7 +198,7 @@ def _rows(entry: OnnxEntry | GpuEntry) -> int:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
-            return entry.gpu.max_batch_size
+            return entry.gpu.max_batch_size * entry.gpu.attention_groups
         case _:
             assert_never(entry)
 

@@ -12,6 +12,7 @@ from typing import Any
 from packaging.version import Version
 
 from build_engines.engine_limits import TORCH_SAMPLER_IS_WHOLE, Sampler
+from build_engines.gpu import extra_arguments
 from build_engines.gpu.legacy.options import Lookahead
 from build_engines.gpu.options import (
     DraftTarget,
@@ -65,7 +66,8 @@ def of(
         found["speculative_config"] = _speculation(options.speculative, folders, has_from_dict)
     if options.engine == "pytorch":
         found["scheduler_config"] |= _queue(version)
-        return found | _pytorch(options, version, lora_modules)
+        own = found | _pytorch(options, version, lora_modules)
+        return extra_arguments.merged(own, options.llm_args)
     # BaseLlmArgs' defaults would replace the plan's own limits
     return found | {name: plan[name] for name in PLAN_LIMITS if plan is not None}
 
@@ -85,6 +87,8 @@ def _pytorch(
         found["max_seq_len"] = options.max_seq_len
     if options.expert_parallel > 1:
         found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.attention_dp:
+        found["enable_attention_dp"] = True
     if options.lora is not None:
         found["lora_config"] = _lora(options.lora, lora_modules)
     if options.speculative is None:  # speculative decoding has its own sampler

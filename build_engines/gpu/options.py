@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
+    JsonValue,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -134,7 +135,9 @@ class GpuOptions(Section):
     """engine: `pytorch` serves a checkpoint, `plan` an engine that trtllm-build made.
 
     The model needs tensor_parallel x pipeline_parallel GPUs; expert_parallel divides
-    tensor_parallel. devices: the GPUs of a node; default: the first ones.
+    tensor_parallel. attention_dp: each of the tensor_parallel GPUs serves requests of its own, with
+    all attention heads, and max_batch_size and max_num_tokens are those of one GPU.
+    devices: the GPUs of a node; default: the first ones.
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
@@ -143,6 +146,7 @@ class GpuOptions(Section):
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
+    llm_args: further arguments of TensorRT-LLM's `LLM`, by upstream's names.
     """
 
     engine: Literal["pytorch", "plan"] = "pytorch"
@@ -152,6 +156,7 @@ class GpuOptions(Section):
     tensor_parallel: Ways = 1
     pipeline_parallel: Ways = 1
     expert_parallel: Ways = 1
+    attention_dp: bool = False
     gpus_per_node: Ways = 8
     devices: Annotated[tuple[DeviceId, ...], Field(min_length=1)] | None = None
     memory_gb: Annotated[float, Field(gt=0, le=4096)] | None = None
@@ -170,11 +175,22 @@ class GpuOptions(Section):
     iteration_stats: bool = True
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None
+    llm_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
         """The number of GPUs, and of processes."""
         return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def attention_ways(self) -> int:
+        """The number of GPUs over which the attention of one request is split."""
+        return 1 if self.attention_dp else self.tensor_parallel
+
+    @property
+    def attention_groups(self) -> int:
+        """How many parts of the engine have requests of their own."""
+        return self.tensor_parallel // self.attention_ways
 
     @property
     def node_size(self) -> int:

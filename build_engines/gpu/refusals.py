@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from build_engines.gpu import extra_arguments
 from build_engines.gpu.options import (
     Calibration,
     GpuArchitecture,
@@ -43,6 +44,10 @@ def refusals(options: GpuOptions) -> Iterator[Refusal]:
     """Every rule that these options break, in the order of RULES."""
     yield from broken(RULES, options)
     yield from _device_refusals(options)
+    for place, reason in extra_arguments.refused(
+        options.llm_args, attention_dp=options.attention_dp
+    ):
+        yield Refusal(where=("llm_args", *filter(None, place.split("."))), reason=reason)
     if options.architecture is not None:
         yield from wrong_architecture(options, options.architecture)
 
@@ -93,6 +98,11 @@ RULES = (
         "expert_parallel must divide tensor_parallel",
     ),
     Rule(
+        ("attention_dp",),
+        lambda o: o.attention_dp and o.tensor_parallel == 1,
+        "it gives each of the tensor_parallel GPUs requests of its own, and there is one GPU only",
+    ),
+    Rule(
         ("max_num_tokens",),
         lambda o: o.max_num_tokens < o.max_batch_size,
         "a step holds one token of each request, so it must be at least max_batch_size",
@@ -122,6 +132,12 @@ RULES = (
         ("sampler",),
         lambda o: o.speculative is not None and o.sampler is not None,
         "speculative decoding chooses its own sampler: leave it out",
+    ),
+    Rule(
+        ("speculative",),
+        lambda o: o.engine == "pytorch" and o.speculative is not None and o.pipeline_parallel > 1,
+        "the PyTorch runtime does not combine speculative decoding with pipeline_parallel "
+        "(TensorRT-LLM's issue 9009): leave out one",
     ),
     Rule(
         ("lora",),

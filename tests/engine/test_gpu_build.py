@@ -147,6 +147,18 @@ def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
 
 
 @pytest.mark.usefixtures("done_tables")
+def test_further_arguments_reach_the_engine_and_a_wrong_one_stops_the_build(
+    tmp_path, weights, toolkit
+):
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", llm_args={"stream_interval": 4}))
+    told = json.loads(parameters(tmp_path, "m_engine")["llm_args"])
+    assert told["stream_interval"] == 4
+    wrong = models(weights, "tensorrt_llm", llm_args={"stream_intervall": 4})
+    with pytest.raises(BuildError, match=r"llm_args\.stream_intervall: did you mean stream_int"):
+        build(tmp_path, toolkit, wrong)
+
+
+@pytest.mark.usefixtures("done_tables")
 def test_a_plan_over_the_llm_api_keeps_the_limits_that_it_was_built_with(
     tmp_path, weights, toolkit
 ):

@@ -34,6 +34,7 @@ EXAMPLES = examples()
 CHOICES: list[dict[str, object]] = [
     {},
     {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
+    {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
     {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
     {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
     {"lora": {"adapters": {"sql": "l", "poet": "l"}}},
@@ -41,6 +42,19 @@ CHOICES: list[dict[str, object]] = [
     {"speculative": {"method": "draft_target", "draft": "d"}},
     {"speculative": {"method": "mtp", "layers": 2}},
     {"speculative": {"method": "ngram"}},
+    {
+        "attention_dp": True,
+        "tensor_parallel": 2,
+        "llm_args": {
+            "stream_interval": 4,
+            "attention_dp_config": {"enable_balance": True},
+            "torch_compile_config": {"capture_num_tokens": [64]},
+            "moe_config": {"backend": "DEEPGEMM"},
+            "kv_cache_config": {"tokens_per_block": 64},
+            "cuda_graph_config": {"batch_sizes": [1, 8]},
+            "peft_cache_config": {"num_put_workers": 2},
+        },
+    },
 ]
 PLANS: list[dict[str, object]] = [
     {"engine": "plan"},

@@ -6,7 +6,6 @@ examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,9 @@ from build_engines.gpu.legacy.options import Lookahead
 from build_engines.gpu.options import AWQ, GpuOptions
 from build_engines.gpu.quantization.calibration_text import as_data_set
 from build_engines.gpu.toolkit import Toolkit
+
+# The first on PATH, beside `trtllm-build`: in NVIDIA's container its own, with its packages alone.
+PYTHON = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ def quantize(
     Args:
         texts: the folder of a calibration; None if nothing is measured.
     """
-    command = [sys.executable, str(toolkit.examples / "quantization" / "quantize.py")]
+    command = [PYTHON, str(toolkit.examples / "quantization" / "quantize.py")]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
     if texts is not None:
@@ -62,7 +64,7 @@ def convert(
 ) -> list[str]:
     """Converts unquantized weights to a TensorRT-LLM checkpoint with one file per rank."""
     folder = toolkit.examples / "models" / "core" / converter.family
-    command = [sys.executable, str(folder / "convert_checkpoint.py")]
+    command = [PYTHON, str(folder / "convert_checkpoint.py")]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, *_shards(options)]
     if options.expert_parallel > 1:
@@ -101,7 +103,7 @@ def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
 
 def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
     """Writes the tokenizer's description for guided decoding in the C++ backend."""
-    command = [sys.executable, str(toolkit.examples / "generate_xgrammar_tokenizer_info.py")]
+    command = [PYTHON, str(toolkit.examples / "generate_xgrammar_tokenizer_info.py")]
     return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
 
 

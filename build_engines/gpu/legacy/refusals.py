@@ -87,6 +87,16 @@ RULES = (
         "quantization, or engine: plan",
     ),
     Rule(
+        ("llm_args",),
+        lambda o: _is_plan(o) and bool(o.llm_args),
+        "they are those of the PyTorch runtime: leave them out, or use engine: pytorch",
+    ),
+    Rule(
+        ("attention_dp",),
+        lambda o: _is_plan(o) and o.attention_dp,
+        "only the PyTorch runtime has it: leave it out, or use engine: pytorch",
+    ),
+    Rule(
         ("kv_cache", "dtype"),
         lambda o: not _is_plan(o) and o.kv_cache.dtype == "int8",
         "the PyTorch runtime has no int8 KV cache: use fp8, or engine: plan",

@@ -78,6 +78,11 @@ def test_the_engines_queue_follows_priorities_where_requests_can_have_them(versi
     assert found.get("waiting_queue_policy") == policy
 
 
+def test_attention_dp_is_told_only_where_it_is_on():
+    assert arguments(tensor_parallel=8, attention_dp=True)["enable_attention_dp"] is True
+    assert "enable_attention_dp" not in arguments(tensor_parallel=8)
+
+
 def test_a_plan_is_not_told_what_it_has_inside():
     found = arguments(engine="plan", max_seq_len=4096)
     told = {"dtype", "max_seq_len", "enable_iter_perf_stats", "cuda_graph_config"}

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from build_engines.errors import BuildError
+from build_engines.gpu import recipe
+from build_engines.gpu.architecture import OWN_FILE
 from build_engines.gpu.device import Device
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.recipe import sharding_problems
 from build_engines.gpu.steps import PROGRAM
-from tests.fixtures.published import PARAMETERS, config, shape
-from tests.unit.build_engines.gpu.recipes import keys, make, shown
+from tests.fixtures.published import MODEL_OPTIMIZER_FP8, PARAMETERS, config, shape
+from tests.unit.build_engines.gpu.recipes import context, entry, keys, make, shown
 
 
 def test_a_checkpoint_that_is_served_as_it_is_is_only_checked(tmp_path):
@@ -57,6 +59,18 @@ def test_a_checkpoint_for_the_pytorch_runtime_is_quantized_once_for_all_gpus(tmp
             {"chunked_prefill": False},
             "a prompt of up to 32768 tokens must fit into one step of max_num_tokens 8192",
         ),
+        ("qwen2.5-7b", {"speculative": {"method": "mtp"}}, "has no layers for multi-token pred"),
+        ("kimi-k2", {"speculative": {"method": "mtp"}}, "has no layers for multi-token prediction"),
+        ("deepseek-v2-lite", {}, "has no DeepSeek-V2, only DeepSeek-V3 and its like"),
+        ("deepseek-v2-lite", {"quantization": "fp8"}, "latent attention is not quantized here"),
+        ("deepseek-v3", {"engine": "plan"}, "not deepseek_v3: use engine: pytorch"),
+        ("deepseek-v3", {"quantization": "nvfp4"}, "the weights are fp8 already: leave out"),
+        ("deepseek-v3", {"lora": {"adapters": {"a": "l"}}}, "no adapters for models with latent"),
+        (
+            "llama-3.1-8b",
+            {"tensor_parallel": 2, "attention_dp": True},
+            "attention_dp splits experts only, and this model has none",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_is_fetched(tmp_path, name, gpu, said):
@@ -83,6 +97,66 @@ def test_the_version_decides_what_is_possible(tmp_path, version, gpu, said):
     assert said in str(error.value)
 
 
+B200 = Device(memory_gb=192, architecture="blackwell")
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        {"tensor_parallel": 8},
+        {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
+        {"tensor_parallel": 8, "speculative": {"method": "mtp", "layers": 3}},
+    ],
+)
+def test_latent_attention_is_served_as_it_is_published(tmp_path, gpu):
+    found = make(tmp_path, "deepseek-v3", {**gpu, "max_seq_len": 32_768}, device=B200)
+    assert [step.name for step in found.steps] == ["weights", "check", "tables"]
+
+
+def test_latent_attention_on_older_gpus_names_what_upstream_would_switch_off(tmp_path):
+    old, gpu = Device(memory_gb=192, architecture="ada"), {"tensor_parallel": 8}
+    with pytest.raises(BuildError, match=r"has chunked_prefill and kv_cache\.reuse from Hopper on"):
+        make(tmp_path, "deepseek-v3", gpu, device=old)
+    without = {"chunked_prefill": False, "max_num_tokens": 32_768, "max_seq_len": 32_768}
+    make(tmp_path, "deepseek-v3", {**gpu, **without, "kv_cache": {"reuse": False}}, device=old)
+
+
+@pytest.mark.parametrize(
+    ("version", "quantization", "is_read"),
+    [
+        ("1.2.1", {"quant_method": "fp8", "weight_block_size": [128, 128]}, True),
+        ("1.2.1", {"quant_method": "mxfp4"}, True),
+        ("1.2.1", {"quant_method": "compressed-tensors"}, False),
+        ("1.3.0", {"quant_method": "compressed-tensors"}, True),
+        ("1.2.1", {"quant_method": "modelopt", "quant_algo": "FP8"}, False),
+        ("1.3.0", {"quant_method": "modelopt", "quant_algo": "FP8"}, True),
+        ("1.3.0", {"quant_method": "gptq"}, False),
+        ("1.3.0", {"quant_method": "fp8"}, False),
+    ],
+)
+def test_a_quantization_that_upstream_would_ignore_is_refused(
+    tmp_path, version, quantization, is_read
+):
+    llama = {**config("llama-3.1-8b"), "quantization_config": quantization}
+    given = entry(tmp_path, "tensorrt_llm", {"max_seq_len": 8192})
+    if is_read:
+        recipe.make(given, llama, context(tmp_path, version))
+        return
+    with pytest.raises(BuildError, match="would read as 16-bit weights: it knows fp8, mxfp4"):
+        recipe.make(given, llama, context(tmp_path, version))
+
+
+def test_model_optimizers_file_makes_any_quantization_readable(tmp_path):
+    given = entry(tmp_path, "tensorrt_llm", {})
+    llama = {**config("llama-3.1-8b"), OWN_FILE: MODEL_OPTIMIZER_FP8}
+    found = recipe.make(given, llama, context(tmp_path))
+    assert "one token of KV cache takes 65,536 bytes" in found.notes[0]
+    fp8 = entry(tmp_path, "tensorrt_llm", {"kv_cache": {"dtype": "fp8"}})
+    four = {**llama, OWN_FILE: {**MODEL_OPTIMIZER_FP8, "kv_cache_quant_algo": "NVFP4"}}
+    with pytest.raises(BuildError, match=r"KV cache is nvfp4: leave out kv_cache\.dtype"):
+        recipe.make(fp8, four, context(tmp_path))
+
+
 def test_all_reasons_are_told_at_once(tmp_path):
     with pytest.raises(BuildError) as error:
         make(tmp_path, "qwen2.5-7b", {"tensor_parallel": 5}, version="0.21.0")
@@ -96,6 +170,18 @@ def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     assert "sampling.max_tokens" in default
     assert memory.startswith("memory is not checked")
     assert architecture.startswith("the GPU's architecture is not checked")
+
+
+@pytest.mark.parametrize("name", [*PARAMETERS, "deepseek-v3", "kimi-k2"])
+def test_models_of_upstreams_list_are_not_noted(tmp_path, name):
+    big = Device(memory_gb=2000, architecture="blackwell")
+    assert not any("models has no" in note for note in make(tmp_path, name, {}, device=big).notes)
+
+
+def test_a_model_that_upstreams_list_does_not_have_is_noted(tmp_path):
+    strange = {**config("llama-3.1-8b"), "architectures": ["FalconForCausalLM"]}
+    given = entry(tmp_path, "tensorrt_llm", {"max_seq_len": 8192})
+    assert "has no FalconForCausalLM" in recipe.make(given, strange, context(tmp_path)).notes[0]
 
 
 def test_the_notes_tell_the_default_of_max_tokens_and_the_requests_that_fit(tmp_path):
@@ -178,6 +264,7 @@ def fitting(name: str, field: str, **options: object) -> list[int]:
         ("mixtral-8x7b", [1, 2, 4, 8, 16, 32]),
         ("phi-3.5-mini", [1, 2, 4, 8, 16, 32]),
         ("gpt-oss-20b", [1, 2, 4, 8, 16, 32, 64]),
+        ("deepseek-v3", [1, 2, 4, 8, 16]),  # the experts' blocks of 128 weights
     ],
 )
 def test_tensor_parallel(name, ways):
@@ -196,6 +283,7 @@ def test_pipeline_parallel_needs_a_layer_a_stage(name):
         ("qwen3-30b-a3b", 8, [1, 2, 4, 8]),
         ("mixtral-8x7b", 32, [1, 2, 4, 8]),
         ("gpt-oss-20b", 32, [1, 2, 4, 8, 16, 32]),
+        ("deepseek-v3", 32, [2, 4, 8, 16, 32]),
     ],
 )
 def test_expert_parallel_divides_the_experts(name, tensor_parallel, ways):

@@ -33,6 +33,12 @@ from build_engines.gpu.refusals import refusals, sharing_conflicts
             "fp8 needs Ada",
         ),
         (
+            {"speculative": {"method": "ngram"}, "pipeline_parallel": 2},
+            "speculative",
+            "does not combine speculative decoding with pipeline_parallel",
+        ),
+        ({"attention_dp": True}, "attention_dp", "there is one GPU only"),
+        (
             {"kv_cache": {"host_offload_gb": 8, "reuse": False}},
             "kv_cache.host_offload_gb",
             "reuse is off",

@@ -33,6 +33,8 @@ def refused(given: dict) -> list[Refusal]:
             "calibration.samples",
             "measures 32 texts for AWQ at most",
         ),
+        ({**PLAN, "llm_args": {"x": 1}}, "llm_args", "those of the PyTorch runtime"),
+        ({**PLAN, "attention_dp": True, "tensor_parallel": 2}, "attention_dp", "only the PyTorch"),
         ({"kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "no int8 KV cache"),
         ({**PLAN, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "set both to false"),
         (
