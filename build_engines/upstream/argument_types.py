@@ -87,9 +87,8 @@ def _fits(value: Any, node: ast.expr) -> bool:
 
 def _is(value: Any, kind: str) -> bool:
     """YAML's true is no number, although Python's is."""
-    if not isinstance(value, PLAIN[kind]) or (kind != "bool" and isinstance(value, bool)):
-        return False
-    return kind not in LEAST or value >= LEAST[kind]
+    is_kind = isinstance(value, PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
+    return is_kind and (kind not in LEAST or value >= LEAST[kind])
 
 
 def _of_union(
