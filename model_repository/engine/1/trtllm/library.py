@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ class Library:
         Raises:
             StartFailed: the package, or the backend in it, is missing.
         """
+        os.environ.setdefault("TRTLLM_NO_USAGE_STATS", "1")  # 1.3 sends them to NVIDIA by default
         try:
             import tensorrt_llm
             from tensorrt_llm.executor.request import LoRARequest
