@@ -26,7 +26,7 @@ from trtllm.library import (
     LoraAdapters,
     background_error,
     is_alive,
-    process_environment,
+    prepare_environment,
 )
 from trtllm.progress import HangWatch
 from trtllm.sampling_params import SamplingTranslator
@@ -182,7 +182,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         StartFailed: TensorRT-LLM is not installed, or cannot load the model.
     """
     backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-    os.environ.update(process_environment(parameters))
+    prepare_environment(os.environ, parameters)
     library = Library.load(backend)
     given = json.loads(arguments)
     translator = SamplingTranslator(
