@@ -89,7 +89,7 @@ def on_gpus(
         "trtllm_backend": limits.backend,
         "llm_args": json.dumps(arguments, sort_keys=True),
         "lora_adapters": json.dumps({name: str(folder) for name, folder in adapters.items()}),
-        "max_log_probs": str(limits.max_log_probs),
+        "max_log_probs": "" if limits.max_log_probs is None else str(limits.max_log_probs),
         **_process(entry.gpu),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
@@ -222,10 +222,9 @@ def _cores() -> int:
 def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
     """Which requests the engine can serve, see engine_limits."""
     return TrtllmEngine(
-        version=(version.major, version.minor),
-        is_prerelease=version.is_prerelease,
+        version=version,
         backend=_backend(entry),
-        sampler=SAMPLERS[entry.gpu.sampler],
+        sampler=SAMPLERS[entry.gpu.sampler or llm_args.SAMPLER],
         end_tokens=len(facts.end_ids),
         has_guides=entry.gpu.guided_decoding != "off",
         has_adapters=entry.gpu.lora is not None,

@@ -141,8 +141,8 @@ class GpuOptions(Section):
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
-    sampler: used by the PyTorch runtime. Up to 1.2, `trtllm` reports no alternatives to a token,
-    and `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
+    alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
@@ -168,7 +168,7 @@ class GpuOptions(Section):
     chunked_prefill: bool = True
     scheduler: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     guided_decoding: Annotated[Literal["xgrammar", "llguidance", "off"], Off] = "xgrammar"
-    sampler: Literal["trtllm", "torch"] = "trtllm"
+    sampler: Literal["trtllm", "torch"] | None = None
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()

@@ -236,7 +236,8 @@ def _argument_problems(options: GpuOptions, version: Version) -> Iterator[str]:
     folders = {"weights": Path(), "draft": Path()}
     without = options.model_copy(update={"llm_args": {}})
     own = llm_args.of(without, folders, version=version, lora_modules={})
-    yield from extra_arguments.problems(options.llm_args, own, RecordedClasses.read())
+    record = RecordedClasses.read(signatures.record_of(version))
+    yield from extra_arguments.problems(options.llm_args, own, record)
 
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.

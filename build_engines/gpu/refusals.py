@@ -130,7 +130,7 @@ RULES = (
     ),
     Rule(
         ("sampler",),
-        lambda o: o.speculative is not None and o.sampler == "torch",
+        lambda o: o.speculative is not None and o.sampler is not None,
         "speculative decoding chooses its own sampler: leave it out",
     ),
     Rule(

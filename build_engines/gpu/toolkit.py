@@ -9,12 +9,14 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from build_engines.engine_limits import TORCH_SAMPLER_IS_WHOLE
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
 
 OLDEST = Version("0.20.0")  # the first with its examples in models/core
 PYTORCH_SINCE = Version("1.0.0")
-SPECULATION_BEFORE = Version("1.3.0a0")
+# Its candidates until then were not looked at, but for speculation's names, which change there.
+CANDIDATES_OF_1_3 = (Version("1.3.0a0"), TORCH_SAMPLER_IS_WHOLE)
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 # The examples' folder in NVIDIA's Triton container, and in its TensorRT-LLM container.
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
@@ -29,6 +31,7 @@ class Toolkit:
 
     def problems(self, options: GpuOptions) -> Iterator[str]:
         """The options that this version does not support, one line each."""
+        first, fixed = CANDIDATES_OF_1_3
         if self.version < OLDEST:
             yield f"TensorRT-LLM {self.version} is too old: use {OLDEST} or later"
         elif options.engine == "pytorch" and self.version < PYTORCH_SINCE:
@@ -36,11 +39,13 @@ class Toolkit:
                 f"TensorRT-LLM {self.version} has no stable PyTorch runtime: use engine: plan, or "
                 f"{PYTORCH_SINCE} or later"
             )
-        elif options.speculative is not None and self.version >= SPECULATION_BEFORE:
+        elif options.speculative is not None and first <= self.version < fixed:
             yield (
-                f"TensorRT-LLM {self.version} configures speculative decoding differently from 1.0 "
-                "to 1.2, which are supported here: leave out speculative"
+                f"TensorRT-LLM {self.version} has other names for speculative decoding than 1.2 "
+                f"and {fixed}, which are known here: leave out speculative"
             )
+        elif options.sampler == "trtllm" and self.version >= fixed:
+            yield f"TensorRT-LLM {self.version} has one sampler only: leave out sampler"
 
 
 def installed() -> Toolkit:

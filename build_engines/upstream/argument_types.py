@@ -14,10 +14,14 @@ PLAIN: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
     "float": (int, float),
+    "NonNegativeInt": (int,),
+    "PositiveInt": (int,),
+    "NonNegativeFloat": (int, float),
     "str": (str,),
     "dict": (dict,),
     "list": (list,),
 }
+LEAST = {"NonNegativeInt": 0, "PositiveInt": 1, "NonNegativeFloat": 0}
 
 
 def differences(value: Any, kind: str, record: RecordedClasses, place: str) -> Iterator[str]:
@@ -49,6 +53,10 @@ def _differences(value: Any, node: ast.expr, record: RecordedClasses, place: str
             return
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
             yield from _differences(value, inner, record, place)
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, _])):
+            yield from _differences(value, inner, record, place)
+        case ast.BinOp(left=left, right=right):
+            yield from _of_union(value, node, [left, right], record, place)
         case ast.Subscript(value=ast.Name(id="Union"), slice=ast.Tuple(elts=kinds)):
             yield from _of_union(value, node, kinds, record, place)
         case ast.Subscript(value=ast.Name(id="List" | "list"), slice=inner) if _is(value, "list"):
@@ -68,6 +76,8 @@ def _fits(value: Any, node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return _is(value, node.id)
     match node:
+        case ast.Constant(value=None):
+            return value is None
         case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
             choices = ast.literal_eval(inner)
             return value in (choices if isinstance(choices, tuple) else (choices,))
@@ -77,7 +87,9 @@ def _fits(value: Any, node: ast.expr) -> bool:
 
 def _is(value: Any, kind: str) -> bool:
     """YAML's true is no number, although Python's is."""
-    return isinstance(value, PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
+    if not isinstance(value, PLAIN[kind]) or (kind != "bool" and isinstance(value, bool)):
+        return False
+    return kind not in LEAST or value >= LEAST[kind]
 
 
 def _of_union(

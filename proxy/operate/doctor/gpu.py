@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from packaging.version import Version
+
 from build_engines.errors import BuildError
 from build_engines.gpu import device, refusals
 from build_engines.gpu.device import ListedGpu
@@ -12,7 +14,7 @@ from build_engines.gpu.legacy import backend_config
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.toolkit import CONTAINER
 from build_engines.models_file import GpuEntry, ModelsFileError
-from build_engines.upstream.signatures import Found, Signatures
+from build_engines.upstream.signatures import VERSIONS, Found, Signatures, record_of
 from proxy.models import policy
 from proxy.operate.doctor import checks
 from proxy.operate.doctor.checks import Check
@@ -25,28 +27,32 @@ CUDA, DRIVER = (13, 1), "590.44.01"
 
 def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
-    known = Signatures.read()
     version = checks.version("tensorrt_llm")
-    found = known.found() if version is not None else {}
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
-        package(version, known.version),
+        package(version),
         driver(device.cuda_version()),
-        *(signatures(known, found) if version is not None else ()),
+        *(() if version is None else installed_signatures(version)),
         cpp_backend(text, backend_config.ALL_MODELS),
         *of_models(settings),
     ]
 
 
-def package(version: str | None, known: str) -> Check:
+def package(version: str | None) -> Check:
     return Check(
         name="TensorRT-LLM",
         ok=version is not None,
-        detail=f"tensorrt_llm {version} (known: {known})"
+        detail=f"tensorrt_llm {version} (known: {', '.join(VERSIONS.values())})"
         if version
         else "tensorrt_llm is not installed",
         remedy=f"run this in NVIDIA's container {CONTAINER}",
     )
+
+
+def installed_signatures(version: str) -> list[Check]:
+    """Against the record that holds for the installed version."""
+    known = Signatures.read(record_of(Version(version)))
+    return signatures(known, known.found())
 
 
 def driver(cuda: tuple[int, int] | None) -> Check:

@@ -17,7 +17,6 @@ from typing import Any
 from port import BadParameter
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
-LATER_TYPES = {"DraftTarget": "Draft_Target"}  # decoding_type: from_dict's name -> LLM's own
 
 
 class StartFailed(RuntimeError):
@@ -94,11 +93,8 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
 
     from_dict = getattr(DecodingBaseConfig, "from_dict", None)
     if from_dict is None:
-        kind = speculative["decoding_type"]
-        made = {**speculative, "decoding_type": LATER_TYPES.get(kind, kind)}
-    else:
-        made = from_dict(speculative)
-    return {**arguments, "speculative_config": made}
+        return arguments
+    return {**arguments, "speculative_config": from_dict(speculative)}
 
 
 def is_alive(llm: Any) -> bool:

@@ -191,7 +191,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         backend=backend,
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),
-        max_log_probs=int(parameters["max_log_probs"]),
+        max_log_probs=int(parameters["max_log_probs"]) if parameters["max_log_probs"] else None,
         has_guides=bool(given.get("guided_decoding_backend")),
     )
     engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from build_engines.errors import BuildError
 from build_engines.gpu import extra_arguments, llm_args
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.refusals import refusals
-from build_engines.upstream.signatures import RecordedClasses
+from build_engines.upstream.signatures import NEWER, RecordedClasses
 from tests.unit.build_engines.gpu.recipes import make
 
-RECORD = RecordedClasses.read()
+RECORD, LATER = RecordedClasses.read(), RecordedClasses.read(NEWER)
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 
 
@@ -110,6 +111,25 @@ def test_the_version_decides_names_and_types_before_anything_is_fetched(tmp_path
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "said"),
+    [
+        ("1.2.1", {"enable_in_graph_sampling": True}, "has no llm_args.enable_in_graph_sampling"),
+        ("1.3.0rc25", {"disable_flashinfer_sampling": True}, "has no llm_args.disable_flashinfer"),
+        ("1.3.0rc25", {"stream_interval": 0}, "llm_args.stream_interval is 0, must be PositiveInt"),
+        ("1.3.0rc25", {"enable_in_graph_sampling": True}, None),
+        ("1.3.0rc25", {"kv_cache_config": {"use_kv_cache_manager_v2": "auto"}}, None),
+        ("1.3.0rc25", {"cuda_graph_config": {"batch_sizes": [1, 8]}}, None),
+    ],
+)
+def test_the_installed_version_has_its_own_names(tmp_path, version, given, said):
+    if said is None:
+        make(tmp_path, "llama-3.1-8b", {"llm_args": given}, version=version)
+        return
+    with pytest.raises(BuildError, match=re.escape(said)):
+        make(tmp_path, "llama-3.1-8b", {"llm_args": given}, version=version)
+
+
 def test_good_arguments_are_built_and_run_no_tool(tmp_path):
     found = make(tmp_path, "llama-3.1-8b", {"llm_args": {"stream_interval": 4}})
     assert [step.name for step in found.steps] == ["weights", "check", "tables"]
@@ -154,8 +174,7 @@ def test_each_argument_of_ours_names_its_option_or_is_found_in_what_build_sets(o
 
 
 def test_every_name_that_is_refused_is_upstreams():
-    """`later`: added after the recorded version, or removed before it."""
-    later = {"custom_tokenizer", "kv_cache_compression_config", "model_kwargs", "use_torch_sampler"}
+    """All but use_torch_sampler, which the recorded versions no longer have."""
     names = {*extra_arguments.OPTIONS, *extra_arguments.REFUSED, *extra_arguments.NEED_ATTENTION_DP}
     classes = {
         "kv_cache_config": "KvCacheConfig",
@@ -163,6 +182,7 @@ def test_every_name_that_is_refused_is_upstreams():
         "moe_config": "MoeConfig",
         "peft_cache_config": "PeftCacheConfig",
     }
-    for name in names - later:
+    for name in names - {"use_torch_sampler"}:
         owner, _, field = name.rpartition(".")
-        assert field in RECORD.fields(classes.get(owner, "TorchLlmArgs")), name
+        owner = classes.get(owner, "TorchLlmArgs")
+        assert field in {**RECORD.fields(owner), **LATER.fields(owner)}, name

@@ -14,6 +14,7 @@ FOLDERS = {
     "weights": Path("/w"),
     "draft": Path("/d"),
 }
+EAGLE3 = {"method": "eagle3", "draft": "d", "max_draft_len": 5}
 LORA = {"adapters": {"sql": "l"}}
 MODULES = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj"}
 
@@ -65,7 +66,8 @@ def test_a_checkpoint_is_told_everything():
     ("version", "given", "policy"),
     [
         ("1.2.1", {}, None),
-        ("1.3.0rc2", {}, None),
+        ("1.3.0rc24", {}, None),
+        ("1.3.0rc25", {}, "priority"),
         ("1.3.0", {}, "priority"),
         ("1.4.0rc1", {}, "priority"),
         ("1.3.0", {"engine": "plan"}, None),
@@ -100,7 +102,7 @@ def test_a_plan_keeps_its_own_limits():
     ("speculative", "config"),
     [
         (
-            {"method": "eagle3", "draft": "d", "max_draft_len": 5},
+            EAGLE3,
             {"decoding_type": "Eagle", "max_draft_len": 5, "speculative_model_dir": "/d"},
         ),
         (
@@ -128,10 +130,33 @@ def test_speculation_is_what_upstreams_from_dict_takes(speculative, config):
 
 
 @pytest.mark.parametrize(
+    ("speculative", "config"),
+    [
+        (EAGLE3, {"decoding_type": "Eagle3", "max_draft_len": 5, "speculative_model": "/d"}),
+        (
+            {"method": "draft_target", "draft": "d"},
+            {"decoding_type": "Draft_Target", "max_draft_len": 4, "speculative_model": "/d"},
+        ),
+        ({"method": "mtp", "layers": 2}, {"decoding_type": "MTP", "max_draft_len": 2}),
+        (
+            {"method": "ngram"},
+            {"decoding_type": "NGram", "max_draft_len": 4, "max_matching_ngram_size": 2},
+        ),
+    ],
+)
+def test_later_speculation_is_what_the_llm_itself_takes(speculative, config):
+    assert arguments("1.3.0rc25", speculative=speculative)["speculative_config"] == config
+
+
+@pytest.mark.parametrize(
     ("version", "sampler", "told"),
     [
         ("1.2.1", "torch", {"sampler_type": "TorchSampler"}),
+        ("1.2.1", None, {"sampler_type": "TRTLLMSampler"}),
         ("1.1.0", "trtllm", {"sampler_type": "TRTLLMSampler"}),
+        ("1.3.0rc24", None, {"sampler_type": "TRTLLMSampler"}),
+        ("1.3.0rc25", None, {}),
+        ("1.3.0rc25", "torch", {}),
         ("1.0.0", "torch", {"use_torch_sampler": True}),
         ("1.0.0", "trtllm", {"use_torch_sampler": False}),
     ],
@@ -141,8 +166,10 @@ def test_the_sampler_is_named_as_the_version_has_it(version, sampler, told):
     assert {name: value for name, value in found.items() if "sampler" in name} == told
 
 
-def test_speculation_has_its_own_sampler():
-    assert not [name for name in arguments(speculative={"method": "mtp"}) if "sampler" in name]
+@pytest.mark.parametrize("version", ["1.0.0", "1.2.1", "1.3.0rc25"])
+def test_speculation_has_its_own_sampler(version):
+    found = arguments(version, speculative={"method": "mtp"})
+    assert not [name for name in found if "sampler" in name]
 
 
 def test_without_guides_there_is_no_backend_for_them():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from build_engines.upstream.argument_types import differences
-from build_engines.upstream.signatures import RecordedClasses
+from build_engines.upstream.signatures import NEWER, OLDER, RecordedClasses
 
 RECORD = RecordedClasses.read()
 CACHE, MOE, SCHEDULER = "KvCacheConfig", "Optional[MoeConfig]", "SchedulerConfig"
@@ -29,6 +29,11 @@ CACHE, MOE, SCHEDULER = "KvCacheConfig", "Optional[MoeConfig]", "SchedulerConfig
         ({"tokens_per_block": 64, "max_attention_window": [128, 4096]}, CACHE),
         ({"backend": "WIDEEP", "max_num_tokens": None}, MOE),
         (None, "SpeculativeConfig"),
+        (0, "NonNegativeInt"),
+        (None, "dict[str, int] | None"),
+        ("auto", "bool | Literal['auto']"),
+        (False, "bool | Literal['auto']"),
+        (1, "Annotated[Union[str, int], Field(discriminator='a')]"),
     ],
 )
 def test_what_fits(value, kind):
@@ -42,6 +47,9 @@ def test_what_fits(value, kind):
         (True, "int", "x is True, must be int"),
         (1.5, "Optional[int]", "x is 1.5, must be int"),
         (1, "bool", "x is 1, must be bool"),
+        (0, "PositiveInt", "x is 0, must be PositiveInt"),
+        (-1, "Optional[NonNegativeInt]", "x is -1, must be NonNegativeInt"),
+        ("on", "bool | Literal['auto']", "x is 'on', must be bool | Literal['auto']"),
         ([4, "8"], "List[int]", "x[1] is '8', must be int"),
         (4, "List[int]", "x is 4, must be List[int]"),
         ({"a": "1"}, "Dict[str, int]", "x.a is '1', must be int"),
@@ -67,7 +75,9 @@ def test_what_does_not_fit_is_named_with_its_value_and_its_type(value, kind, sai
     assert said in "; ".join(differences(value, kind, RECORD, "x"))
 
 
-def test_every_recorded_type_of_an_argument_can_be_compared():
-    for name in ("TorchLlmArgs", "KvCacheConfig", "MoeConfig", "CudaGraphConfig"):
-        for facts in RECORD.fields(name).values():
-            list(differences(object(), facts["type"], RECORD, "x"))
+@pytest.mark.parametrize("record", [OLDER, NEWER])
+def test_every_recorded_type_of_an_argument_can_be_compared(record):
+    recorded = RecordedClasses.read(record)
+    for name in ("TorchLlmArgs", "KvCacheConfig", "MoeConfig", "SchedulerConfig"):
+        for facts in recorded.fields(name).values():
+            list(differences(object(), facts["type"], recorded, "x"))

@@ -19,6 +19,14 @@ WHOLE = {target: KNOWN.known.get(target, names) for target, names in KNOWN.used.
 CONFIG = Path("/app/config.pbtxt")
 
 
+@pytest.mark.parametrize(("version", "record"), [("1.2.1", "1.2.1"), ("1.4.0rc1", "1.3.0rc25")])
+def test_the_installed_version_is_compared_with_its_own_record(monkeypatch, version, record):
+    monkeypatch.setattr(Signatures, "found", lambda known: {**known.used, **known.known})
+    found = gpu.installed_signatures(version)
+    assert {check.detail for check in found} == {f"as in {record}"}
+    assert gpu.package(version).detail == f"tensorrt_llm {version} (known: 1.2.1, 1.3.0rc25)"
+
+
 def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
     target = "tensorrt_llm:LLM.generate_async"
     changed = WHOLE[target] - {"streaming", "cache_salt"} | {"speed"}
