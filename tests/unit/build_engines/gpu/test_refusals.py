@@ -104,7 +104,8 @@ PLAN = {"engine": "plan"}
         ({"tensor_parallel": 2, "devices": [1, 1]}, "devices", "a GPU twice"),
         ({"tensor_parallel": 2, "devices": [1, "GPU-0f1e2d3c"]}, "devices", "indices and UUIDs"),
         ({"tensor_parallel": 2, "devices": ["MIG-0f1e", "MIG-0f2e"]}, "devices", "name one"),
-        ({**PLAN, "iteration_stats": False}, "iteration_stats", "for the PyTorch runtime"),
+        ({**PLAN, "iteration_stats": True}, "iteration_stats", "for the PyTorch runtime"),
+        ({**PLAN, "stream_interval": 2}, "stream_interval", "only the PyTorch runtime has it"),
         ({"tensor_parallel": 2, "mpi": "single_process"}, "mpi", "single_process is for one GPU"),
         (
             {"tensor_parallel": 16, "mpi": "spawn"},
@@ -160,7 +161,7 @@ def test_it_is_refused_with_the_reason(given, where, said):
         {"tensor_parallel": 4, "gpus_per_node": 2, "devices": [4, 5]},
         {"devices": ["MIG-0f1e2d3c-0000-0000-0000-000000000000"]},
         {"tensor_parallel": 2, "mpi": "spawn"},
-        {"mpi": "single_process", "iteration_stats": False, "hang_seconds": 0},
+        {"mpi": "single_process", "iteration_stats": True, "hang_seconds": 0},
     ],
 )
 def test_what_goes_together_is_not_refused(given):
