@@ -169,7 +169,7 @@ class BuiltEntry(ModelEntry):
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
         25.0  # the longest that a token waits to be sent, unless Triton cannot carry more responses
     )
-    # requests waiting for a row, more get 429; default: 16 per row, at least 256
+    # requests waiting for a row, more get 429; default: 16 per row, from 256 to 4,096
     max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     # kinds of guides that callers may not use; json is a schema for any JSON
     disabled_guides: tuple[GuideKind, ...] = ()

@@ -14,7 +14,7 @@ from typing_extensions import assert_never
 from build_engines import triton_models
 from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
-from build_engines.gpu import adapter, llm_args
+from build_engines.gpu import adapter, llm_args, memory
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.legacy import backend_parameters
 from build_engines.gpu.llm_args import SAMPLERS
@@ -31,7 +31,7 @@ from build_engines.models_file import (
 # Wanted per second. On a CPU the engine decodes on the same cores, so a message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
-QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
+QUEUE_A_ROW, QUEUE_AT_LEAST, QUEUE_AT_MOST = 16, 256, 4096
 SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
 
@@ -54,17 +54,27 @@ def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Paramet
 
 
 def on_gpus(
-    name: str, entry: GpuEntry, facts: Facts, built: Path, *, version: Version
+    name: str,
+    entry: GpuEntry,
+    facts: Facts,
+    built: Path,
+    *,
+    version: Version,
+    memory_gb: float | None,
 ) -> dict[str, Parameters]:
     """Parameters by role. TensorRT-LLM gets absolute paths.
 
     Args:
         built: artifacts/<name>/.
         version: of TensorRT-LLM.
+        memory_gb: of one GPU; None if it is unknown.
     """
     beside = _links(built.resolve())
     config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
-    logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
+    shape = Architecture.read(config)
+    options = memory.with_rows(shape, entry.gpu, memory_gb=memory_gb)
+    entry = entry.model_copy(update={"gpu": options})
+    logits_size = {"logits_size": str(shape.vocabulary)}
     limits = served_engine(entry, facts, version)
     tokenizer = _guides(entry, limits.guide_kinds)
     rows = _rows(entry)
@@ -164,7 +174,7 @@ def _guides(entry: BuiltEntry, kinds: Collection[str]) -> Parameters:
 
 def _queue(entry: BuiltEntry, rows: int) -> int:
     """How many requests may wait for a row."""
-    return entry.max_queue or max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows)
+    return entry.max_queue or min(max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows), QUEUE_AT_MOST)
 
 
 def _python_engine(

@@ -80,6 +80,7 @@ def _pytorch(
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
+        "stream_interval": options.stream_interval or _stream_interval(options.max_batch_size),
         "enable_iter_perf_stats": options.iteration_stats,
         "cuda_graph_config": _cuda_graphs(options, version),
     }
@@ -94,6 +95,15 @@ def _pytorch(
     if options.speculative is None:  # speculative decoding has its own sampler
         found |= _sampler(options, version)
     return found
+
+
+def _stream_interval(rows: int) -> int:
+    """A request's first token comes at once, the others with each `interval`th step (pull request
+    5836). Each response costs the engine's process up to 100 microseconds, so a full batch should
+    not send many more than the 4,000 a second that it sends on: 64 rows with steps of 16 ms. Longer
+    batches have longer steps: 53,000 tokens a second are the most that NVIDIA publishes for a GPU.
+    """
+    return max(1, min(rows // 64, 8))
 
 
 def _queue(version: Version) -> dict[str, str]:

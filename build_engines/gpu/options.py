@@ -139,10 +139,12 @@ class GpuOptions(Section):
     all attention heads, and max_batch_size and max_num_tokens are those of one GPU.
     devices: the GPUs of a node; default: the first ones.
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
-    max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
+    max_batch_size: requests in one step; default: of a plan 64, of a checkpoint what the KV cache
+    has room for, 256 to 2,048. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
     sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
     alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    stream_interval: steps from one response of a request to the next; default: by max_batch_size.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
@@ -172,7 +174,8 @@ class GpuOptions(Section):
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
-    iteration_stats: bool = True
+    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
+    iteration_stats: bool = False
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None
     llm_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)

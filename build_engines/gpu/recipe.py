@@ -66,7 +66,9 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     Raises:
         BuildError: the model cannot be built with these options; the message has every reason.
     """
-    options, shape = entry.gpu, Architecture.read(config)
+    shape = Architecture.read(config)
+    options = memory.with_rows(shape, entry.gpu, memory_gb=context.device.memory_gb)
+    entry = entry.model_copy(update={"gpu": options})
     if found := list(_problems(options, shape, context.toolkit, context.device)):
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)

@@ -25,7 +25,7 @@ from build_engines.upstream.signatures import NEWER
 from tests.fixtures.gpu_examples import examples
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.trtllm_runtime import PARAMETERS, executor, generate
-from trtllm.library import Library, StartFailed, process_environment
+from trtllm.library import Library, StartFailed
 
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 EXAMPLES = examples()
@@ -226,10 +226,7 @@ def test_a_folder_that_is_gone_is_named_at_the_start(runtime, told, tmp_path):
 ENGINE = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
 IMPORTED = """
 import json, os
-seen = {name: os.environ.get(name) for name in (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TLLM_WORKER_USE_SINGLE_PROCESS",
-)}
-print(json.dumps(seen))
+print(json.dumps(dict(os.environ)))
 raise ImportError("that is all")
 """
 PROGRAM = """
@@ -244,28 +241,65 @@ except StartFailed:
 """
 
 
-def seen_at_import(folder: Path, **parameters: str) -> dict[str, str | None]:
+# Under `mpirun -n 1` of Open MPI 4.1.8, and what an operator may have set beside it.
+RANK = {
+    "OMPI_COMM_WORLD_RANK": "0",
+    "OMPI_UNIVERSE_SIZE": "2",
+    "OMPI_MCA_ess": "^singleton",
+    "OMPI_MCA_ess_base_jobid": "1274806273",
+    "OMPI_MCA_orte_hnp_uri": "1274806272.0;tcp://192.0.2.2:42487",
+    "PMIX_NAMESPACE": "1274806273",
+    "PMIX_RANK": "0",
+    "PMIX_SERVER_URI3": "1274806272.0;tcp4://127.0.0.1:54609",
+    "PMI_RANK": "0",
+}
+CONFIGURATION = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_MCA_btl": "^openib",
+    "OMPI_MCA_rmaps_base_oversubscribe": "0",
+    "PMIX_MCA_gds": "hash",
+}
+
+
+def seen_at_import(folder: Path, given: dict[str, str], **parameters: str) -> dict[str, str]:
     """The variables when the runtime imports tensorrt_llm, in a process of its own."""
     (folder / "tensorrt_llm.py").write_text(IMPORTED)
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps({**PARAMETERS, **parameters})],
-        env={"PYTHONPATH": f"{ENGINE}:{folder}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{ENGINE}:{folder}", "PATH": "/usr/bin:/bin", **given},
         capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     return json.loads(result.stdout)
 
 
 def test_named_gpus_are_the_only_ones_that_cuda_sees(tmp_path):
-    found = seen_at_import(tmp_path, devices="2,3")
+    found = seen_at_import(tmp_path, {}, devices="2,3")
     assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_DEVICE_ORDER"]) == ("2,3", "PCI_BUS_ID")
-    assert found["TLLM_WORKER_USE_SINGLE_PROCESS"] is None
 
 
-def test_without_names_cuda_sees_all(tmp_path):
-    assert set(seen_at_import(tmp_path).values()) == {None}
+def test_without_names_cuda_sees_all_and_workers_need_no_cores(tmp_path):
+    found = seen_at_import(tmp_path, {})
+    assert not {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"} & set(found)
+    assert found["OMPI_MCA_rmaps_base_oversubscribe"] == "1"
 
 
 @pytest.mark.parametrize(("chosen", "value"), [("true", "1"), ("false", None)])
-def test_the_single_process_worker_is_chosen_by_its_variable(chosen, value):
-    found = process_environment({**PARAMETERS, "single_process": chosen})
+def test_the_single_process_worker_is_chosen_by_its_variable(tmp_path, chosen, value):
+    found = seen_at_import(tmp_path, {}, single_process=chosen)
     assert found.get("TLLM_WORKER_USE_SINGLE_PROCESS") == value
+
+
+def test_under_mpirun_it_has_a_job_of_its_own(tmp_path):
+    found = seen_at_import(tmp_path, {**RANK, **CONFIGURATION})
+    assert not set(RANK) & set(found)
+    assert {name: found.get(name) for name in CONFIGURATION} == CONFIGURATION
+
+
+def test_below_upstreams_launcher_it_keeps_its_place(tmp_path):
+    found = seen_at_import(tmp_path, {**RANK, "TLLM_SPAWN_PROXY_PROCESS": "1"})
+    assert {name: found.get(name) for name in RANK} == RANK
+
+
+@pytest.mark.parametrize(("given", "seen"), [({}, "1"), ({"TRTLLM_NO_USAGE_STATS": "0"}, "0")])
+def test_its_use_is_not_reported_to_nvidia_unless_somebody_wants_it(tmp_path, given, seen):
+    assert seen_at_import(tmp_path, given)["TRTLLM_NO_USAGE_STATS"] == seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -77,15 +76,6 @@ def test_the_facts_have_every_parameter_that_the_runtime_sends():
     sent.remove("prompt_ignore_length")  # sent only to versions that have it
     assert sent | {"bad"} == KNOWN.used["tensorrt_llm:SamplingParams"]
     assert library.generate_arguments == KNOWN.known["tensorrt_llm:LLM.generate_async"]
-
-
-@pytest.mark.parametrize(("said", "found"), [(None, "1"), ("0", "0")])
-def test_usage_is_not_reported_to_nvidia_unless_somebody_wants_it(monkeypatch, said, found):
-    monkeypatch.setenv("TRTLLM_NO_USAGE_STATS", said or "")
-    if said is None:
-        monkeypatch.delenv("TRTLLM_NO_USAGE_STATS")
-    Library.load("pytorch")
-    assert os.environ["TRTLLM_NO_USAGE_STATS"] == found
 
 
 @pytest.mark.parametrize(

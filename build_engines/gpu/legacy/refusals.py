@@ -114,8 +114,13 @@ RULES = (
     ),
     Rule(
         ("iteration_stats",),
-        lambda o: _is_plan(o) and not o.iteration_stats,
-        "this switch is for the PyTorch runtime; engine plans keep the last 1,000 iterations only",
+        lambda o: _is_plan(o) and o.iteration_stats,
+        "this switch is for the PyTorch runtime; engine plans always collect the statistics",
+    ),
+    Rule(
+        ("stream_interval",),
+        lambda o: _is_plan(o) and o.stream_interval is not None,
+        "only the PyTorch runtime has it: leave it out, or use engine: pytorch",
     ),
     Rule(
         ("sampler",),

@@ -54,12 +54,34 @@ def test_a_checkpoint_is_told_everything():
             "dtype": "fp8",
         },
         "enable_chunked_prefill": False,
-        "enable_iter_perf_stats": True,
+        "stream_interval": 1,
+        "enable_iter_perf_stats": False,
         "cuda_graph_config": {"enable_padding": True, "max_batch_size": 16},
         "sampler_type": "TRTLLMSampler",
         "scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"},
         "guided_decoding_backend": "xgrammar",
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "interval"),
+    [
+        ({"max_batch_size": 8}, 1),
+        ({"max_batch_size": 127}, 1),
+        ({"max_batch_size": 128}, 2),
+        ({"max_batch_size": 256}, 4),
+        ({"max_batch_size": 512}, 8),
+        ({"max_batch_size": 2048}, 8),
+        ({"max_batch_size": 2048, "stream_interval": 1}, 1),
+        ({"max_batch_size": 8, "stream_interval": 20}, 20),
+    ],
+)
+def test_large_batches_join_steps_before_the_engines_process_sees_them(given, interval):
+    assert arguments(**given)["stream_interval"] == interval
+
+
+def test_statistics_are_collected_if_models_yaml_wants_them():
+    assert arguments(iteration_stats=True)["enable_iter_perf_stats"] is True
 
 
 @pytest.mark.parametrize(
@@ -85,7 +107,8 @@ def test_attention_dp_is_told_only_where_it_is_on():
 
 def test_a_plan_is_not_told_what_it_has_inside():
     found = arguments(engine="plan", max_seq_len=4096)
-    told = {"dtype", "max_seq_len", "enable_iter_perf_stats", "cuda_graph_config"}
+    told = {"dtype", "max_seq_len", "stream_interval", "enable_iter_perf_stats"}
+    told |= {"cuda_graph_config"}
     assert not told & set(found)
     assert "dtype" not in found["kv_cache_config"]
 

@@ -107,7 +107,7 @@ def test_it_is_refused_with_the_reason(given, where, said):
         {"tensor_parallel": 4, "gpus_per_node": 2, "devices": [4, 5]},
         {"devices": ["MIG-0f1e2d3c-0000-0000-0000-000000000000"]},
         {"tensor_parallel": 2, "mpi": "spawn"},
-        {"mpi": "single_process", "iteration_stats": False, "hang_seconds": 0},
+        {"mpi": "single_process", "iteration_stats": True, "hang_seconds": 0},
     ],
 )
 def test_what_goes_together_is_not_refused(given):

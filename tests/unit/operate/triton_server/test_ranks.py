@@ -108,8 +108,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (models(a=gpu("tensorrt_llm"), b=gpu("tensorrt_llm")), World()),  # each spawns its own
         (models(a=gpu("tensorrt_llm"), b=gpu("tensorrtllm")), World()),
         (
+            models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm")),
+            World(is_under_mpirun=True),
+        ),
+        (
             models(m=gpu("tensorrt_llm", tensor_parallel=2, devices=[4, 5])),
-            World(is_under_mpirun=True, devices=("4", "5")),
+            World(is_under_mpirun=True),  # the engine's process has a parameter for them
         ),
         (models(m=gpu("tensorrt_llm", devices=[4], mpi="spawn")), World()),
         (
@@ -161,12 +165,6 @@ def test_models_that_cannot_be_in_one_server_are_named(given):
         World.of(given)
 
 
-def test_under_mpirun_only_one_process_may_use_mpi():
-    both = models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm"))
-    with pytest.raises(LaunchError, match=r"a has gpu\.mpi: mpirun, and b is in the same server"):
-        World.of(both)
-
-
 MPIRUN_AS_ROOT = "mpirun --allow-run-as-root --bind-to none"
 ONLY = "--model-control-mode=explicit --load-model=m_engine"
 LLM_API = "trtllm-llmapi-launch"
@@ -177,12 +175,7 @@ SHELL = '/bin/sh -c S=$TRITON_SECRET;unset${IFS}TRITON_SECRET;exec${IFS}"$@"${IF
     ("world", "command"),
     [
         (World(), "/t --x=1 mine-"),
-        (World(is_under_mpirun=True), f"{MPIRUN_AS_ROOT} --oversubscribe -n 1 /t --x=1 mine-0-"),
-        (
-            World(is_under_mpirun=True, devices=("GPU-aaaa",)),
-            f"{MPIRUN_AS_ROOT} --oversubscribe -x CUDA_VISIBLE_DEVICES -x CUDA_DEVICE_ORDER "
-            "-n 1 /t --x=1 mine-0-",
-        ),
+        (World(is_under_mpirun=True), f"{MPIRUN_AS_ROOT} -n 1 /t --x=1 mine-0-"),
         (  # rank 0 loads everything, the others the engine only
             World(size=3, engines=("m_engine",)),
             f"{MPIRUN_AS_ROOT} -n 1 /t --x=1 mine-0- : -n 1 /t --x=1 {ONLY} mine-1- "
