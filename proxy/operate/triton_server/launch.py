@@ -40,6 +40,9 @@ RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "
 # After so long without data from a client Triton sends a PING, and after as long without an answer
 # it closes the connection. Its default for a client whose machine has vanished is two hours.
 SILENT_PEER_MS = 10_000
+# Without this option, clients cannot register shared memory since 26.04, and so not our mark that
+# a Triton drains. Older servers do not know it; newer ones name it in an error's text.
+CLIENT_REGIONS = "--allow-client-shm"
 TRACES_SERVICE = "tritonserver"
 # Variables that huggingface_hub and obstore read during a build, and our own secrets.
 CREDENTIALS = re.compile(
@@ -135,6 +138,8 @@ def _launch(
         raise LaunchError(str(error)) from None
     traces_url = None if traces is None else traces.endpoint
     start = [str(tritonserver), *server_options(settings, traces_url), *options]
+    if CLIENT_REGIONS.encode() in tritonserver.read_bytes():
+        start.append(f"{CLIENT_REGIONS}=true")
     shm_prefix = shm.prefix(settings.triton_grpc_port)
     launch = Launch(
         arguments=ranks.command(start, world, shm_prefix=shm_prefix),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.models_file import ModelsFile
 from proxy.operate.triton_server import launch
 from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.settings import Settings
@@ -63,6 +64,24 @@ def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
     found = launch.environment({name: "x", "HF_HOME": "/h"})
     assert name not in found
     assert found["HF_HOME"] == "/h"
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        ("Client shared memory is disabled. Start the server with '--allow-client-shm=true'", True),
+        ("an older server, which ends at an option that it does not know", False),
+    ],
+)
+def test_a_server_that_can_refuse_shared_memory_is_told_not_to(
+    tmp_path, monkeypatch, program, wanted
+):
+    (tmp_path / "tritonserver").write_text(program)
+    (tmp_path / "tritonserver").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    models = ModelsFile.model_validate({"models": {"m": {"weights": "w"}}})
+    found = launch.prepared(Settings(artifacts_dir=tmp_path), models).arguments
+    assert ("--allow-client-shm=true" in found) is wanted
 
 
 def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secret(tmp_path):
