@@ -60,32 +60,39 @@ OPTIONS = {
 }
 _NOT_READ = "nothing here reads what it adds to responses"
 _IDS = "the engine must return token ids, one by one and in order: detokenizing is another model's"
-_CODE = "it names code, or takes a Python object"
+_GPUS = "build counts tensor_parallel x pipeline_parallel GPUs"
+_CACHE = "build counts a KV cache of all tokens"
+_WEIGHTS = "the weights come from the folder that build made, all of them"
+_SILENT = "such a model generates nothing"
 REFUSED = {
     "skip_tokenizer_init": "guided decoding needs the tokenizer",
     "tokenizer_mode": "prompts are tokenized by another Triton model, from tokenizer.json",
-    "custom_tokenizer": _CODE,
     "trust_remote_code": "it runs Python code that comes with the weights",
-    "checkpoint_loader": _CODE,
-    "checkpoint_format": _CODE,
-    "batched_logits_processor": _CODE,
-    "kv_connector_config": _CODE,
-    "ray_worker_extension_cls": _CODE,
+    "generation_config": "the model's sampling section has the defaults",
+    "model_kwargs": "it changes the model, and build reads config.json",
+    "checkpoint_format": _WEIGHTS,
+    "load_format": _WEIGHTS,
+    "mx_config": _WEIGHTS,
+    "gms_config": _WEIGHTS,
+    "kv_connector_config": "it names code",
     "moe_config.load_balancer": "it names a file",
-    "peft_cache_config.lora_prefetch_dir": "it names a folder, and TensorRT-LLM refuses it",
-    "context_parallel_size": "build counts tensor_parallel x pipeline_parallel GPUs",
-    "cp_config": "build counts tensor_parallel x pipeline_parallel GPUs",
-    "load_format": "it may load random weights, or a part of them",
-    "mm_encoder_only": "such a model generates nothing",
+    "kv_cache_config.kv_events_config": "it opens a port",
+    "cache_transceiver_config": "prefill and decode on different engines are not supported",
+    "context_parallel_size": _GPUS,
+    "cp_config": _GPUS,
+    "dwdp_config": _GPUS,
+    "ray_placement_config": _GPUS,
+    "mm_encoder_only": _SILENT,
+    "encode_only": _SILENT,
     "max_beam_width": "a stream has one beam",
     "gather_generation_logits": _NOT_READ,
     "num_postprocess_workers": _IDS,
-    "postprocess_tokenizer_dir": _IDS,
-    "cache_transceiver_config": "prefill and decode on different engines are not supported",
-    "sparse_attention_config": "build counts a KV cache of all tokens",
-    "kv_cache_compression_config": "build counts a KV cache of all tokens",
-    "model_kwargs": "it changes the model, and build reads config.json",
+    "num_serve_frontends": "it is for trtllm-serve",
+    "sparse_attention_config": _CACHE,
+    "kv_cache_compression_config": _CACHE,
 }
+# The last part of the name of an argument that takes a file, an address, or code to import.
+FOREIGN = re.compile(r"(?:path|dir|file|url|endpoint|hook|cls|class|loader|tokenizer|options)$")
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
 REPLACED = frozenset({"cuda_graph_config"})
@@ -100,10 +107,12 @@ def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[s
             yield place, f"is set by {OPTIONS[place]}: use that"
         elif place in REFUSED:
             yield place, f"is refused: {REFUSED[place]}"
+        elif FOREIGN.search(place):
+            yield place, "is refused: it names a file, an address, or code"
         elif place in NEED_ATTENTION_DP and not attention_dp:
             yield place, "has an effect with gpu.attention_dp only"
         elif isinstance(value, str) and not WORD.fullmatch(value):
-            yield place, f"is {value[:64]!r}: paths, addresses and names of code are refused"
+            yield place, f"is {value[:64]!r}, must be one word"
         elif isinstance(value, int | float) and not abs(value) < LARGEST:
             yield place, f"is {value}, must be a number below 2**63"
 

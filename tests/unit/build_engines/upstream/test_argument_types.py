@@ -29,6 +29,10 @@ CACHE, MOE, SCHEDULER = "KvCacheConfig", "Optional[MoeConfig]", "SchedulerConfig
         ({"tokens_per_block": 64, "max_attention_window": [128, 4096]}, CACHE),
         ({"backend": "WIDEEP", "max_num_tokens": None}, MOE),
         (None, "SpeculativeConfig"),
+        (0, "NonNegativeInt"),
+        ("auto", "bool | Literal['auto']"),
+        (None, "int | None"),
+        ({"max_batch_size": 8}, "Annotated[Union[CudaGraphConfig, MoeConfig], Field(x='mode')]"),
     ],
 )
 def test_what_fits(value, kind):
@@ -57,6 +61,14 @@ def test_what_fits(value, kind):
             {"dynamic_batch_config": {"enable_batch_size_tuning": True}},
             SCHEDULER,
             "x.dynamic_batch_config needs enable_max_num_tokens_tuning",
+        ),
+        (0, "PositiveInt", "x is 0, must be PositiveInt"),
+        (-0.5, "Optional[NonNegativeFloat]", "x is -0.5, must be NonNegativeFloat"),
+        ("yes", "bool | Literal['auto']", "x is 'yes', must be bool | Literal['auto']"),
+        (
+            {"max_batch_size": "8", "enable_padding": True},
+            "Optional[Union[MoeConfig, CudaGraphConfig]]",
+            "x.max_batch_size is '8', must be int",
         ),
         ({}, "Optional[object]", "x takes object, which cannot be written in models.yaml"),
         ({}, "Optional[QuantConfig]", "x takes QuantConfig, which cannot be written"),
