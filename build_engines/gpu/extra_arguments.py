@@ -58,8 +58,6 @@ OPTIONS = {
     "env_overrides": "the environment of the container",
     "otlp_traces_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT of the proxy",
 }
-_NOT_READ = "nothing here reads what it adds to responses"
-_IDS = "the engine must return token ids, one by one and in order: detokenizing is another model's"
 _GPUS = "build counts tensor_parallel x pipeline_parallel GPUs"
 _CACHE = "build counts a KV cache of all tokens"
 _WEIGHTS = "the weights come from the folder that build made, all of them"
@@ -85,8 +83,8 @@ REFUSED = {
     "mm_encoder_only": _SILENT,
     "encode_only": _SILENT,
     "max_beam_width": "a stream has one beam",
-    "gather_generation_logits": _NOT_READ,
-    "num_postprocess_workers": _IDS,
+    "gather_generation_logits": "nothing here reads what it adds to responses",
+    "num_postprocess_workers": "the engine returns token ids: text is another Triton model's work",
     "num_serve_frontends": "it is for trtllm-serve",
     "sparse_attention_config": _CACHE,
     "kv_cache_compression_config": _CACHE,
@@ -141,8 +139,10 @@ def merged(own: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(own)
     for name, value in extra.items():
         before = found.get(name)
-        is_merged = isinstance(before, dict) and isinstance(value, dict) and name not in REPLACED
-        found[name] = {**before, **value} if is_merged and before is not None else value
+        if name not in REPLACED and isinstance(before, dict) and isinstance(value, dict):
+            found[name] = before | value
+        else:
+            found[name] = value
     return found
 
 

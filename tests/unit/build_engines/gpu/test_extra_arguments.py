@@ -63,7 +63,7 @@ def test_cuda_graphs_are_taken_as_they_are_given(graphs):
         ({"revision": "main"}, "revision", "is set by weights: hf://org/name@revision: use that"),
         ({"trust_remote_code": True}, "trust_remote_code", "it runs Python code that comes with"),
         ({"skip_tokenizer_init": True}, "skip_tokenizer_init", "needs the tokenizer"),
-        ({"num_postprocess_workers": 4}, "num_postprocess_workers", "must return token ids"),
+        ({"num_postprocess_workers": 4}, "num_postprocess_workers", "the engine returns token ids"),
         ({"load_format": "dummy"}, "load_format", "the weights come from the folder that build"),
         ({"custom_tokenizer": "a.B"}, "custom_tokenizer", "a file, an address, or code"),
         (
