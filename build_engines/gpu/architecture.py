@@ -14,6 +14,8 @@ ALGORITHMS = {
     "FP8_BLOCK_SCALES": "fp8",
     "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
     "NVFP4": "nvfp4",
+    "NVFP4_AWQ": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
     "W4A16_AWQ": "int4_awq",
     "W4A8_AWQ": "w4a8_awq",
 }
@@ -21,7 +23,7 @@ KV_SCHEMES = {("float", 8): "fp8", ("float", 4): "nvfp4", ("int", 8): "int8"}
 # Where a quantization may be described: Model-Optimizer's own file, which comes first, or in
 # config.json (TensorRT-LLM's _torch/model_config.py at b35ac1b6).
 OWN_FILE = "hf_quant_config.json"
-UNBLOCKED_FP8 = "fp8 without weight_block_size"
+BARE_FP8, STATIC_FP8 = "fp8 without weight_block_size", "fp8 with static activations"
 UNQUANTIZED = ("exclude_modules", "ignore", "modules_to_not_convert")  # lists of modules
 
 
@@ -230,7 +232,7 @@ def _dense_layers(config: dict[str, Any]) -> int:
         return len(listed)
     first, every = config.get("first_k_dense_replace") or 0, config.get("moe_layer_freq") or 1
     layers: int = config["num_hidden_layers"]
-    return layers - sum(layer >= first and layer % every == 0 for layer in range(layers))
+    return layers - len(range(-(-first // every) * every, layers, every))
 
 
 def _windows(config: dict[str, Any]) -> dict[str, Any]:
@@ -247,7 +249,7 @@ def _origin(config: dict[str, Any], text: dict[str, Any]) -> dict[str, Any]:
     method, block = found.get("quant_method"), found.get("weight_block_size")
     name = found.get("quant_algo") or method
     if method == "fp8" and not block:
-        method = UNBLOCKED_FP8
+        method = STATIC_FP8 if found.get("activation_scheme") == "static" else BARE_FP8
     kept = [str(each) for key in UNQUANTIZED for each in found.get(key) or ()]
     return {
         "native_quantization": name and ALGORITHMS.get(name.upper(), name.lower()),

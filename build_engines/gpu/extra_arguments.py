@@ -58,49 +58,42 @@ OPTIONS = {
     "env_overrides": "the environment of the container",
     "otlp_traces_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT of the proxy",
 }
-_NOT_READ = "nothing here reads what it adds to responses"
-_IDS = "the engine must return token ids, one by one and in order: detokenizing is another model's"
-_CODE = "it names code, or takes a Python object"
+_GPUS = "build counts tensor_parallel x pipeline_parallel GPUs"
+_CACHE = "build counts a KV cache of all tokens"
+_WEIGHTS = "the weights come from the folder that build made, all of them"
+_SILENT = "such a model generates nothing"
 REFUSED = {
     "skip_tokenizer_init": "guided decoding needs the tokenizer",
     "tokenizer_mode": "prompts are tokenized by another Triton model, from tokenizer.json",
-    "custom_tokenizer": _CODE,
     "trust_remote_code": "it runs Python code that comes with the weights",
-    "checkpoint_loader": _CODE,
-    "checkpoint_format": _CODE,
-    "batched_logits_processor": _CODE,
-    "kv_connector_config": _CODE,
-    "ray_worker_extension_cls": _CODE,
-    "moe_config.load_balancer": "it names a file",
-    "peft_cache_config.lora_prefetch_dir": "it names a folder, and TensorRT-LLM refuses it",
-    "context_parallel_size": "build counts tensor_parallel x pipeline_parallel GPUs",
-    "cp_config": "build counts tensor_parallel x pipeline_parallel GPUs",
-    "dwdp_config": "build counts tensor_parallel x pipeline_parallel GPUs",
-    "ray_placement_config": "the engine's workers are MPI processes",
-    "ray_worker_nsight_options": "the engine's workers are MPI processes",
-    "load_format": "it may load random weights, or a part of them",
-    "mm_encoder_only": "such a model generates nothing",
-    "encode_only": "such a model generates nothing",
-    "generation_config": "sampling comes with each request, and from models.yaml",
-    "post_processor_hook": _CODE,
-    "gms_config": "it names a service that holds weights",
-    "mx_config": "it names a server that has weights",
-    "perf_metrics_output_dir": "it names a folder",
-    "layer_wise_benchmarks_config": "it names a file",
-    "kv_cache_config.disk_cache_path": "it names a folder",
-    "kv_cache_config.kv_events_config": "it opens a port, on which prompts can be read",
-    "max_beam_width": "a stream has one beam",
-    "gather_generation_logits": _NOT_READ,
-    "num_postprocess_workers": _IDS,
-    "postprocess_tokenizer_dir": _IDS,
-    "cache_transceiver_config": "prefill and decode on different engines are not supported",
-    "sparse_attention_config": "build counts a KV cache of all tokens",
-    "kv_cache_compression_config": "build counts a KV cache of all tokens",
+    "generation_config": "the model's sampling section has the defaults",
     "model_kwargs": "it changes the model, and build reads config.json",
+    "checkpoint_format": _WEIGHTS,
+    "load_format": _WEIGHTS,
+    "mx_config": _WEIGHTS,
+    "gms_config": _WEIGHTS,
+    "kv_connector_config": "it names code",
+    "moe_config.load_balancer": "it names a file",
+    "kv_cache_config.kv_events_config": "it opens a port",
+    "cache_transceiver_config": "prefill and decode on different engines are not supported",
+    "context_parallel_size": _GPUS,
+    "cp_config": _GPUS,
+    "dwdp_config": _GPUS,
+    "ray_placement_config": _GPUS,
+    "mm_encoder_only": _SILENT,
+    "encode_only": _SILENT,
+    "max_beam_width": "a stream has one beam",
+    "gather_generation_logits": "nothing here reads what it adds to responses",
+    "num_postprocess_workers": "the engine returns token ids: text is another Triton model's work",
+    "num_serve_frontends": "it is for trtllm-serve",
+    "sparse_attention_config": _CACHE,
+    "kv_cache_compression_config": _CACHE,
 }
+# The last part of the name of an argument that takes a file, an address, or code to import.
+FOREIGN = re.compile(r"(?:path|dir|file|url|endpoint|hook|cls|class|loader|tokenizer|options)$")
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
-REPLACED = frozenset({"cuda_graph_config"})
+REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
 
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:
@@ -112,10 +105,12 @@ def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[s
             yield place, f"is set by {OPTIONS[place]}: use that"
         elif place in REFUSED:
             yield place, f"is refused: {REFUSED[place]}"
+        elif FOREIGN.search(place):
+            yield place, "is refused: it names a file, an address, or code"
         elif place in NEED_ATTENTION_DP and not attention_dp:
             yield place, "has an effect with gpu.attention_dp only"
         elif isinstance(value, str) and not WORD.fullmatch(value):
-            yield place, f"is {value[:64]!r}: paths, addresses and names of code are refused"
+            yield place, f"is {value[:64]!r}, must be one word"
         elif isinstance(value, int | float) and not abs(value) < LARGEST:
             yield place, f"is {value}, must be a number below 2**63"
 
@@ -144,8 +139,10 @@ def merged(own: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(own)
     for name, value in extra.items():
         before = found.get(name)
-        is_merged = isinstance(before, dict) and isinstance(value, dict) and name not in REPLACED
-        found[name] = {**before, **value} if is_merged and before is not None else value
+        if name not in REPLACED and isinstance(before, dict) and isinstance(value, dict):
+            found[name] = before | value
+        else:
+            found[name] = value
     return found
 
 

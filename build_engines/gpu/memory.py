@@ -13,6 +13,7 @@ from build_engines.gpu.options import GpuOptions, Mtp
 # and MXFP4: 8 bits for 16 and for 32).
 WEIGHT_BYTES = {
     "fp8": 1.0,
+    "mxfp8": 1 + 1 / 32,
     "int8_sq": 1.0,
     "int8_wo": 1.0,
     "int4_wo": 0.5,

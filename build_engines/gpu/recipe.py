@@ -14,7 +14,7 @@ from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
 from build_engines.gpu import adapter, extra_arguments, llm_args, memory, refusals
-from build_engines.gpu.architecture import OWN_FILE, Architecture
+from build_engines.gpu.architecture import OWN_FILE, STATIC_FP8, Architecture
 from build_engines.gpu.device import Device
 from build_engines.gpu.legacy import refusals as legacy_refusals
 from build_engines.gpu.legacy import steps as legacy_steps
@@ -180,7 +180,9 @@ def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
 # at b35ac1b6 (1.2.0rc2), and at 008e0af8 (2026). It ignores others, and loads wrong numbers.
 READ_INLINE: tuple[str, ...] = ("fp8", "mxfp4")
 READ_INLINE_SINCE = Version("1.3.0a0")
-READ_INLINE_LATER = (*READ_INLINE, "compressed-tensors", "modelopt", "mxfp8", "nvfp4")
+READ_INLINE_LATER = (
+    *READ_INLINE, STATIC_FP8, "compressed-tensors", "modelopt", "modelopt_fp4", "mxfp8", "nvfp4",
+)  # fmt: skip
 
 
 def _origin_problems(options: GpuOptions, shape: Architecture, version: Version) -> Iterator[str]:

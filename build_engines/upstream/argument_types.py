@@ -13,15 +13,15 @@ LONGEST_SHOWN = 60
 PLAIN: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
-    "float": (int, float),
-    "NonNegativeInt": (int,),
     "PositiveInt": (int,),
+    "NonNegativeInt": (int,),
+    "float": (int, float),
     "NonNegativeFloat": (int, float),
     "str": (str,),
     "dict": (dict,),
     "list": (list,),
 }
-LEAST = {"NonNegativeInt": 0, "PositiveInt": 1, "NonNegativeFloat": 0}
+LEAST = {"PositiveInt": 1, "NonNegativeInt": 0, "NonNegativeFloat": 0}
 
 
 def differences(value: Any, kind: str, record: RecordedClasses, place: str) -> Iterator[str]:
@@ -49,16 +49,15 @@ def _differences(value: Any, node: ast.expr, record: RecordedClasses, place: str
             yield from _of_class(value, name, record, place)
         case ast.Name(id=name) if name not in PLAIN:
             yield f"{place} takes {name}, which cannot be written in models.yaml"
-        case ast.Subscript(value=ast.Name(id="Optional")) if value is None:
-            return
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
+            if value is not None:
+                yield from _differences(value, inner, record, place)
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, *_])):
             yield from _differences(value, inner, record, place)
-        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, _])):
-            yield from _differences(value, inner, record, place)
-        case ast.BinOp(left=left, right=right):
-            yield from _of_union(value, node, [left, right], record, place)
         case ast.Subscript(value=ast.Name(id="Union"), slice=ast.Tuple(elts=kinds)):
             yield from _of_union(value, node, kinds, record, place)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from _of_union(value, node, [left, right], record, place)
         case ast.Subscript(value=ast.Name(id="List" | "list"), slice=inner) if _is(value, "list"):
             for number, item in enumerate(value):
                 yield from _differences(item, inner, record, f"{place}[{number}]")
@@ -73,9 +72,9 @@ def _differences(value: Any, node: ast.expr, record: RecordedClasses, place: str
 
 
 def _fits(value: Any, node: ast.expr) -> bool:
-    if isinstance(node, ast.Name):
-        return _is(value, node.id)
     match node:
+        case ast.Name(id=name):
+            return _is(value, name) and (name not in LEAST or value >= LEAST[name])
         case ast.Constant(value=None):
             return value is None
         case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
@@ -87,15 +86,19 @@ def _fits(value: Any, node: ast.expr) -> bool:
 
 def _is(value: Any, kind: str) -> bool:
     """YAML's true is no number, although Python's is."""
-    is_kind = isinstance(value, PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
-    return is_kind and (kind not in LEAST or value >= LEAST[kind])
+    return isinstance(value, PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
 
 
 def _of_union(
     value: Any, node: ast.expr, kinds: list[ast.expr], record: RecordedClasses, place: str
 ) -> Iterator[str]:
+    """A mapping is compared with the class that it resembles most."""
     found = [list(_differences(value, kind, record, place)) for kind in kinds]
-    if all(found):
+    if not all(found):
+        return
+    if isinstance(value, dict):
+        yield from min(found, key=len)
+    else:
         yield f"{place} is {_shown(value)}, must be {ast.unparse(node)}"
 
 
@@ -103,7 +106,7 @@ def _of_class(value: Any, name: str, record: RecordedClasses, place: str) -> Ite
     """A mapping of a class's fields, or a member of an enumeration."""
     members = record.rows[name].get("members")
     if members is not None:
-        if value not in members and value not in members.values():
+        if not isinstance(value, str) or value not in {*members, *map(str, members.values())}:
             yield f"{place} is {_shown(value)}, must be one of {', '.join(members)}"
         return
     if not isinstance(value, dict):

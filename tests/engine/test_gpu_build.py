@@ -170,6 +170,27 @@ def test_a_plan_over_the_llm_api_keeps_the_limits_that_it_was_built_with(
         assert arguments[name] == plan["build_config"][name]
 
 
+def test_a_checkpoints_own_file_and_its_experts_decide_the_memory_and_the_rows(
+    tmp_path, weights, toolkit
+):
+    """A mixture as Model-Optimizer exports it; each of two GPUs has requests of its own."""
+    mixture = tmp_path / "mixture"
+    shutil.copytree(weights, mixture)
+    config = json.loads((mixture / "config.json").read_text())
+    (mixture / "config.json").write_text(json.dumps({**config, "num_local_experts": 8}))
+    quantized = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    (mixture / "hf_quant_config.json").write_text(json.dumps(quantized))
+    given = models(mixture, "tensorrt_llm", tensor_parallel=2, attention_dp=True, max_batch_size=9)
+    said = build(tmp_path, toolkit, given)
+    heads = config["num_key_value_heads"] * config["hidden_size"] // config["num_attention_heads"]
+    token = config["num_hidden_layers"] * 2 * heads
+    assert f"one token of KV cache takes {token:,} bytes" in said[0], "a byte for each number"
+    facts = json.loads((tmp_path / "artifacts" / "m" / "facts.json").read_text())
+    assert facts["kv_token_bytes"] == token
+    assert parameters(tmp_path, "m")["rows"] == "18"
+    assert json.loads(parameters(tmp_path, "m_engine")["llm_args"])["max_batch_size"] == 9
+
+
 @pytest.mark.usefixtures("done_tables")
 def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
     tmp_path, weights, toolkit

@@ -42,6 +42,7 @@ def test_layers_for_multi_token_prediction_are_counted_apart():
         ({"first_k_dense_replace": 0, "moe_layer_freq": 2}, 30),
         ({"first_k_dense_replace": 3, "moe_layer_freq": 2}, 32),
         ({"mlp_only_layers": [0, 7]}, 2),
+        ({"num_hidden_layers": 10**15}, 3),  # no loop over what a stranger's file says
     ],
 )
 def test_the_layers_without_experts_are_counted(more, dense):

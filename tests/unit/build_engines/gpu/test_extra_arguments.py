@@ -64,14 +64,20 @@ def test_cuda_graphs_are_taken_as_they_are_given(graphs):
         ({"revision": "main"}, "revision", "is set by weights: hf://org/name@revision: use that"),
         ({"trust_remote_code": True}, "trust_remote_code", "it runs Python code that comes with"),
         ({"skip_tokenizer_init": True}, "skip_tokenizer_init", "needs the tokenizer"),
-        ({"num_postprocess_workers": 4}, "num_postprocess_workers", "must return token ids"),
-        ({"load_format": "dummy"}, "load_format", "it may load random weights"),
+        ({"num_postprocess_workers": 4}, "num_postprocess_workers", "the engine returns token ids"),
+        ({"load_format": "dummy"}, "load_format", "the weights come from the folder that build"),
+        ({"custom_tokenizer": "a.B"}, "custom_tokenizer", "a file, an address, or code"),
+        (
+            {"kv_cache_config": {"disk_cache_path": "x"}},
+            "kv_cache_config.disk_cache_path",
+            "a file",
+        ),
         ({"env_overrides": {"A": "b"}}, "env_overrides", "the environment of the container"),
         ({"kv_connector_config": {}}, "kv_connector_config", "it names code"),
         ({"moe_config": {"load_balancer": "x"}}, "moe_config.load_balancer", "it names a file"),
-        ({"attn_backend": "my.module:Class"}, "attn_backend", "is 'my.module:Class': paths, addr"),
-        ({"attn_backend": "/tmp/x"}, "attn_backend", "paths, addresses and names of code"),
-        ({"later": [["http://x"]]}, "later[][]", "is 'http://x': paths"),
+        ({"attn_backend": "my.module:Class"}, "attn_backend", "is 'my.module:Class', must be one"),
+        ({"attn_backend": "/tmp/x"}, "attn_backend", "is '/tmp/x', must be one word"),
+        ({"later": [["http://x"]]}, "later[][]", "is 'http://x', must be one word"),
         ({"batch_wait_timeout_ms": float("inf")}, "batch_wait_timeout_ms", "a number below 2**63"),
         ({"batch_wait_timeout_iters": 2**70}, "batch_wait_timeout_iters", "a number below 2**63"),
         ({"attention_dp_config": {}}, "attention_dp_config", "with gpu.attention_dp only"),
@@ -180,9 +186,25 @@ def test_every_name_that_is_refused_is_upstreams():
         "kv_cache_config": "KvCacheConfig",
         "scheduler_config": "SchedulerConfig",
         "moe_config": "MoeConfig",
-        "peft_cache_config": "PeftCacheConfig",
     }
     for name in names - {"use_torch_sampler"}:
         owner, _, field = name.rpartition(".")
         owner = classes.get(owner, "TorchLlmArgs")
         assert field in {**RECORD.fields(owner), **LATER.fields(owner)}, name
+
+
+@pytest.mark.parametrize("record", [RECORD, LATER])
+def test_no_argument_that_takes_any_text_takes_a_file_or_code(record):
+    """Those that stay free take a name that upstream looks up in a table of its own."""
+    classes = ("TorchLlmArgs", "KvCacheConfig", "PeftCacheConfig", "MoeConfig", "SchedulerConfig")
+    free = [
+        name
+        for owner in classes
+        for name, facts in record.fields(owner).items()
+        if "str" in facts["type"].replace("Dict[str, str]", "str").split("[")[-1]
+        and "Literal" not in facts["type"]
+        and not extra_arguments.FOREIGN.search(name)
+        and name not in {*extra_arguments.OPTIONS, *extra_arguments.REFUSED}
+        and f"{owner}.{name}" not in {"KvCacheConfig.dtype", "MoeConfig.load_balancer"}
+    ]
+    assert free == ["attn_backend"]

@@ -132,6 +132,7 @@ def test_latent_attention_on_older_gpus_names_what_upstream_would_switch_off(tmp
         ("1.3.0", {"quant_method": "modelopt", "quant_algo": "FP8"}, True),
         ("1.3.0", {"quant_method": "gptq"}, False),
         ("1.3.0", {"quant_method": "fp8"}, False),
+        ("1.3.0", {"quant_method": "fp8", "activation_scheme": "static"}, True),
     ],
 )
 def test_a_quantization_that_upstream_would_ignore_is_refused(
