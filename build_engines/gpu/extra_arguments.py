@@ -100,7 +100,7 @@ REFUSED = {
 }
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
-REPLACED = frozenset({"cuda_graph_config"})
+REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
 
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:

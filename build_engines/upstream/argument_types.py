@@ -21,7 +21,7 @@ PLAIN: Mapping[str, tuple[type, ...]] = {
     "dict": (dict,),
     "list": (list,),
 }
-LEAST = {"NonNegativeInt": 0, "PositiveInt": 1, "NonNegativeFloat": 0}
+LEAST: Mapping[str, float] = {"NonNegativeInt": 0, "PositiveInt": 1, "NonNegativeFloat": 0}
 
 
 def differences(value: Any, kind: str, record: RecordedClasses, place: str) -> Iterator[str]:
@@ -87,9 +87,8 @@ def _fits(value: Any, node: ast.expr) -> bool:
 
 def _is(value: Any, kind: str) -> bool:
     """YAML's true is no number, although Python's is."""
-    if not isinstance(value, PLAIN[kind]) or (kind != "bool" and isinstance(value, bool)):
-        return False
-    return kind not in LEAST or value >= LEAST[kind]
+    is_kind = isinstance(value, PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
+    return is_kind and bool(kind not in LEAST or value >= LEAST[kind])
 
 
 def _of_union(
