@@ -144,7 +144,6 @@ class GpuOptions(Section):
     max_seq_len: prompt and answer together; default: the model's own limit.
     sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
     alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
-    stream_interval: steps from one response of a request to the next; default: by max_batch_size.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
@@ -174,7 +173,6 @@ class GpuOptions(Section):
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
-    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
     iteration_stats: bool = False
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None

@@ -21,7 +21,7 @@ PLAIN: Mapping[str, tuple[type, ...]] = {
     "dict": (dict,),
     "list": (list,),
 }
-LEAST = {"PositiveInt": 1, "NonNegativeInt": 0, "NonNegativeFloat": 0}
+LEAST: Mapping[str, float] = {"NonNegativeInt": 0, "PositiveInt": 1, "NonNegativeFloat": 0}
 
 
 def differences(value: Any, kind: str, record: RecordedClasses, place: str) -> Iterator[str]:

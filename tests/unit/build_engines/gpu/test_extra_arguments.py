@@ -143,10 +143,10 @@ def test_good_arguments_are_built_and_run_no_tool(tmp_path):
 
 def test_nothing_that_build_sets_is_replaced_silently():
     """Also an argument that only some options or a later version make it set."""
-    own = {"stream_interval": 8, "kv_cache_config": {"event_buffer_max_size": 16}}
-    given = {"stream_interval": 1, "kv_cache_config": {"event_buffer_max_size": 1}}
+    own = {"print_iter_log": True, "kv_cache_config": {"event_buffer_max_size": 16}}
+    given = {"print_iter_log": False, "kv_cache_config": {"event_buffer_max_size": 1}}
     assert list(extra_arguments.problems(given, own, RECORD)) == [
-        "llm_args.stream_interval is set by build, to 8: leave it out",
+        "llm_args.print_iter_log is set by build, to True: leave it out",
         "llm_args.kv_cache_config.event_buffer_max_size is set by build, to 16: leave it out",
     ]
     graphs = {"cuda_graph_config": {"enable_padding": False}}

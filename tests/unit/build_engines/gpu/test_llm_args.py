@@ -72,8 +72,7 @@ def test_a_checkpoint_is_told_everything():
         ({"max_batch_size": 256}, 4),
         ({"max_batch_size": 512}, 8),
         ({"max_batch_size": 2048}, 8),
-        ({"max_batch_size": 2048, "stream_interval": 1}, 1),
-        ({"max_batch_size": 8, "stream_interval": 20}, 20),
+        ({"max_batch_size": 2048, "llm_args": {"stream_interval": 1}}, 1),
     ],
 )
 def test_large_batches_join_steps_before_the_engines_process_sees_them(given, interval):
