@@ -68,10 +68,11 @@ class PooledEngine:
                     tokens += len(delta.token_bytes)
                     seen += 1
                     if delta.prompt_tokens is not None:
-                        self._counter.began(route.place, waited_s, route.matched)
+                        cached = delta.cached_tokens or 0
+                        self._counter.began(route.place, waited_s, route.cached_tokens, cached)
                         if stage is not None:
                             stage.record.add_endpoint(route.place.endpoint)
-                        route.began(delta.prompt_tokens, delta.cached_tokens or 0, waited_s)
+                        route.began(delta.prompt_tokens, cached, waited_s)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:
                         route.paced(waited_s / max(1, tokens - counted))
@@ -155,7 +156,7 @@ def _routed_request(
 class Route:
     """One stream on one endpoint: its work there, and what it shows of the endpoint's health.
 
-    matched: the share of its prompt that is probably cached there. peers: all endpoints that serve
+    cached_tokens: of its prompt, that are probably cached there. peers: all endpoints that serve
     the build. Call `end` once the stream is closed.
     """
 
@@ -172,8 +173,8 @@ class Route:
         "_request",
         "_round",
         "_seen_prompt_tokens",
+        "cached_tokens",
         "engine",
-        "matched",
         "place",
     )
 
@@ -190,7 +191,7 @@ class Route:
         endpoint = candidate.endpoint
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(pool.name, endpoint.name)
-        self.matched = choice.matched
+        self.cached_tokens = round(choice.cached_tokens)
         self._candidate = candidate
         self._peers = peers
         self._is_slow = False
@@ -204,7 +205,7 @@ class Route:
         self._round: int | None = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
         self._seen_prompt_tokens = 0
         # estimates of its work, until the engine has counted
-        self._prompt_tokens = round(routed.prompt_tokens * (1.0 - choice.matched))
+        self._prompt_tokens = max(0, routed.prompt_tokens - self.cached_tokens)
         self._output_tokens = routed.output_tokens
         candidate.streams += 1
         candidate.tokens += self._prompt_tokens + self._output_tokens
