@@ -18,6 +18,7 @@ ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
 )
 LORA = frozenset({"lora_name"})
+BLOCKS = frozenset({"prompt_blocks"})  # and with them the reports of the KV cache
 QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
 # It would start a guide, a seed and the counts of penalties and min_tokens anew.
 RESUME = frozenset({"resume_from"})
@@ -46,6 +47,7 @@ class TrtllmEngine:
     has_guides: bool = True
     has_adapters: bool = False
     is_speculative: bool = False
+    reports_blocks: bool = False
 
     def missing(self) -> frozenset[str]:
         """Names of the ensemble's tensors that this engine cannot honour."""
@@ -78,6 +80,8 @@ class TrtllmEngine:
         found = set(QUEUE_TIME | RESUME)
         if not self.has_adapters:
             found |= LORA
+        if not self.reports_blocks:
+            found |= BLOCKS
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
         if (self.version, not self.is_prerelease) < (HAS_PRIORITY, True):

@@ -146,7 +146,7 @@ class Chooser:
         adapter_tokens = 0.0 if adapter is None else ADAPTER_TOKENS
         if self._policy is Policy.PREFIX and (blocks := request.blocks) is not None:
             for depth, bits in self.prefixes.match(blocks, among):
-                cached = request.prompt_tokens * blocks.share(depth)
+                cached = self.prefixes.cached_tokens(blocks, depth, request.prompt_tokens)
                 savings.append((bits, cached + adapter_tokens, cached))
         if adapter is not None and (bits := self.adapters.holders.get(adapter, 0) & among):
             savings.append((bits, adapter_tokens, 0.0))

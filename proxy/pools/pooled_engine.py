@@ -73,6 +73,8 @@ class PooledEngine:
                         if stage is not None:
                             stage.record.add_endpoint(route.place.endpoint)
                         route.began(delta.prompt_tokens, cached, waited_s)
+                        if delta.prompt_blocks:
+                            route.name_blocks(delta.prompt_tokens, delta.prompt_blocks)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:
                         route.paced(waited_s / max(1, tokens - counted))
@@ -161,6 +163,7 @@ class Route:
     """
 
     __slots__ = (
+        "_blocks",
         "_candidate",
         "_endpoint",
         "_estimates",
@@ -192,6 +195,7 @@ class Route:
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(pool.name, endpoint.name)
         self.cached_tokens = round(choice.cached_tokens)
+        self._blocks = routed.blocks
         self._candidate = candidate
         self._peers = peers
         self._is_slow = False
@@ -223,6 +227,14 @@ class Route:
             first_s = waited_s * SHORT_PROMPT / (SHORT_PROMPT + computed)
             others = [one.speed.first_token for one in self._peers if one is not self._candidate]
             self._measure(self._candidate.speed.first_token, first_s, others)
+
+    def name_blocks(self, prompt_tokens: int, named: tuple[int, ...]) -> None:
+        """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
+        request = self._request
+        is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)
+        if self._blocks is not None and is_whole:
+            prefixes = self._pool.chooser.prefixes
+            prefixes.name(self._candidate.bit, self._blocks, prompt_tokens, named)
 
     def paced(self, token_s: float) -> None:
         """The mean wait for a token since the last call."""
@@ -278,6 +290,8 @@ class Route:
         candidate.tokens -= self._prompt_tokens + self._output_tokens
         if self._seen_prompt_tokens and not self._is_slow:
             candidate.speed.slow_streams = 0
+        if self._blocks is not None and not self._seen_prompt_tokens:
+            self._pool.chooser.prefixes.withdraw(candidate.bit, self._blocks)
         if self._request.interrupt is not None:
             self._endpoint.movable.pop(self._request.interrupt, None)
         if tokens is not None:
