@@ -90,11 +90,16 @@ class BlockLog:
             self._changes.clear()
             self._end = secrets.randbits(62)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether some proxy has asked for changes lately."""
+        return self._clock() - self._asked_at <= WATCHED_S
+
     def of_prompt(self, keys: Sequence[BlockKey]) -> list[int]:
-        """For a first response: the size of a block, then a number for each; empty if no proxy has
-        asked for changes lately.
+        """For a first response: the size of a block, then a number for each; empty if nobody
+        watches.
         """
-        if self._clock() - self._asked_at > WATCHED_S:
+        if not self.is_watched:
             return []
         return [self.size, *map(self._number, keys[:PROMPT_BLOCKS])]
 
