@@ -68,7 +68,8 @@ class TokenDelta:
     says how many of them it had computed before, and `queue_s`, how long the request waited for a
     place in the engine; `finish` comes with its last, and so does `times` where the engine reports
     them. `prompt_blocks` comes with the first where the engine reports its KV cache: the tokens of
-    a block, and then a number for each full block of the prompt, as in BlockChanges.
+    a block, and then a number for each full block of the prompt, as in BlockChanges; each has eight
+    little-endian bytes, of which the index keeps those of thousands of prompts.
     """
 
     token_bytes: tuple[bytes, ...]
@@ -79,7 +80,7 @@ class TokenDelta:
     log_probs: tuple[TokenLogProb, ...] = ()
     queue_s: float | None = None
     times: EngineTimes | None = None
-    prompt_blocks: tuple[int, ...] = ()
+    prompt_blocks: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,7 +228,7 @@ class Route:
             others = [one.speed.first_token for one in self._peers if one is not self._candidate]
             self._measure(self._candidate.speed.first_token, first_s, others)
 
-    def name_blocks(self, prompt_tokens: int, named: tuple[int, ...]) -> None:
+    def name_blocks(self, prompt_tokens: int, named: bytes) -> None:
         """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
         request = self._request
         is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)

@@ -7,6 +7,7 @@ first token, and the index remembers which of them each block of text ends with.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ CHARACTERS_AN_ID = 4
 ENTRIES_AN_ENDPOINT = 4096  # at 128 tokens each half a million, what one GPU's KV cache holds
 REPORTED_AN_ENDPOINT = 32_768  # at 32 tokens each a million; further ones are not recorded
 NAMED_BLOCKS = 65_536  # of text, with the engine's blocks that they end with
+NUMBER = 8  # bytes
 MOST_LEVELS = 4
 
 
@@ -133,15 +135,29 @@ class HolderIndex(Generic[Key]):
             del self.holders[key]
 
 
+def _number(numbers: bytes, at: int) -> int:
+    return int.from_bytes(numbers[at * NUMBER : (at + 1) * NUMBER], "little")
+
+
+def _common_numbers(one: bytes, other: bytes) -> int:
+    """How many equal numbers both begin with; by bisection, because comparing bytes is fast."""
+    least = min(len(one), len(other)) // NUMBER
+    return bisect_left(
+        range(1, least + 1),
+        True,
+        key=lambda count: one[: count * NUMBER] != other[: count * NUMBER],
+    )
+
+
 class PrefixIndex(HolderIndex[int]):
     """Of blocks of prompts. entries: blocks that are remembered of each endpoint."""
 
     def __init__(self, entries: int = ENTRIES_AN_ENDPOINT) -> None:
         super().__init__(max(entries, len(BLOCK_SIZES)))
         self._reported = HolderIndex[int](REPORTED_AN_ENDPOINT)  # the engines' blocks
-        # key of a block of text: the tokens up to its end, in full blocks of the engine's, and the
-        # last one of these
-        self._named: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        # key of a block of text: how many of the engine's blocks end with it or before, and the
+        # blocks of a prompt with that beginning
+        self._named: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         # bit of an endpoint that reports: guesses that its next report, or the one after it, covers
         self._guesses: dict[int, tuple[list[int], list[int]]] = {}
 
@@ -184,40 +200,43 @@ class PrefixIndex(HolderIndex[int]):
         if (guesses := self._guesses.get(bit)) is not None:
             guesses[1].extend(blocks.keys)
 
-    def name(
-        self, bit: int, blocks: PromptBlocks, prompt_tokens: int, named: Sequence[int]
-    ) -> None:
+    def name(self, bit: int, blocks: PromptBlocks, prompt_tokens: int, named: bytes) -> None:
         """A prompt's first token came with the engine's blocks of it. named: see TokenDelta.
 
-        Where a block of text ends in the tokens is exact for ids, and an estimate for text. If that
-        is too far, it names a block that other prompts do not share; the next prompt with that text
-        shows it, and the name moves towards the beginning until both share it.
+        How many of them a beginning has is exact for ids, and an estimate for text. If that is too
+        many, the next prompt with that beginning shows it: both must have them.
         """
-        if (guesses := self._guesses.get(bit)) is None:
+        size, most = _number(named, 0), len(named) // NUMBER - 1
+        if (guesses := self._guesses.get(bit)) is None or not size:
             return
         guesses[1].extend(blocks.keys)
-        size, *numbers = named
+        compared, common = b"", 0
         for key, end in reversed(tuple(zip(blocks.keys, blocks.ends, strict=False))):
-            count = min(end * prompt_tokens // (blocks.length * size), len(numbers))
-            if (before := self._named.pop(key, None)) is not None:
-                known = before[0] // size
-                is_shared = 0 < known <= len(numbers) and numbers[known - 1] == before[1]
-                count = known if is_shared else min(count, known - 1)
+            count, before = self._named.pop(key, (most, named))
+            if before is named:
+                count = min(most, end * prompt_tokens // (blocks.length * size))
+            else:
+                if before is not compared:
+                    compared, common = before, _common_numbers(before, named)
+                count = min(count, common - 1)
             if count > 0:
-                self._named[key] = count * size, numbers[count - 1]
+                self._named[key] = count, named
         while len(self._named) > NAMED_BLOCKS:
             self._named.popitem(last=False)
 
     def cached_tokens(self, blocks: PromptBlocks, depth: int, prompt_tokens: int) -> float:
         """How many tokens of a prompt its first `depth` blocks are."""
-        if (named := self._named.get(blocks.keys[depth - 1])) is not None:
-            return named[0]
-        return prompt_tokens * blocks.share(depth)
+        if (found := self._named.get(blocks.keys[depth - 1])) is None:
+            return prompt_tokens * blocks.share(depth)
+        count, named = found
+        return count * _number(named, 0)
 
     def _holders(self, key: int) -> int:
-        named = self._named.get(key)
-        reported = 0 if named is None else self._reported.holders.get(named[1], 0)
-        return self.holders.get(key, 0) | reported
+        bits = self.holders.get(key, 0)
+        if (found := self._named.get(key)) is not None:
+            count, named = found
+            bits |= self._reported.holders.get(_number(named, count), 0)
+        return bits
 
     def match(self, blocks: PromptBlocks, among: int) -> list[tuple[int, int]]:
         """The longest matches as (number of blocks, bits of all endpoints with at least these).

@@ -228,7 +228,6 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
     finish = raw.get(tensors.FINISH_REASON)
     token_ids = () if ids is None else _numbers("i", ids)
     queue_us = _first_int(raw.get(tensors.QUEUE_TIME))
-    blocks = raw.get(tensors.PROMPT_BLOCKS)
     delta = TokenDelta(
         texts,
         prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS)),
@@ -236,7 +235,7 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
         token_ids=token_ids,
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS in raw else (),
-        prompt_blocks=() if blocks is None else _numbers("Q", blocks),
+        prompt_blocks=raw.get(tensors.PROMPT_BLOCKS, b""),
         queue_s=None if queue_us is None else queue_us / 1_000_000,
         times=None if finish is None else _times(raw),
     )
