@@ -156,6 +156,11 @@ RULES = (
         "blocks are offloaded only to be reused, and kv_cache.reuse is off",
     ),
     _Rule(
+        ("kv_cache", "event_buffer_max_size"),
+        lambda o: o.kv_cache.event_buffer_max_size > 0 and (_is_plan(o) or not o.kv_cache.reuse),
+        "changes of the cache are reported by the PyTorch runtime, with kv_cache.reuse on",
+    ),
+    _Rule(
         ("guided_decoding",),
         lambda o: _is_plan(o) and o.guided_decoding == "llguidance",
         "llguidance works with the PyTorch runtime only: use xgrammar",

@@ -115,11 +115,11 @@ class HolderIndex(Generic[Key]):
 
     def drop(self, bit: int, keys: Iterable[Key]) -> None:
         """The endpoint does not have these any more, if it had them."""
-        recent = self._recent.get(bit, {})
-        for key in keys:
-            if key in recent:
-                del recent[key]
-                self._drop(key, bit)
+        if recent := self._recent.get(bit):
+            for key in keys:
+                if key in recent:
+                    del recent[key]
+                    self._drop(key, bit)
 
     def forget(self, bit: int) -> None:
         """The endpoint has nothing any more, for example because it was restarted."""

@@ -34,6 +34,7 @@ EXAMPLES = examples()
         {},
         {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
         {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
+        {"kv_cache": {"event_buffer_max_size": 100_000}},
         {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
         {"lora": {"adapters": {"sql": "l", "poet": "l"}}},
         {"speculative": {"method": "eagle3", "draft": "d"}},
