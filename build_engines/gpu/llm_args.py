@@ -156,6 +156,8 @@ def _kv_cache(options: GpuOptions) -> dict[str, Any]:
         found["host_cache_size"] = int(options.kv_cache.host_offload_gb * BYTES)
     if options.engine == "pytorch":
         found["dtype"] = options.kv_cache.dtype
+    if options.kv_cache.event_buffer_max_size > 0:
+        found["event_buffer_max_size"] = options.kv_cache.event_buffer_max_size
     return found
 
 

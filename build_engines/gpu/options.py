@@ -80,12 +80,15 @@ class KvCache(Section):
 
     reuse: requests share the cache of equal prefixes.
     host_offload_gb: host memory for blocks that leave the GPU.
+    event_buffer_max_size: changes of the cache that wait to be reported to proxies, which route by
+    them; 0 for no reports.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
     reuse: bool = True
     host_offload_gb: Annotated[float, Field(ge=0, le=65_536)] = 0.0
     dtype: Literal["auto", "fp8", "int8"] = "auto"
+    event_buffer_max_size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
 
 
 class Lora(Section):
