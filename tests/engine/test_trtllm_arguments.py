@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from packaging.version import Version
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, TorchLlmArgs, TrtLlmArgs
 
 from build_engines.gpu import llm_args
@@ -114,6 +114,25 @@ def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch, 
     arguments = llm_args.of(options, FOLDERS, version=Version("1.2.1"), lora_modules={})
     replace(Library.load("pytorch"), llm=Alive).start(tmp_path, json.dumps(arguments))
     assert got == [{**arguments["speculative_config"], "decoding_type": kind}]
+
+
+def test_speculation_samples_where_upstream_has_a_switch_for_it(tmp_path, monkeypatch):
+    """llm_args.py between the record and 1.3: without it, one-model speculation is greedy."""
+
+    class Eagle(BaseModel):
+        allow_advanced_sampling: bool = False
+
+    monkeypatch.setattr(DecodingBaseConfig.__base__, "from_dict", lambda _: Eagle())
+    got = []
+
+    class Alive:
+        def __init__(self, **arguments):
+            got.append(arguments["speculative_config"])
+            self._executor = SimpleNamespace(is_shutdown=lambda: False)
+
+    arguments = json.dumps({"speculative_config": {"decoding_type": "Eagle"}})
+    replace(Library.load("pytorch"), llm=Alive).start(tmp_path, arguments)
+    assert got == [Eagle(allow_advanced_sampling=True)]
 
 
 ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {

@@ -98,6 +98,9 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
         made = {**speculative, "decoding_type": LATER_TYPES.get(kind, kind)}
     else:
         made = from_dict(speculative)
+        # Without it, versions that know it decode greedily, whatever a request's temperature.
+        if "allow_advanced_sampling" in type(made).model_fields:
+            made.allow_advanced_sampling = True
     return {**arguments, "speculative_config": made}
 
 
@@ -114,7 +117,8 @@ def background_error(llm: Any) -> BaseException | None:
     still, without any error.
     """
     errors = getattr(llm._executor, "_error_queue", None)
-    return None if errors is None else next(iter(errors.queue), None)
+    fatal = getattr(llm._executor, "_fatal_error", None)  # from 1.3 on
+    return fatal if errors is None else next(iter(errors.queue), fatal)
 
 
 def _llm_class(backend: str) -> Any:

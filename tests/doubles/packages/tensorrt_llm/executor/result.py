@@ -96,7 +96,9 @@ class GenerationResult:
 
 
 class IterationResult:
-    """Runs out at a time-out, and stays so until it is marked undone."""
+    """Raises QueueEmpty where nothing is new. With a time-out it would run out there, and stay so
+    until it is marked undone.
+    """
 
     def __init__(self) -> None:
         self._done = False
@@ -121,9 +123,5 @@ class IterationResult:
     async def __anext__(self) -> dict[str, Any]:
         if self._done:
             raise StopAsyncIteration
-        if self._queue.empty():  # not wait_for, which may lose a cancellation before Python 3.12
-            await asyncio.sleep(self._timeout or 0)
-        if self._queue.empty():
-            self._done = True
-            raise StopAsyncIteration
-        return self._queue.get_nowait()
+        await asyncio.sleep(0)
+        return self._queue.get_nowait()  # QueueEmpty
