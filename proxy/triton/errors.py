@@ -25,7 +25,7 @@ UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 # receive (see the detokenizer); it says the same of one that has died. Engines are decoupled.
 STUB_LATE = re.compile(r"Stub process '[^']*tokenizer[^']*' is not healthy")
 NOT_LOADED = re.compile(
-    r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
+    r"unknown model|is not ready|is not healthy|no available versions|[Ss]erver is s(topp|hutt)ing"
 )
 # our TensorRT-LLM runtime ends, and with it every stream: another engine can continue them
 ENGINE_DIED = re.compile(r"TensorRT-LLM('s executor has ended| hangs):")

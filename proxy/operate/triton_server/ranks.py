@@ -22,6 +22,7 @@ LLM_API_LAUNCHER = "trtllm-llmapi-launch"
 MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model
 # Open MPI binds each of two ranks to one core, but rank 0 is a server with its Python models.
 UNBOUND = ("--bind-to", "none")
+SECRET_VARIABLE = "TRITON_SECRET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +101,13 @@ def _conflict(first: str, second: str, how: str) -> str:
     )
 
 
-def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> list[str]:
+def command(
+    tritonserver: Sequence[str], world: World, *, shm_prefix: str, secret: str
+) -> list[str]:
     """
     Args:
         tritonserver: its path and options, without the Python backend's.
+        secret: what no launcher may print; it is in SECRET_VARIABLE, too.
 
     Raises:
         LaunchError: mpirun or upstream's launcher is not on PATH.
@@ -116,9 +120,22 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
         start = [":"] if rank else []
         options = list(_only(world.engines)) if rank else []
         backend = _python_backend(f"{shm_prefix}{rank}-")
-        found += [*start, "-n", "1", *map(_on_path, world.launcher), *tritonserver]
+        program = _without_secret(tritonserver, secret) if world.launcher else tritonserver
+        found += [*start, "-n", "1", *map(_on_path, world.launcher), *program]
         found += [*options, backend]
     return found
+
+
+def _without_secret(tritonserver: Sequence[str], secret: str) -> list[str]:
+    """The command behind upstream's launcher, which prints it, and splits it at every space.
+
+    A shell adds the options that hold the secret.
+    """
+    hidden = [option for option in tritonserver if secret and secret in option]
+    given = " ".join(f'"{option}"' for option in hidden).replace(secret, "$S")
+    script = f'S=${SECRET_VARIABLE};unset {SECRET_VARIABLE};exec "$@" {given}'
+    shown = [option for option in tritonserver if option not in hidden]
+    return ["/bin/sh", "-c", script.replace(" ", "${IFS}"), "sh", *shown]
 
 
 def _only(engines: Sequence[str]) -> Iterator[str]:

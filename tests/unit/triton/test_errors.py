@@ -59,6 +59,7 @@ def test_a_refusal_is_bounded_in_length():
         ("generation failed: TensorRT-LLM said no", EngineFailed),
         ("Request for unknown model: 'demo' is not found", ModelUnavailable),
         ("Server is stopping, scheduler for model has stopped accepting", ModelUnavailable),
+        ("GRPC server is shutting down and has stopped accepting new requests.", ModelUnavailable),
         ("in ensemble 'demo', generation failed: {oops", EngineFailed),
         ("in ensemble 'demo', {\"code\": 1}", EngineFailed),
     ],

@@ -17,7 +17,6 @@ from typing import Any
 from port import BadParameter
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
-LATER_TYPES = {"DraftTarget": "Draft_Target"}  # decoding_type: from_dict's name -> LLM's own
 
 
 class StartFailed(RuntimeError):
@@ -94,13 +93,11 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
 
     from_dict = getattr(DecodingBaseConfig, "from_dict", None)
     if from_dict is None:
-        kind = speculative["decoding_type"]
-        made = {**speculative, "decoding_type": LATER_TYPES.get(kind, kind)}
-    else:
-        made = from_dict(speculative)
-        # Without it, versions that know it decode greedily, whatever a request's temperature.
-        if "allow_advanced_sampling" in type(made).model_fields:
-            made.allow_advanced_sampling = True
+        return arguments
+    made = from_dict(speculative)
+    # Without it, versions that know it decode greedily, whatever a request's temperature.
+    if "allow_advanced_sampling" in type(made).model_fields:
+        made.allow_advanced_sampling = True
     return {**arguments, "speculative_config": made}
 
 
@@ -159,6 +156,7 @@ def prepare_environment(environ: MutableMapping[str, str], parameters: Mapping[s
         for name in filter(MPI_JOB.match, list(environ)):
             del environ[name]
         environ.setdefault(OVERSUBSCRIBE, "1")
+    environ.setdefault("TRTLLM_NO_USAGE_STATS", "1")  # from 1.3 on it reports usage to NVIDIA
     if parameters["devices"]:
         environ["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stats import Stats
+from trtllm.kv_events import NOTHING_NEW
 
 
 class HangWatch:
@@ -52,7 +53,6 @@ logger = logging.getLogger(__name__)
 COLLECT_EVERY_S = 0.5
 # From 1.3 on, a longer wait than 0 blocks the event loop's thread for 0.1 s when nothing is new.
 WAIT_S = 0.0
-NOTHING_NEW = (asyncio.QueueEmpty, asyncio.TimeoutError, IndexError)
 
 
 async def collect(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from build_engines.models_file import ModelsFile
 from proxy.operate.triton_server import launch
 from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.settings import Settings
@@ -63,6 +67,32 @@ def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
     found = launch.environment({name: "x", "HF_HOME": "/h"})
     assert name not in found
     assert found["HF_HOME"] == "/h"
+
+
+def test_only_the_embedded_servers_models_run_with_our_python():
+    """An installed server's models find TensorRT-LLM through the first python3 on PATH."""
+    ours = str(Path(sys.executable).parent)
+    assert launch.environment({"PATH": "/theirs"})["PATH"] == "/theirs"
+    embedded = launch.environment({"PATH": "/theirs"}, ["/libraries"])
+    assert embedded["PATH"] == f"{ours}:/theirs"
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        ("Client shared memory is disabled. Start the server with '--allow-client-shm=true'", True),
+        ("an older server, which ends at an option that it does not know", False),
+    ],
+)
+def test_a_server_that_can_refuse_shared_memory_is_told_not_to(
+    tmp_path, monkeypatch, program, wanted
+):
+    (tmp_path / "tritonserver").write_text(program)
+    (tmp_path / "tritonserver").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    models = ModelsFile.model_validate({"models": {"m": {"weights": "w"}}})
+    found = launch.prepared(Settings(artifacts_dir=tmp_path), models).arguments
+    assert ("--allow-client-shm=true" in found) is wanted
 
 
 def test_an_embedded_server_gets_no_absolute_path_of_the_user_and_shows_no_secret(tmp_path):

@@ -96,8 +96,8 @@ class GenerationResult:
 
 
 class IterationResult:
-    """Raises QueueEmpty where nothing is new. With a time-out it would run out there, and stay so
-    until it is marked undone.
+    """Runs out at a time-out, and stays so until it is marked undone. With a time-out of 0 it
+    raises instead, as upstream's queue does.
     """
 
     def __init__(self) -> None:
@@ -123,5 +123,11 @@ class IterationResult:
     async def __anext__(self) -> dict[str, Any]:
         if self._done:
             raise StopAsyncIteration
-        await asyncio.sleep(0)
-        return self._queue.get_nowait()  # QueueEmpty
+        if self._queue.empty():  # not wait_for, which may lose a cancellation before Python 3.12
+            await asyncio.sleep(self._timeout or 0)
+        if self._queue.empty():
+            self._done = True
+            if self._timeout == 0:
+                raise asyncio.QueueEmpty
+            raise StopAsyncIteration
+        return self._queue.get_nowait()

@@ -83,7 +83,8 @@ class LLM:
         return self._executor.submit(list(inputs), sampling_params, adapter, cache_salt)
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
-        assert timeout == 0, "from 1.3 on, the event loop's thread waits for 0.1 s here"
+        if timeout != 0:
+            raise ValueError("from 1.3 on, the event loop's thread waits for 0.1 s here")
         iterations = None if self._executor is None else self._executor.iterations
         if iterations is None:
             self.complaints.append("Iteration statistics are not available yet.")
@@ -91,6 +92,12 @@ class LLM:
             return _nothing()
         iterations.set_timeout(timeout)
         return iterations
+
+    def get_kv_cache_events_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
+        assert self._executor is not None
+        assert self._executor.kv_events is not None, "no request has been submitted"
+        self._executor.kv_events.set_timeout(timeout)
+        return self._executor.kv_events
 
     def shutdown(self) -> None:
         if self._executor is not None:
