@@ -33,6 +33,7 @@ GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
+LLGUIDANCE_KINDS = EVERY_KIND[:-2]  # its grammars are Lark, and tags an error (grammar_matcher.py)
 HAS_CACHE_SALT = Version("1.1.0a0")
 TORCH_SAMPLER_HAS_ALTERNATIVES = Version("1.2.0a0")  # by 7756; before, 6097: one token only
 # TorchSampler serves everything and is the only one; requests have priorities (12362).
@@ -51,7 +52,7 @@ class TrtllmEngine:
     backend: Literal["pytorch", "tensorrt", "cpp"]
     sampler: Sampler = "TRTLLMSampler"
     end_tokens: int = 1
-    has_guides: bool = True
+    guides: Literal["xgrammar", "llguidance", "off"] = "xgrammar"
     has_adapters: bool = False
     is_speculative: bool = False
     reports_blocks: bool = False
@@ -61,7 +62,7 @@ class TrtllmEngine:
         found = set(self._always_missing())
         if self.end_tokens > 1:  # it holds back one of them
             found.add("min_tokens")
-        if not self.has_guides:
+        if self.guides == "off":
             found |= GUIDES
         if self.is_speculative:
             found |= LOG_PROBS | ALTERNATIVES
@@ -85,6 +86,8 @@ class TrtllmEngine:
     @property
     def guide_kinds(self) -> tuple[str, ...]:
         """The guide kinds that this engine supports. It ignores other kinds, or fails on them."""
+        if self.guides == "llguidance":
+            return LLGUIDANCE_KINDS
         return EVERY_KIND if self.backend == "pytorch" else PLAN_KINDS
 
     def _always_missing(self) -> set[str]:

@@ -31,6 +31,8 @@ from build_engines.models_file import (
 # Wanted per second. On a CPU the engine decodes on the same cores, so a message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
+# TensorRT-LLM compiles a guide in the loop in which all its requests decode.
+GUIDE_COMPILE_S = {"onnx": 5, "scripted": 5, "tensorrt_llm": 0.3, "tensorrtllm": 0.3}
 QUEUE_A_ROW, QUEUE_AT_LEAST, QUEUE_AT_MOST = 16, 256, 4096
 SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
@@ -159,6 +161,7 @@ def _by_role(
             **({} if most is None else {"default_max_tokens": str(most)}),
             "vocab_size": str(facts.vocab_size),
             "guide_timeout_s": str(GUIDE_TIMEOUT_S),
+            "guide_compile_s": str(GUIDE_COMPILE_S[entry.runtime]),
             "guide_memory_mb": str(GUIDE_MEMORY_MB),
             **tokenizer,
         },
@@ -236,7 +239,7 @@ def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngi
         backend=_backend(entry),
         sampler=SAMPLERS[entry.gpu.sampler or llm_args.SAMPLER],
         end_tokens=len(facts.end_ids),
-        has_guides=entry.gpu.guided_decoding != "off",
+        guides=entry.gpu.guided_decoding,
         has_adapters=entry.gpu.lora is not None,
         is_speculative=entry.gpu.speculative is not None,
         reports_blocks=entry.gpu.kv_cache.event_buffer_max_size > 0,

@@ -114,10 +114,8 @@ RULES = (
     ),
     Rule(
         ("kv_cache", "event_buffer_max_size"),
-        lambda o: (
-            o.kv_cache.event_buffer_max_size > 0 and (o.engine == "plan" or not o.kv_cache.reuse)
-        ),
-        "changes of the cache are reported by the PyTorch runtime, with kv_cache.reuse on",
+        lambda o: o.kv_cache.event_buffer_max_size > 0 and not o.kv_cache.reuse,
+        "changes of the cache are reported with kv_cache.reuse on only",
     ),
     Rule(
         ("scheduler",),

@@ -205,6 +205,7 @@ def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
     tokenizer = parameters(tmp_path, "m_tokenizer")
     assert tokenizer["executor_end_ids"] == parameters(tmp_path, "m")["end_ids"]
     assert "structural_tag" not in tokenizer["guide_kinds"]
+    assert tokenizer["guide_compile_s"] == "0.3"
 
 
 @pytest.mark.usefixtures("done_tables")

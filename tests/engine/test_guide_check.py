@@ -26,6 +26,7 @@ SLOW = json.dumps(  # it counts to 80 through 160 optional properties, for some 
         "minProperties": 80,
     }
 )
+SLOW_TO_FOLLOW = 'root ::= [a-z]{60} s\ns ::= s s | [a-z] | ""'
 
 ARITHMETIC = """root ::= sum
 sum ::= product (("+" | "-") product)*
@@ -41,7 +42,11 @@ def slow_guide(number: int) -> str:
 @pytest.fixture(scope="module")
 def guide_check(vocabulary):
     check = GuideCheck(
-        vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=200 * MB, text_bytes=2_000_000
+        vocabulary.info_file,
+        timeout_s=TIMEOUT_S,
+        compile_s=TIMEOUT_S,
+        memory_bytes=200 * MB,
+        text_bytes=2_000_000,
     )
     yield check
     check.close()
@@ -115,6 +120,18 @@ def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_serv
     with pytest.raises(Refusal, match=LATE):  # without another try
         guide_check.check("json_schema", SLOW, patience_s=0)
     guide_check.check("regex", "next")
+
+
+def test_where_all_requests_wait_for_a_compile_it_has_a_shorter_limit_than_the_trial(vocabulary):
+    check = GuideCheck(
+        vocabulary.info_file, timeout_s=HANG_S, compile_s=0.05, memory_bytes=200 * MB
+    )
+    try:
+        assert "longer than 0.05 s to compile" in refusal(check, "json_schema", SLOW).message
+        assert "too ambiguous" in refusal(check, "ebnf_grammar", SLOW_TO_FOLLOW).message
+        check.check("json_schema", '{"type": "object"}')
+    finally:
+        check.close()
 
 
 def pending(check: GuideCheck, text: str, patience_s: float) -> bool:
@@ -191,7 +208,7 @@ def test_when_too_many_are_under_way_the_next_one_is_sent_again_later(guide_chec
         ("regex", "(a{1,5000}){1,5000}"),
         ("ebnf_grammar", 'root ::= s\ns ::= s s | "a" | ""'),
         ("ebnf_grammar", 'root ::= s\ns ::= s s s | [a-z] | ""'),
-        ("ebnf_grammar", 'root ::= [a-z]{60} s\ns ::= s s | [a-z] | ""'),
+        ("ebnf_grammar", SLOW_TO_FOLLOW),
         ("ebnf_grammar", 'root ::= "x" s | [0-9]{1,900}\ns ::= s s | [a-z] | ""'),
     ],
 )
@@ -211,8 +228,13 @@ def test_large_and_recursive_guides_are_not_too_ambiguous(guide_check):
 
 
 def test_a_guide_that_takes_too_much_memory_is_refused(vocabulary):
-    limits = {"timeout_s": TIMEOUT_S, "memory_bytes": 64 * MB, "text_bytes": 2_000_000}
-    check = GuideCheck(vocabulary.info_file, **limits)
+    check = GuideCheck(
+        vocabulary.info_file,
+        timeout_s=TIMEOUT_S,
+        compile_s=TIMEOUT_S,
+        memory_bytes=64 * MB,
+        text_bytes=2_000_000,
+    )
     schema = '{"type": "integer"}'
     for _ in range(15):
         schema = f'{{"anyOf": [{schema}, {schema}]}}'
@@ -232,7 +254,9 @@ def test_a_child_that_was_killed_is_replaced(guide_check):
 
 
 def test_a_child_that_cannot_start_is_logged_and_only_guides_fail(tmp_path, caplog):
-    check = GuideCheck(tmp_path / "missing.json", timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
+    check = GuideCheck(
+        tmp_path / "missing.json", timeout_s=TIMEOUT_S, compile_s=TIMEOUT_S, memory_bytes=64 * MB
+    )
     check.start()
     check.wait_until_started()
     assert "requests with guides will fail: the guide checker does not start" in caplog.text
@@ -254,7 +278,7 @@ def test_the_child_ends_with_its_parent_even_during_a_compile(vocabulary):
         "import pathlib\n"
         "from guide_check.sandbox import Sandbox\n"
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
-        "sandbox = Sandbox(info, memory_bytes=200_000_000, timeout_s=3600.0)\n"
+        "sandbox = Sandbox(info, memory_bytes=200_000_000, timeout_s=3600.0, compile_s=3600.0)\n"
         "sandbox.start()\n"
         "print(sandbox.pid, flush=True)\n"
         f"sandbox.submit(1, 'json_schema', {SLOW!r})\n"

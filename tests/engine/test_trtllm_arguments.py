@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, Names, TorchLlmArgs, TrtLlmArgs
 
 from build_engines.gpu import llm_args
@@ -167,6 +167,25 @@ def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch):
     assert got == [given["speculative_config"]]
 
 
+def test_speculation_samples_where_upstream_has_a_switch_for_it(tmp_path, monkeypatch):
+    """llm_args.py between the record and 1.3: without it, one-model speculation is greedy."""
+
+    class Eagle(BaseModel):
+        allow_advanced_sampling: bool = False
+
+    monkeypatch.setattr(DecodingBaseConfig.__base__, "from_dict", lambda _: Eagle())
+    got = []
+
+    class Alive:
+        def __init__(self, **arguments):
+            got.append(arguments["speculative_config"])
+            self._executor = SimpleNamespace(is_shutdown=lambda: False)
+
+    arguments = json.dumps({"speculative_config": {"decoding_type": "Eagle"}})
+    replace(Library.load("pytorch"), llm=Alive).start(tmp_path, arguments)
+    assert got == [Eagle(allow_advanced_sampling=True)]
+
+
 ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {
     "lora_config": {"lora_target_modules": ["attn_q"]}
 }
@@ -281,7 +300,7 @@ def test_named_gpus_are_the_only_ones_that_cuda_sees(tmp_path):
 def test_without_names_cuda_sees_all_and_workers_need_no_cores(tmp_path):
     found = seen_at_import(tmp_path, {})
     assert not {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"} & set(found)
-    assert found["OMPI_MCA_rmaps_base_oversubscribe"] == "1"
+    assert found["OMPI_MCA_rmaps_base_oversubscribe"] == found["TRTLLM_NO_USAGE_STATS"] == "1"
 
 
 @pytest.mark.parametrize(("chosen", "value"), [("true", "1"), ("false", None)])

@@ -58,7 +58,10 @@ def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
     assert died.wait(HANG_S)
 
 
-def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wait(runtime):
+@pytest.mark.parametrize("is_later", [False, True], ids=["_error_queue", "_fatal_error of 1.3"])
+def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wait(
+    runtime, is_later
+):
     """Upstream raises it with the next request or response, of which there may be none."""
     deaths: list[str] = []
     died = threading.Event()
@@ -70,7 +73,11 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
     running = runtime({"step_s": 10}, died=die)
     sink = generate(running, max_tokens=10, wait=False)
     eventually(sent, 2, "it runs")
-    executor()._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
+    error = RuntimeError("MPI worker of rank 1 was killed")
+    if is_later:
+        executor()._fatal_error = error
+    else:
+        executor()._error_queue.put(error)
     assert died.wait(HANG_S)
     assert deaths == ["TensorRT-LLM's executor has ended: MPI worker of rank 1 was killed"]
     assert (sink.end, sink.message) == ("failed", deaths[0])

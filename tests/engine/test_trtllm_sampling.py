@@ -15,6 +15,11 @@ from trtllm.generator import UNLIKELY
         (GREEDY, [5, 2], "stop"),
         (SamplingParams(temperature=0, ignore_eos=True), [5, 2, 9, 5, 2], "length"),
         (SamplingParams(temperature=0, stop_token_ids=frozenset({5})), [5], "stop"),
+        (
+            SamplingParams(temperature=0, ignore_eos=True, stop_token_ids=frozenset({9})),
+            [5, 2, 9],
+            "stop",
+        ),
         (SamplingParams(temperature=0, min_tokens=4), [5, 2, 9, 5, 2], "stop"),
     ],
 )

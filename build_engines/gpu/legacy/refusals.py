@@ -108,6 +108,11 @@ RULES = (
         "with dtype auto, or with fp8 and weights in fp8, w4a8_awq or nvfp4: set both to false",
     ),
     Rule(
+        ("kv_cache", "event_buffer_max_size"),
+        lambda o: _is_plan(o) and o.kv_cache.event_buffer_max_size > 0,
+        "only the PyTorch runtime reports changes of its cache: leave it out",
+    ),
+    Rule(
         ("guided_decoding",),
         lambda o: _is_plan(o) and o.guided_decoding == "llguidance",
         "llguidance works with the PyTorch runtime only: use xgrammar",

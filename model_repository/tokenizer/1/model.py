@@ -38,6 +38,7 @@ class TritonPythonModel:
         self._guide_check = GuideCheck(
             artifacts / "guide.json",
             timeout_s=float(parameters["guide_timeout_s"]),
+            compile_s=float(parameters.get("guide_compile_s", parameters["guide_timeout_s"])),
             memory_bytes=int(parameters["guide_memory_mb"]) * MB,
             kinds=[kind for kind in parameters["guide_kinds"].split(",") if kind],
         )

@@ -9,6 +9,7 @@ from build_engines import triton_models
 from build_engines.engine_limits import (
     ALTERNATIVES,
     BLOCKS,
+    EVERY_KIND,
     GUIDES,
     LOG_PROBS,
     LORA,
@@ -47,7 +48,7 @@ def missing(version="1.2.1", backend="pytorch", **fields) -> frozenset[str]:
         ({"backend": "cpp"}, set()),
         ({"has_adapters": False}, ALTERNATIVES | LORA | {"priority"}),
         ({"backend": "cpp", "has_adapters": False}, set()),
-        ({"backend": "cpp", "has_guides": False}, GUIDES),
+        ({"backend": "cpp", "guides": "off"}, GUIDES),
         ({"backend": "cpp", "end_tokens": 3}, {"min_tokens"}),
         ({"is_speculative": True}, ALTERNATIVES | LOG_PROBS | TORCH_BEFORE_1_3),
         ({"is_speculative": True, "version": "1.3.0rc25"}, ALTERNATIVES | LOG_PROBS | CHANGES),
@@ -81,15 +82,20 @@ def test_the_names_are_tensors_of_the_contract():
     config = triton_models.config_of("ensemble")
     tensors = {row.name for row in (*config.input, *config.output)}
     everything = missing(
-        "1.0.0", sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False
+        "1.0.0", sampler="TorchSampler", end_tokens=2, guides="off", has_adapters=False
     )
     assert everything | missing(backend="tensorrt") <= tensors
 
 
 @pytest.mark.parametrize(
-    ("backend", "knows"), [("pytorch", True), ("tensorrt", False), ("cpp", False)]
+    ("backend", "guides", "lacks"),
+    [
+        ("pytorch", "xgrammar", set()),
+        ("pytorch", "llguidance", {"ebnf_grammar", "structural_tag"}),
+        ("tensorrt", "xgrammar", {"structural_tag"}),
+        ("cpp", "xgrammar", {"structural_tag"}),
+    ],
 )
-def test_structural_tags_need_the_pytorch_backend(backend, knows):
-    kinds = TrtllmEngine(version=Version("1.2.1"), backend=backend).guide_kinds
-    assert ("structural_tag" in kinds) is knows
-    assert "json_schema" in kinds
+def test_guides_are_of_the_kinds_that_upstreams_grammar_matchers_take(backend, guides, lacks):
+    kinds = TrtllmEngine(version=Version("1.2.1"), backend=backend, guides=guides).guide_kinds
+    assert set(EVERY_KIND) - set(kinds) == lacks

@@ -94,7 +94,11 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
     from_dict = getattr(DecodingBaseConfig, "from_dict", None)
     if from_dict is None:
         return arguments
-    return {**arguments, "speculative_config": from_dict(speculative)}
+    made = from_dict(speculative)
+    # Without it, versions that know it decode greedily, whatever a request's temperature.
+    if "allow_advanced_sampling" in type(made).model_fields:
+        made.allow_advanced_sampling = True
+    return {**arguments, "speculative_config": made}
 
 
 def is_alive(llm: Any) -> bool:
@@ -110,7 +114,8 @@ def background_error(llm: Any) -> BaseException | None:
     still, without any error.
     """
     errors = getattr(llm._executor, "_error_queue", None)
-    return None if errors is None else next(iter(errors.queue), None)
+    fatal = getattr(llm._executor, "_fatal_error", None)  # from 1.3 on
+    return fatal if errors is None else next(iter(errors.queue), fatal)
 
 
 def _llm_class(backend: str) -> Any:
@@ -151,7 +156,7 @@ def prepare_environment(environ: MutableMapping[str, str], parameters: Mapping[s
         for name in filter(MPI_JOB.match, list(environ)):
             del environ[name]
         environ.setdefault(OVERSUBSCRIBE, "1")
-    environ.setdefault("TRTLLM_NO_USAGE_STATS", "1")  # 1.3 sends them to NVIDIA by default
+    environ.setdefault("TRTLLM_NO_USAGE_STATS", "1")  # from 1.3 on it reports usage to NVIDIA
     if parameters["devices"]:
         environ["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"

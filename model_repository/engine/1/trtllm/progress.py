@@ -5,12 +5,14 @@ requests are in flight.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from stats import Stats
+from trtllm.kv_events import NOTHING_NEW
 
 
 class HangWatch:
@@ -49,7 +51,8 @@ class HangWatch:
 logger = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 0.5
-WAIT_S = 0.001  # some versions of TensorRT-LLM block the event loop's thread for this time
+# From 1.3 on, a longer wait than 0 blocks the event loop's thread for 0.1 s when nothing is new.
+WAIT_S = 0.0
 
 
 async def collect(
@@ -62,9 +65,10 @@ async def collect(
     try:
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
-            async for iteration in _new_iterations(llm):
-                progressed()
-                add(stats, iteration)
+            with contextlib.suppress(*NOTHING_NEW):
+                async for iteration in _new_iterations(llm):
+                    progressed()
+                    add(stats, iteration)
             if is_idle():
                 reset_gauges(stats)
     except Exception:

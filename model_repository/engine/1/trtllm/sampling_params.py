@@ -52,10 +52,11 @@ class SamplingTranslator:
         _check(generation, stops)
         self._check_known("stop_token_ids", sampling.stop_token_ids.difference(self.end_ids))
         params = self.library.sampling_params(
-            end_id=end_id,
+            # and no ignore_eos, with which 1.3 also drops the stop tokens (its base_worker.py)
+            end_id=-1 if sampling.ignore_eos else end_id,
+            pad_id=end_id,
             max_tokens=generation.max_tokens,
             detokenize=False,
-            ignore_eos=sampling.ignore_eos,
             stop_token_ids=sorted(stops) or None,
             include_stop_str_in_output=True,  # otherwise it removes tokens that it has sent before
             seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,

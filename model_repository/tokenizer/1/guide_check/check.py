@@ -130,6 +130,7 @@ class GuideCheck:
         info_file: Path,
         *,
         timeout_s: float,
+        compile_s: float,
         memory_bytes: int,
         text_bytes: int = 256_000,
         kinds: Collection[str] = tuple(KINDS),
@@ -140,7 +141,9 @@ class GuideCheck:
         """
         self._kinds = kinds
         self._text_bytes = text_bytes
-        self.sandbox = Sandbox(info_file, memory_bytes=memory_bytes, timeout_s=timeout_s)
+        self.sandbox = Sandbox(
+            info_file, memory_bytes=memory_bytes, timeout_s=timeout_s, compile_s=compile_s
+        )
         self._verdicts = Verdicts()
         self._pending: dict[int, Key] = {}  # the guides in the sandbox, by the trial's number
         self._number = 0

@@ -37,12 +37,15 @@ class Sandbox:
     """`submit` guides, then `receive` their results, in any order.
 
     The child process starts at `start` or `submit`, also again after it has ended. It ends with
-    this process, or at `close`. It limits each guide to `timeout_s` of CPU time by itself.
+    this process, or at `close`. It limits each guide to `timeout_s` of CPU time by itself, of which
+    compiling may take `compile_s`.
     """
 
-    def __init__(self, info_file: Path, *, memory_bytes: int, timeout_s: float) -> None:
-        arguments = (str(info_file.resolve()), str(memory_bytes), str(timeout_s))
-        self._command = [_python(), "-m", CHILD, *arguments]
+    def __init__(
+        self, info_file: Path, *, memory_bytes: int, timeout_s: float, compile_s: float
+    ) -> None:
+        limits = map(str, (memory_bytes, timeout_s, compile_s))
+        self._command = [_python(), "-m", CHILD, str(info_file.resolve()), *limits]
         self._timeout_s = timeout_s
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None

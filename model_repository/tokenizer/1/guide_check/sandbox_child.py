@@ -1,6 +1,6 @@
 """The child process of sandbox.py: tries each guide in a fork, and ends with its parent.
 
-usage: python -m guide_check.sandbox_child INFO_FILE MEMORY_BYTES TIMEOUT_S
+usage: python -m guide_check.sandbox_child INFO_FILE MEMORY_BYTES TIMEOUT_S COMPILE_S
 
 Standard input is a socket of JSON lines. The child first sends {"error": null or why it cannot
 start}. For each [number, kind, text] it then sends {"number": ..., "reason": null or why the guide
@@ -38,7 +38,10 @@ def main() -> None:
     gc.freeze()  # collections would copy the pages that forks share
     _send(connection, {"error": None})
     queue = TrialQueue(
-        partial(try_out, compiler), memory_bytes=int(sys.argv[2]), timeout_s=float(sys.argv[3])
+        partial(try_out, compiler),
+        memory_bytes=int(sys.argv[2]),
+        timeout_s=float(sys.argv[3]),
+        compile_s=float(sys.argv[4]),
     )
     try:
         _serve(connection, queue)
@@ -76,7 +79,7 @@ def _compiler(info_file: Path) -> Any:
     xgrammar = load_xgrammar()
     info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text(encoding="utf-8"))
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-    try_out(compiler, "json", "")  # loads everything that the forks then share
+    try_out(compiler, "json", "", lambda: None)  # loads everything that the forks then share
     return compiler
 
 

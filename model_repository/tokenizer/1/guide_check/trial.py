@@ -24,14 +24,16 @@ Ids = npt.NDArray[np.int64]
 Choose = Callable[["_Walk", Ids], int]
 
 
-def try_out(compiler: Any, kind: str, text: str) -> str | None:
-    """Why the guide cannot be used; None if it can.
+def try_out(compiler: Any, kind: str, text: str, compiled: Callable[[], None]) -> str | None:
+    """Why the guide cannot be used; None if it can. Calls `compiled` when it is.
 
     Raises:
         MemoryError: it needs too much memory.
     """
     try:
-        return walk_error(compile_guide(compiler, kind, text))
+        grammar = compile_guide(compiler, kind, text)
+        compiled()
+        return walk_error(grammar)
     except Exception as error:
         if "std::bad_alloc" in str(error):
             raise MemoryError from error

@@ -24,7 +24,7 @@ TOTAL = 2  # all trials of one guide together may take twice the limit of one
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
 NICE = 10  # a tenth of the engine's weight
-Try = Callable[[str, str], str | None]
+Try = Callable[[str, str, Callable[[], None]], str | None]
 
 
 @dataclass
@@ -54,10 +54,15 @@ class _Fork:
 
 
 class TrialQueue:
-    """For one thread. `try_out` runs in the forks."""
+    """For one thread. `try_out` runs in the forks, and calls its last argument when the guide is
+    compiled: compile_s limits the CPU time until then, timeout_s that of the whole trial.
+    """
 
-    def __init__(self, try_out: Try, *, memory_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, try_out: Try, *, memory_bytes: int, timeout_s: float, compile_s: float
+    ) -> None:
         self._try_out = try_out
+        self._compile_s = compile_s
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._waiting: list[Trial] = []
@@ -99,7 +104,11 @@ class TrialQueue:
         trial = fork.trial
         if result:
             return trial.number, json.loads(result)
-        limits_s: dict[int, float] = {signal.SIGPROF: self._timeout_s, signal.SIGALRM: WALL_S}
+        limits_s: dict[int, float] = {
+            signal.SIGVTALRM: self._compile_s,
+            signal.SIGPROF: self._timeout_s,
+            signal.SIGALRM: WALL_S,
+        }
         if os.WIFSIGNALED(status) and (limit_s := limits_s.get(os.WTERMSIG(status))):
             return trial.number, f"it took longer than {limit_s:g} s to compile"
         if trial.tries:  # a fork that was killed from outside proves nothing about the guide
@@ -144,6 +153,7 @@ class TrialQueue:
         """Limits CPU time, and address space beyond what the process has now; no core files."""
         cpu_s = max(0.1, min(self._timeout_s, left_s))
         signal.setitimer(signal.ITIMER_PROF, cpu_s)  # its signal ends the process
+        signal.setitimer(signal.ITIMER_VIRTUAL, self._compile_s)
         signal.setitimer(signal.ITIMER_REAL, WALL_S)
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + self._memory_bytes
@@ -153,9 +163,13 @@ class TrialQueue:
 
     def _result(self, trial: Trial) -> str | None:
         try:
-            return self._try_out(trial.kind, trial.text)
+            return self._try_out(trial.kind, trial.text, _compiled)
         except MemoryError:
             return f"it needs more than {self._memory_bytes // MB} MB"
+
+
+def _compiled() -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _least_used(trial: Trial) -> tuple[float, int]:

@@ -49,11 +49,6 @@ from build_engines.gpu.refusals import refusals, sharing_conflicts
             "with kv_cache.reuse on",
         ),
         (
-            {"engine": "plan", "kv_cache": {"event_buffer_max_size": 8}},
-            "kv_cache.event_buffer_max_size",
-            "by the PyTorch runtime",
-        ),
-        (
             {"tensor_parallel": 4, "expert_parallel": 3},
             "expert_parallel",
             "must divide tensor_parallel",

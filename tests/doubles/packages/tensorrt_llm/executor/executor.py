@@ -186,11 +186,10 @@ class GenerationExecutor:
 
     def _finish(self, request: Request, token: int) -> str | None:
         sampling, said = request.sampling, len(request.said)
-        is_end = token == sampling.end_id and not sampling.ignore_eos
-        if (is_end and said >= (sampling.min_tokens or 0)) or token in (
-            sampling.stop_token_ids or ()
-        ):
-            return "stop"
+        if not sampling.ignore_eos:  # from 1.3 on, stop tokens are ignored with it
+            is_end = token == sampling.end_id and said >= (sampling.min_tokens or 0)
+            if is_end or token in (sampling.stop_token_ids or ()):
+                return "stop"
         return "length" if said >= sampling.max_tokens else None
 
     def _send(self, request: Request, finish: str | None) -> None:

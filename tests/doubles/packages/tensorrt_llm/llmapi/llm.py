@@ -83,6 +83,8 @@ class LLM:
         return self._executor.submit(list(inputs), sampling_params, adapter, cache_salt)
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
+        if timeout != 0:
+            raise ValueError("from 1.3 on, the event loop's thread waits for 0.1 s here")
         iterations = None if self._executor is None else self._executor.iterations
         if iterations is None:
             self.complaints.append("Iteration statistics are not available yet.")

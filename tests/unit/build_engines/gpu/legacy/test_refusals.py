@@ -56,6 +56,11 @@ def refused(given: dict) -> list[Refusal]:
             "gemm_plugin auto is for float16 and bfloat16",
         ),
         ({**PLAN, "sampler": "torch"}, "sampler", "only the PyTorch runtime has this sampler"),
+        (
+            {**PLAN, "kv_cache": {"event_buffer_max_size": 8}},
+            "kv_cache.event_buffer_max_size",
+            "only the PyTorch runtime reports",
+        ),
         ({"plan": {"workers": 2}}, "plan", "options are for engine: plan"),
         ({**PLAN, "scheduler": "max_utilization"}, "scheduler", "issue 18891"),
         ({**PLAN, "iteration_stats": True}, "iteration_stats", "for the PyTorch runtime"),
