@@ -74,12 +74,13 @@ REFUSED = {
     "gms_config": _WEIGHTS,
     "kv_connector_config": "it names code",
     "moe_config.load_balancer": "it names a file",
-    "kv_cache_config.kv_events_config": "it opens a port",
+    "kv_cache_config.kv_events_config": "it opens a port, on which prompts can be read",
+    "layer_wise_benchmarks_config": "it names a file",
     "cache_transceiver_config": "prefill and decode on different engines are not supported",
     "context_parallel_size": _GPUS,
     "cp_config": _GPUS,
     "dwdp_config": _GPUS,
-    "ray_placement_config": _GPUS,
+    "ray_placement_config": "the engine's workers are MPI processes",
     "mm_encoder_only": _SILENT,
     "encode_only": _SILENT,
     "max_beam_width": "a stream has one beam",
@@ -93,7 +94,7 @@ REFUSED = {
 FOREIGN = re.compile(r"(?:path|dir|file|url|endpoint|hook|cls|class|loader|tokenizer|options)$")
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
-REPLACED = frozenset({"cuda_graph_config"})
+REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
 
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:

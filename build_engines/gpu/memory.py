@@ -28,6 +28,9 @@ LEAST_CACHED_TOKENS = 256
 # The KV cache is reserved in blocks: TensorRT-LLM's default tokens_per_block, and that of FlashMLA.
 BLOCK_TOKENS, LATENT_BLOCK_TOKENS = 32, 64
 PROMPT_TOKENS = 1024  # assumed when requests are counted
+# For max_batch_size, requests are as in NVIDIA's published runs: a thousand tokens in, as many out.
+# Powers of 2, as upstream's CUDA graphs; 2,048 is upstream's own default.
+ROW_TOKENS, LEAST_ROWS, MOST_ROWS = 2048, 256, 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,23 @@ def concurrency(
         f"prompt of {PROMPT_TOKENS:,} and max_tokens {max_tokens:,}, at most the context): the KV "
         f"cache has room for {fitting:,}, max_batch_size allows {most:,}"
     )
+
+
+def with_rows(shape: Architecture, options: GpuOptions, *, memory_gb: float | None) -> GpuOptions:
+    """The options with the max_batch_size of a checkpoint for which models.yaml has none.
+
+    memory_gb: None if the GPU is unknown.
+    """
+    if options.engine == "plan" or "max_batch_size" in options.model_fields_set:
+        return options
+    rows = LEAST_ROWS
+    if memory_gb is not None and shape.native_quantization in {None, *WEIGHT_BYTES}:
+        tokens = min(ROW_TOKENS, options.max_seq_len or shape.positions or ROW_TOKENS)
+        found = estimate(shape, options)
+        fitting = admitted(found, options, memory_gb=memory_gb, tokens=tokens)
+        while rows < min(fitting, MOST_ROWS):
+            rows *= 2
+    return options.model_copy(update={"max_batch_size": min(rows, options.max_num_tokens)})
 
 
 def admitted(found: Estimate, options: GpuOptions, *, memory_gb: float, tokens: int) -> int:

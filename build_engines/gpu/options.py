@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     JsonValue,
     StringConstraints,
@@ -16,7 +15,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from build_engines.section import ModelName, Section
+from build_engines.gpu.legacy.options import LORAS, Lookahead, Plan
+from build_engines.section import ModelName, Off, Section
 from build_engines.weights import WeightsField
 
 DraftLength = Annotated[int, Field(ge=1, le=64)]
@@ -53,20 +53,6 @@ class NGram(Section):
     max_matching_ngram_size: Annotated[int, Field(ge=1, le=64)] = 2
 
 
-class Lookahead(Section):
-    """Jacobi decoding; needs no draft model."""
-
-    method: Literal["lookahead"]
-    window: Annotated[int, Field(ge=2, le=64)] = 4
-    ngram: Annotated[int, Field(ge=2, le=64)] = 3
-    verification: Annotated[int, Field(ge=1, le=64)] = 4
-
-    @property
-    def max_draft_len(self) -> int:
-        """The formula of upstream's examples/lookahead: 83 tokens for (7, 7, 7)."""
-        return (self.ngram - 2) + (self.window - 1 + self.verification) * (self.ngram - 1)
-
-
 Speculation = Annotated[
     Eagle3 | DraftTarget | Mtp | NGram | Lookahead, Field(discriminator="method")
 ]
@@ -87,15 +73,6 @@ CALIBRATION_FILES = (".jsonl", ".txt")
 AWQ = ("int4_awq", "w4a8_awq")
 # quantize.py of TensorRT-LLM lowers the number for AWQ, which runs each text eleven times and more.
 SAMPLES, AWQ_SAMPLES = 512, 32
-PLAN_LORAS = 4  # the adapters that an engine plan holds, on the host and on a GPU: LlmArgs' default
-
-
-def _yaml_off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false."""
-    return "off" if value is False else value
-
-
-Off = BeforeValidator(_yaml_off)
 
 
 class KvCache(Section):
@@ -119,7 +96,7 @@ class Lora(Section):
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
     max_rank: Annotated[int, Field(ge=1, le=512)] = 64
-    max_loras: Count = PLAN_LORAS
+    max_loras: Count = LORAS
 
 
 class Calibration(Section):
@@ -154,15 +131,6 @@ class Calibration(Section):
         return Path((info.context or {}).get("base", ".")) / given.expanduser()
 
 
-class Plan(Section):
-    """Options of engine plans only. workers: how many ranks are built at a time, one GPU each."""
-
-    # None: auto where the type of the weights allows it
-    gemm_plugin: Annotated[Literal["auto", "off"], Off] | None = None
-    reduce_fusion: bool = False
-    workers: Ways = 1
-
-
 class GpuOptions(Section):
     """engine: `pytorch` serves a checkpoint, `plan` an engine that trtllm-build made.
 
@@ -171,10 +139,12 @@ class GpuOptions(Section):
     all attention heads, and max_batch_size and max_num_tokens are those of one GPU.
     devices: the GPUs of a node; default: the first ones.
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
-    max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
+    max_batch_size: requests in one step; default: of a plan 64, of a checkpoint what the KV cache
+    has room for, 256 to 2,048. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
-    sampler: used by the PyTorch runtime. Up to 1.2, `trtllm` reports no alternatives to a token,
-    and `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
+    alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    stream_interval: steps from one response of a request to the next; default: by max_batch_size.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
@@ -200,11 +170,12 @@ class GpuOptions(Section):
     chunked_prefill: bool = True
     scheduler: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     guided_decoding: Annotated[Literal["xgrammar", "llguidance", "off"], Off] = "xgrammar"
-    sampler: Literal["trtllm", "torch"] = "trtllm"
+    sampler: Literal["trtllm", "torch"] | None = None
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
-    iteration_stats: bool = True
+    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
+    iteration_stats: bool = False
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None
     llm_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)

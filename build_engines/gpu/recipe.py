@@ -13,9 +13,11 @@ from packaging.version import Version
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import adapter, commands, extra_arguments, llm_args, memory, refusals
+from build_engines.gpu import adapter, extra_arguments, llm_args, memory, refusals
 from build_engines.gpu.architecture import OWN_FILE, STATIC_FP8, Architecture
 from build_engines.gpu.device import Device
+from build_engines.gpu.legacy import refusals as legacy_refusals
+from build_engines.gpu.legacy import steps as legacy_steps
 from build_engines.gpu.llm_args import LORA
 from build_engines.gpu.options import AWQ, DraftTarget, Eagle3, GpuOptions, Mtp
 from build_engines.gpu.steps import BuildContext, StepFactory
@@ -64,14 +66,14 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     Raises:
         BuildError: the model cannot be built with these options; the message has every reason.
     """
-    options, shape = entry.gpu, Architecture.read(config)
+    shape = Architecture.read(config)
+    options = memory.with_rows(shape, entry.gpu, memory_gb=context.device.memory_gb)
+    entry = entry.model_copy(update={"gpu": options})
     if found := list(_problems(options, shape, context.toolkit, context.device)):
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
     longest = options.max_seq_len or shape.positions
-    factory = StepFactory(
-        options=options, shape=shape, weights=weights, context=context, longest=longest
-    )
+    factory = StepFactory(options=options, weights=weights, context=context)
     context_length = min(longest, entry.context_length or longest)
     tables = Tables(
         context.store,
@@ -82,9 +84,14 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     )
     beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
-    checked, served = factory.checked_adapters(adapters), factory.served(adapters)
+    checked = factory.checked_adapters(adapters)
+    served = (
+        legacy_steps.served(factory, adapters, shape, longest=longest)
+        if options.engine == "plan"
+        else factory.served()
+    )
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
-        beside["guide_info"] = factory.guide_info()
+        beside["guide_info"] = legacy_steps.guide_info(factory)
     return Recipe(
         steps=(weights, factory.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
@@ -119,6 +126,8 @@ def _unlisted(options: GpuOptions, config: dict[str, Any]) -> Iterator[str]:
 
 def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str]:
     options, max_tokens = entry.gpu, entry.default_max_tokens
+    if options.engine == "plan":
+        yield legacy_refusals.NOTICE
     yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
     if entry.sampling.max_tokens is None:
         yield (
@@ -140,6 +149,8 @@ def _problems(
 ) -> Iterator[str]:
     """Every reason why the model cannot be built: version, GPU, shape, memory."""
     yield from toolkit.problems(options)
+    if options.engine == "plan":
+        yield from legacy_refusals.problems(options, shape, toolkit.version)
     if device.architecture is not None:
         yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
     yield from sharding_problems(shape, options)
@@ -178,32 +189,22 @@ def _origin_problems(options: GpuOptions, shape: Architecture, version: Version)
     native = shape.native_quantization
     if native is not None and options.quantization is not None:
         yield f"the weights are {native} already: leave out quantization {options.quantization}"
-    if options.engine != "plan":
-        readable = READ_INLINE if version < READ_INLINE_SINCE else READ_INLINE_LATER
-        if shape.quantized_in not in {None, OWN_FILE, *readable}:
-            yield (
-                f"config.json describes {shape.quantized_in} weights, which TensorRT-LLM {version} "
-                f"would read as 16-bit weights: it knows {', '.join(readable)} there, and any in "
-                f"{OWN_FILE}: take weights without quantization, or NVIDIA's quantized ones"
-            )
-        if options.kv_cache.dtype == "fp8" and shape.native_kv_cache not in {None, "fp8"}:
-            yield (
-                f"the checkpoint's KV cache is {shape.native_kv_cache}: leave out kv_cache.dtype"
-            )
-        if shape.is_mixture and options.quantization in AWQ:
-            yield (
-                f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
-                "nvidia-modelopt writes it: take fp8 or nvfp4"
-            )
+    if options.engine == "plan":
         return
-    converter = commands.CONVERTERS.get(shape.kind)
-    if converter is None:
-        known = ", ".join(commands.CONVERTERS)
-        yield f"engine plans support {known}, not {shape.kind}: use engine: pytorch"
-    elif native is not None:
-        yield f"engine plans need 16-bit weights, and these are {native}: use engine: pytorch"
-    elif options.pipeline_parallel > 1 and not converter.can_pipeline and not options.has_scales:
-        yield f"TensorRT-LLM's converter for {shape.kind} has no pipeline_parallel: leave it out"
+    readable = READ_INLINE if version < READ_INLINE_SINCE else READ_INLINE_LATER
+    if shape.quantized_in not in {None, OWN_FILE, *readable}:
+        yield (
+            f"config.json describes {shape.quantized_in} weights, which TensorRT-LLM {version} "
+            f"would read as 16-bit weights: it knows {', '.join(readable)} there, and any in "
+            f"{OWN_FILE}: take weights without quantization, or NVIDIA's quantized ones"
+        )
+    if options.kv_cache.dtype == "fp8" and shape.native_kv_cache not in {None, "fp8"}:
+        yield f"the checkpoint's KV cache is {shape.native_kv_cache}: leave out kv_cache.dtype"
+    if shape.is_mixture and options.quantization in AWQ:
+        yield (
+            f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
+            "nvidia-modelopt writes it: take fp8 or nvfp4"
+        )
 
 
 def _latent_problems(options: GpuOptions, shape: Architecture, device: Device) -> Iterator[str]:
@@ -239,7 +240,8 @@ def _argument_problems(options: GpuOptions, version: Version) -> Iterator[str]:
     folders = {"weights": Path(), "draft": Path()}
     without = options.model_copy(update={"llm_args": {}})
     own = llm_args.of(without, folders, version=version, lora_modules={})
-    yield from extra_arguments.problems(options.llm_args, own, RecordedClasses.read())
+    record = RecordedClasses.read(signatures.record_of(version))
+    yield from extra_arguments.problems(options.llm_args, own, record)
 
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.

@@ -80,7 +80,7 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     given = models(weights, "tensorrt_llm", engine="plan", tensor_parallel=2)
     said = build(tmp_path, toolkit, given)
     assert ran(tmp_path) == ["convert_llama", "build"]
-    assert said[0].startswith("m: memory of a GPU: ")
+    assert said[0].startswith("m: engine plans and NVIDIA's C++ backend are legacy: ")
     assert said[-4:] == [
         "m: [1/3] check",
         "m: [2/3] checkpoint",

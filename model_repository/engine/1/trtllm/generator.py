@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from port import BadParameter, Job, Token, TokenLogProbs
@@ -78,12 +78,16 @@ TOO_LONG = "should not exceed"  # part of the message of LLM._check_arguments
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """`llm`: a running tensorrt_llm.LLM. `progressed` is called for each of its responses."""
+    """`llm`: a running tensorrt_llm.LLM. `progressed` is called for each of its responses.
+
+    `begun`: the jobs that have had a response; whoever ends them takes them out.
+    """
 
     llm: Any
     translator: SamplingTranslator
     stats: Stats
     progressed: Callable[[], None]
+    begun: set[Job] = field(default_factory=set)
 
     async def generate(self, job: Job) -> None:
         """Returns when the job has ended. A cancel of this task also aborts TensorRT-LLM's request.
@@ -118,6 +122,7 @@ class Generator:
             raise
 
     def _start(self, job: Job, cached_tokens: int) -> None:
+        self.begun.add(job)
         self.stats.looked_up(cached_tokens)
         job.sink.started(cached_tokens, is_late=True)
         if job.input.echoes_prompt:

@@ -26,7 +26,7 @@ from trtllm.library import (
     LoraAdapters,
     background_error,
     is_alive,
-    process_environment,
+    prepare_environment,
 )
 from trtllm.progress import HangWatch
 from trtllm.sampling_params import SamplingTranslator
@@ -52,7 +52,7 @@ class TrtllmRuntime:
         *,
         has_statistics: bool = True,
     ) -> None:
-        self.stats = Stats(has_load=has_statistics, has_kv_blocks=has_statistics)
+        self.stats = Stats(has_kv_blocks=has_statistics)
         self._llm = llm
         self._hang_watch = hang_watch
         self._generator = Generator(llm, translator, self.stats, hang_watch.progressed)
@@ -62,7 +62,7 @@ class TrtllmRuntime:
         self._jobs: dict[str, list[Job]] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._other_tasks: list[asyncio.Task[None]] = []
-        self._is_collecting = not has_statistics
+        self._has_statistics, self._is_collecting = has_statistics, False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
         self._thread.start()
@@ -98,7 +98,9 @@ class TrtllmRuntime:
     # called in the loop's thread
 
     def _begin(self, job: Job) -> None:
-        if not self._is_collecting:  # before the first request, TensorRT-LLM logs a complaint
+        if (
+            self._has_statistics and not self._is_collecting
+        ):  # before the first request, TensorRT-LLM logs a complaint
             self._is_collecting = True
             collecting = progress.collect(
                 self._llm, self.stats, self._hang_watch.progressed, lambda: not self._tasks
@@ -130,6 +132,7 @@ class TrtllmRuntime:
         elif task.cancelled():
             job.sink.cancelled()
         del self._tasks[job]
+        self._generator.begun.discard(job)
         with self._lock:
             jobs = self._jobs[job.request_id]
             jobs.remove(job)
@@ -143,8 +146,15 @@ class TrtllmRuntime:
             for job in list(self._tasks):
                 if job.sink.is_abandoned():
                     self._cancel(job)
+            if not self._has_statistics:
+                self._count_jobs()
             self._check_alive(None)
             self._check_progress()
+
+    def _count_jobs(self) -> None:
+        """Without statistics, a job counts as waiting up to its first token."""
+        self.stats.rows_decoding = len(self._generator.begun)
+        self.stats.waiting = len(self._tasks) - self.stats.rows_decoding
 
     def _check_alive(self, error: Exception | None) -> None:
         if not is_alive(self._llm):
@@ -182,7 +192,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         StartFailed: TensorRT-LLM is not installed, or cannot load the model.
     """
     backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-    os.environ.update(process_environment(parameters))
+    prepare_environment(os.environ, parameters)
     library = Library.load(backend)
     given = json.loads(arguments)
     translator = SamplingTranslator(
@@ -191,7 +201,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         backend=backend,
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),
-        max_log_probs=int(parameters["max_log_probs"]),
+        max_log_probs=int(parameters["max_log_probs"]) if parameters["max_log_probs"] else None,
         has_guides=bool(given.get("guided_decoding_backend")),
     )
     engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes

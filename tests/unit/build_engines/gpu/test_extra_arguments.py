@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from build_engines.errors import BuildError
 from build_engines.gpu import extra_arguments, llm_args
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.refusals import refusals
-from build_engines.upstream.signatures import RecordedClasses
+from build_engines.upstream.signatures import NEWER, RecordedClasses
 from tests.unit.build_engines.gpu.recipes import make
 
-RECORD = RecordedClasses.read()
+RECORD, LATER = RecordedClasses.read(), RecordedClasses.read(NEWER)
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 
 
@@ -87,10 +88,6 @@ def test_what_no_version_may_be_given_is_refused_with_models_yaml(given, place, 
     assert said in reasons(given)[place]
 
 
-def test_engine_plans_take_none():
-    assert "PyTorch runtime" in reasons({"print_iter_log": True}, engine="plan")[""]
-
-
 def test_attention_dp_may_be_configured_where_it_is_on():
     given = {"attention_dp_config": {"enable_balance": True}}
     assert reasons(given, attention_dp=True, tensor_parallel=2) == {}
@@ -120,6 +117,25 @@ def test_the_version_decides_names_and_types_before_anything_is_fetched(tmp_path
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "said"),
+    [
+        ("1.2.1", {"enable_in_graph_sampling": True}, "has no llm_args.enable_in_graph_sampling"),
+        ("1.3.0rc25", {"disable_flashinfer_sampling": True}, "has no llm_args.disable_flashinfer"),
+        ("1.3.0rc25", {"stream_interval": 0}, "llm_args.stream_interval is 0, must be PositiveInt"),
+        ("1.3.0rc25", {"enable_in_graph_sampling": True}, None),
+        ("1.3.0rc25", {"kv_cache_config": {"use_kv_cache_manager_v2": "auto"}}, None),
+        ("1.3.0rc25", {"cuda_graph_config": {"batch_sizes": [1, 8]}}, None),
+    ],
+)
+def test_the_installed_version_has_its_own_names(tmp_path, version, given, said):
+    if said is None:
+        make(tmp_path, "llama-3.1-8b", {"llm_args": given}, version=version)
+        return
+    with pytest.raises(BuildError, match=re.escape(said)):
+        make(tmp_path, "llama-3.1-8b", {"llm_args": given}, version=version)
+
+
 def test_good_arguments_are_built_and_run_no_tool(tmp_path):
     found = make(tmp_path, "llama-3.1-8b", {"llm_args": {"stream_interval": 4}})
     assert [step.name for step in found.steps] == ["weights", "check", "tables"]
@@ -127,10 +143,10 @@ def test_good_arguments_are_built_and_run_no_tool(tmp_path):
 
 def test_nothing_that_build_sets_is_replaced_silently():
     """Also an argument that only some options or a later version make it set."""
-    own = {"stream_interval": 8, "kv_cache_config": {"event_buffer_max_size": 16}}
-    given = {"stream_interval": 1, "kv_cache_config": {"event_buffer_max_size": 1}}
+    own = {"print_iter_log": True, "kv_cache_config": {"event_buffer_max_size": 16}}
+    given = {"print_iter_log": False, "kv_cache_config": {"event_buffer_max_size": 1}}
     assert list(extra_arguments.problems(given, own, RECORD)) == [
-        "llm_args.stream_interval is set by build, to 8: leave it out",
+        "llm_args.print_iter_log is set by build, to True: leave it out",
         "llm_args.kv_cache_config.event_buffer_max_size is set by build, to 16: leave it out",
     ]
     graphs = {"cuda_graph_config": {"enable_padding": False}}
@@ -164,42 +180,37 @@ def test_each_argument_of_ours_names_its_option_or_is_found_in_what_build_sets(o
 
 
 def test_every_name_that_is_refused_is_upstreams():
-    """`later`: added after the recorded version, or removed before it."""
-    later = {
-        "dwdp_config",
-        "encode_only",
-        "generation_config",
-        "gms_config",
-        "kv_cache_compression_config",
-        "kv_cache_config.kv_events_config",
-        "model_kwargs",
-        "mx_config",
-        "num_serve_frontends",
-        "ray_placement_config",
-        "use_torch_sampler",
-    }
+    """All but use_torch_sampler, which the recorded versions no longer have."""
     names = {*extra_arguments.OPTIONS, *extra_arguments.REFUSED, *extra_arguments.NEED_ATTENTION_DP}
     classes = {
         "kv_cache_config": "KvCacheConfig",
         "scheduler_config": "SchedulerConfig",
         "moe_config": "MoeConfig",
     }
-    for name in names - later:
-        owner, _, field = name.rpartition(".")
-        assert field in RECORD.fields(classes.get(owner, "TorchLlmArgs")), name
+    for name in names - {"use_torch_sampler"}:
+        section, _, field = name.rpartition(".")
+        owner = classes.get(section, "TorchLlmArgs")
+        assert field in {**RECORD.fields(owner), **LATER.fields(owner)}, name
 
 
-def test_no_argument_that_takes_any_text_takes_a_file_or_code():
+@pytest.mark.parametrize("record", [RECORD, LATER])
+def test_no_argument_that_takes_any_text_takes_a_file_or_code(record):
     """Those that stay free take a name that upstream looks up in a table of its own."""
-    classes = ("TorchLlmArgs", "KvCacheConfig", "PeftCacheConfig", "MoeConfig", "SchedulerConfig")
-    free = [
-        name
-        for owner in classes
-        for name, facts in RECORD.fields(owner).items()
-        if "str" in facts["type"].replace("Dict[str, str]", "str").split("[")[-1]
-        and "Literal" not in facts["type"]
+    classes = {
+        "": "TorchLlmArgs",
+        "kv_cache_config.": "KvCacheConfig",
+        "peft_cache_config.": "PeftCacheConfig",
+        "moe_config.": "MoeConfig",
+        "scheduler_config.": "SchedulerConfig",
+        "attention_dp_config.": "AttentionDpConfig",
+        "torch_compile_config.": "TorchCompileConfig",
+    }
+    free = {
+        f"{section}{name}"
+        for section, owner in classes.items()
+        for name, facts in record.fields(owner).items()
+        if re.search(r"\bstr\b", facts["type"])
         and not extra_arguments.FOREIGN.search(name)
-        and name not in {*extra_arguments.OPTIONS, *extra_arguments.REFUSED}
-        and f"{owner}.{name}" not in {"KvCacheConfig.dtype", "MoeConfig.load_balancer"}
-    ]
-    assert free == ["attn_backend"]
+        and f"{section}{name}" not in {*extra_arguments.OPTIONS, *extra_arguments.REFUSED}
+    }
+    assert free == {"attn_backend"}

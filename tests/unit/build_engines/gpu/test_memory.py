@@ -223,6 +223,30 @@ def test_the_requests_that_guaranteed_no_evict_runs_at_once(given, max_tokens, a
     assert min(cache // (length * 131_072), options_.max_batch_size) == at_once
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "memory_gb", "rows"),
+    [
+        ("llama-3.1-8b", {"quantization": "fp8"}, None, 256),  # an unknown GPU
+        ("llama-3.1-8b", {}, 24, 256),  # room for 18
+        ("llama-3.1-8b", {"quantization": "fp8"}, 80, 256),  # 229
+        ("llama-3.1-8b", {"quantization": "fp8"}, 141, 512),  # 434
+        ("llama-3.1-8b", {"quantization": "fp8", "kv_cache": {"fraction": 0.4}}, 141, 256),
+        ("llama-3.1-8b", {"quantization": "fp8", "max_seq_len": 512}, 141, 2048),  # 1,738
+        ("llama-3.1-70b", {"quantization": "fp8", "tensor_parallel": 8}, 80, 1024),  # 739
+        ("gpt-oss-20b", {}, 192, 2048),  # 2,969
+        ("gpt-oss-20b", {"max_num_tokens": 300}, 192, 300),  # a step has a token of each request
+        ("gpt-oss-20b", {"max_batch_size": 8}, 192, 8),
+        ("gpt-oss-20b", {"max_batch_size": 4096}, 192, 4096),
+        ("llama-3.1-8b", {"engine": "plan"}, 192, 64),
+    ],
+)
+def test_rows_that_models_yaml_leaves_out_follow_from_the_kv_cache(name, given, memory_gb, rows):
+    """By hand: the requests of 2,048 tokens for which the cache has room, up to a power of 2."""
+    sized = memory.with_rows(shape(name), options(**given), memory_gb=memory_gb)
+    assert sized.max_batch_size == rows
+    assert memory.with_rows(shape(name), sized, memory_gb=None) == sized
+
+
 def test_requests_take_whole_blocks():
     given = options(quantization="fp8")
     found = memory.estimate(shape("llama-3.1-8b"), given)
