@@ -51,6 +51,7 @@ OPTIONS = {
     "decoding_config": "gpu.speculative",
     "lora_config": "gpu.lora",
     "enable_lora": "gpu.lora",
+    "stream_interval": "gpu.stream_interval",
     "enable_iter_perf_stats": "gpu.iteration_stats",
     "orchestrator_type": "gpu.mpi",
     "mpi_session": "gpu.mpi",
@@ -94,7 +95,7 @@ REFUSED = {
 FOREIGN = re.compile(r"(?:path|dir|file|url|endpoint|hook|cls|class|loader|tokenizer|options)$")
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
-REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
+REPLACED = frozenset({"cuda_graph_config"})
 
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:

@@ -122,7 +122,7 @@ def test_the_version_decides_names_and_types_before_anything_is_fetched(tmp_path
     [
         ("1.2.1", {"enable_in_graph_sampling": True}, "has no llm_args.enable_in_graph_sampling"),
         ("1.3.0rc25", {"disable_flashinfer_sampling": True}, "has no llm_args.disable_flashinfer"),
-        ("1.3.0rc25", {"stream_interval": 0}, "llm_args.stream_interval is 0, must be PositiveInt"),
+        ("1.3.0rc25", {"perf_metrics_max_requests": -1}, "is -1, must be NonNegativeInt"),
         ("1.3.0rc25", {"enable_in_graph_sampling": True}, None),
         ("1.3.0rc25", {"kv_cache_config": {"use_kv_cache_manager_v2": "auto"}}, None),
         ("1.3.0rc25", {"cuda_graph_config": {"batch_sizes": [1, 8]}}, None),
@@ -137,7 +137,7 @@ def test_the_installed_version_has_its_own_names(tmp_path, version, given, said)
 
 
 def test_good_arguments_are_built_and_run_no_tool(tmp_path):
-    found = make(tmp_path, "llama-3.1-8b", {"llm_args": {"stream_interval": 4}})
+    found = make(tmp_path, "llama-3.1-8b", {"llm_args": {"print_iter_log": True}})
     assert [step.name for step in found.steps] == ["weights", "check", "tables"]
 
 
