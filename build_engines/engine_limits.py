@@ -25,6 +25,7 @@ ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
 )
 LORA = frozenset({"lora_name"})
+BLOCKS = frozenset({"prompt_blocks"})  # and with them the reports of the KV cache
 QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
 # It would start a guide, a seed and the counts of penalties and min_tokens anew.
 RESUME = frozenset({"resume_from"})
@@ -53,6 +54,7 @@ class TrtllmEngine:
     has_guides: bool = True
     has_adapters: bool = False
     is_speculative: bool = False
+    reports_blocks: bool = False
 
     def missing(self) -> frozenset[str]:
         """Names of the ensemble's tensors that this engine cannot honour."""
@@ -91,6 +93,8 @@ class TrtllmEngine:
         found = set(QUEUE_TIME | RESUME)
         if not self.has_adapters:
             found |= LORA
+        if not self.reports_blocks:
+            found |= BLOCKS
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
         if self.version < TORCH_SAMPLER_IS_WHOLE:

@@ -238,6 +238,7 @@ def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngi
         has_guides=entry.gpu.guided_decoding != "off",
         has_adapters=entry.gpu.lora is not None,
         is_speculative=entry.gpu.speculative is not None,
+        reports_blocks=entry.gpu.kv_cache.event_buffer_max_size > 0,
     )
 
 

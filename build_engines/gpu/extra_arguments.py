@@ -42,6 +42,7 @@ OPTIONS = {
     "kv_cache_config.enable_block_reuse": "gpu.kv_cache.reuse",
     "kv_cache_config.host_cache_size": "gpu.kv_cache.host_offload_gb",
     "kv_cache_config.dtype": "gpu.kv_cache.dtype",
+    "kv_cache_config.event_buffer_max_size": "gpu.kv_cache.event_buffer_max_size",
     "enable_chunked_prefill": "gpu.chunked_prefill",
     "scheduler_config.capacity_scheduler_policy": "gpu.scheduler",
     "guided_decoding_backend": "gpu.guided_decoding",
@@ -51,7 +52,6 @@ OPTIONS = {
     "decoding_config": "gpu.speculative",
     "lora_config": "gpu.lora",
     "enable_lora": "gpu.lora",
-    "stream_interval": "gpu.stream_interval",
     "enable_iter_perf_stats": "gpu.iteration_stats",
     "orchestrator_type": "gpu.mpi",
     "mpi_session": "gpu.mpi",
@@ -95,7 +95,7 @@ REFUSED = {
 FOREIGN = re.compile(r"(?:path|dir|file|url|endpoint|hook|cls|class|loader|tokenizer|options)$")
 NEED_ATTENTION_DP = ("enable_lm_head_tp_in_adp", "attention_dp_config")
 # Taken in place of what `llm_args.of` has; others are merged with it, key by key.
-REPLACED = frozenset({"cuda_graph_config"})
+REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
 
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:

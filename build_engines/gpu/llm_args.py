@@ -80,7 +80,7 @@ def _pytorch(
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
-        "stream_interval": options.stream_interval or _stream_interval(options.rows),
+        "stream_interval": _stream_interval(options.rows),
         "enable_iter_perf_stats": options.iteration_stats,
         "cuda_graph_config": _cuda_graphs(options, version),
     }
@@ -156,6 +156,8 @@ def _kv_cache(options: GpuOptions) -> dict[str, Any]:
         found["host_cache_size"] = int(options.kv_cache.host_offload_gb * BYTES)
     if options.engine == "pytorch":
         found["dtype"] = options.kv_cache.dtype
+    if options.kv_cache.event_buffer_max_size > 0:
+        found["event_buffer_max_size"] = options.kv_cache.event_buffer_max_size
     return found
 
 

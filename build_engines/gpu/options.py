@@ -80,12 +80,15 @@ class KvCache(Section):
 
     reuse: requests share the cache of equal prefixes.
     host_offload_gb: host memory for blocks that leave the GPU.
+    event_buffer_max_size: changes of the cache that wait to be reported to proxies, which route by
+    them; 0 for no reports.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
     reuse: bool = True
     host_offload_gb: Annotated[float, Field(ge=0, le=65_536)] = 0.0
     dtype: Literal["auto", "fp8", "int8"] = "auto"
+    event_buffer_max_size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
 
 
 class Lora(Section):
@@ -144,7 +147,6 @@ class GpuOptions(Section):
     max_seq_len: prompt and answer together; default: the model's own limit.
     sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
     alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
-    stream_interval: steps from one response of a request to the next; default: by max_batch_size.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
@@ -174,7 +176,6 @@ class GpuOptions(Section):
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
-    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
     iteration_stats: bool = False
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None

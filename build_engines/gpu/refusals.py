@@ -113,6 +113,13 @@ RULES = (
         "blocks are offloaded only to be reused, and kv_cache.reuse is off",
     ),
     Rule(
+        ("kv_cache", "event_buffer_max_size"),
+        lambda o: (
+            o.kv_cache.event_buffer_max_size > 0 and (o.engine == "plan" or not o.kv_cache.reuse)
+        ),
+        "changes of the cache are reported by the PyTorch runtime, with kv_cache.reuse on",
+    ),
+    Rule(
         ("scheduler",),
         lambda o: o.scheduler == "max_utilization" and o.guided_decoding != "off",
         "max_utilization pauses requests, and after a pause TensorRT-LLM restarts a request's "

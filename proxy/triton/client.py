@@ -25,7 +25,7 @@ from typing_extensions import Self
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import ModelCard
-from proxy.domain.output import TokenDelta
+from proxy.domain.output import BlockChanges, TokenDelta
 from proxy.triton import codec, tensors
 from proxy.triton.cpp_backend import MissingFinishReason
 from proxy.triton.errors import (
@@ -135,6 +135,29 @@ class TritonClient:
                     self._stop(stream, request, has_begun=has_begun)
             retries = retries or GuideRetries(request.timeout_s)
             left_s = await retries.wait(pending)
+
+    async def block_changes(self, engine: str, position: int) -> BlockChanges:
+        """What has changed in the KV cache of an engine model since an earlier answer's position.
+
+        Raises ProxyError.
+        """
+        question = codec.encode_blocks_question(engine, position)
+        stream = self._streams.open(question, timeout_s=STOP_TIMEOUT_S)
+        changes: BlockChanges | None = None
+        try:
+            async for response in stream:
+                if response.error_message:
+                    raise error_of_message(response.error_message, "")
+                changes = codec.decode_block_changes(response.infer_response) or changes
+        except StreamFailed as error:
+            raise error_of_status(error.code, error.details) from error
+        except codec.MalformedResponse as error:
+            raise malformed(str(error)) from error
+        finally:
+            stream.release()
+        if changes is None:
+            raise malformed("an answer without changes of a KV cache")
+        return changes
 
     def _end_detokenizer(self, stream: LeanStream, request: EngineRequest) -> None:
         """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""

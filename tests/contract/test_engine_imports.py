@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "grammars", "parent_watch", "recent_ids"},
+        {"stats", "block_log", "grammars", "parent_watch", "recent_ids"},
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other

@@ -36,6 +36,7 @@ CHOICES: list[dict[str, object]] = [
     {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
     {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
     {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
+    {"kv_cache": {"event_buffer_max_size": 100_000}},
     {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
     {"lora": {"adapters": {"sql": "l", "poet": "l"}}},
     {"speculative": {"method": "eagle3", "draft": "d"}},

@@ -45,7 +45,7 @@ CATALOGUE = (
     ),
     Mutant(
         fault="callers with other cache salts share cached prefixes",
-        path=f"{ENGINE}/onnx_cpu/prefix_cache.py",
+        path=f"{ENGINE}/block_log.py",
         before="hashlib.blake2b(salt.encode(), digest_size=16)",
         after="hashlib.blake2b(b'', digest_size=16)",
         tests=("tests/engine/test_scheduler.py", "tests/engine/test_onnx_runtime.py"),

@@ -78,6 +78,8 @@ def build_plan(
 ) -> list[str]:
     """Builds a plan with paged context attention, which chunked prefill and prefix reuse need."""
     command = ["trtllm-build", "--checkpoint_dir", str(checkpoint), "--output_dir", str(target)]
+    # The default is in the working directory, where the image's user may not write.
+    command += ["--output_timing_cache", str(target / "model.cache")]
     command += ["--max_batch_size", str(options.max_batch_size)]
     command += ["--max_num_tokens", str(options.max_num_tokens)]
     command += ["--max_seq_len", str(max_seq_len)]

@@ -118,11 +118,6 @@ RULES = (
         "this switch is for the PyTorch runtime; engine plans always collect the statistics",
     ),
     Rule(
-        ("stream_interval",),
-        lambda o: _is_plan(o) and o.stream_interval is not None,
-        "only the PyTorch runtime has it: leave it out, or use engine: pytorch",
-    ),
-    Rule(
         ("sampler",),
         lambda o: _is_plan(o) and o.sampler == "torch",
         "only the PyTorch runtime has this sampler: leave it out, or use engine: pytorch",

@@ -8,6 +8,7 @@ from packaging.version import Version
 from build_engines import triton_models
 from build_engines.engine_limits import (
     ALTERNATIVES,
+    BLOCKS,
     GUIDES,
     LOG_PROBS,
     LORA,
@@ -55,7 +56,11 @@ def missing(version="1.2.1", backend="pytorch", **fields) -> frozenset[str]:
 )
 def test_what_is_missing(fields, names):
     is_cpp = fields.get("backend") == "cpp"
-    assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME | RESUME)
+    assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME | RESUME | BLOCKS)
+
+
+def test_only_an_engine_with_events_reports_its_cache():
+    assert missing() - missing(reports_blocks=True) == BLOCKS
 
 
 @pytest.mark.parametrize(

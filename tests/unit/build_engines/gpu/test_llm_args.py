@@ -33,7 +33,13 @@ def test_a_checkpoint_is_told_everything():
         max_seq_len=4096,
         max_batch_size=16,
         max_num_tokens=2048,
-        kv_cache={"fraction": 0.8, "reuse": True, "host_offload_gb": 16, "dtype": "fp8"},
+        kv_cache={
+            "fraction": 0.8,
+            "reuse": True,
+            "host_offload_gb": 16,
+            "dtype": "fp8",
+            "event_buffer_max_size": 100_000,
+        },
         scheduler="max_utilization",
         chunked_prefill=False,
     )
@@ -52,6 +58,7 @@ def test_a_checkpoint_is_told_everything():
             "enable_block_reuse": True,
             "host_cache_size": 16_000_000_000,
             "dtype": "fp8",
+            "event_buffer_max_size": 100_000,
         },
         "enable_chunked_prefill": False,
         "stream_interval": 1,
@@ -72,8 +79,7 @@ def test_a_checkpoint_is_told_everything():
         ({"max_batch_size": 256}, 4),
         ({"max_batch_size": 512}, 8),
         ({"max_batch_size": 2048}, 8),
-        ({"max_batch_size": 2048, "stream_interval": 1}, 1),
-        ({"max_batch_size": 8, "stream_interval": 20}, 20),
+        ({"max_batch_size": 2048, "llm_args": {"stream_interval": 1}}, 1),
     ],
 )
 def test_large_batches_join_steps_before_the_engines_process_sees_them(given, interval):

@@ -44,6 +44,16 @@ from build_engines.gpu.refusals import refusals, sharing_conflicts
             "reuse is off",
         ),
         (
+            {"kv_cache": {"event_buffer_max_size": 8, "reuse": False}},
+            "kv_cache.event_buffer_max_size",
+            "with kv_cache.reuse on",
+        ),
+        (
+            {"engine": "plan", "kv_cache": {"event_buffer_max_size": 8}},
+            "kv_cache.event_buffer_max_size",
+            "by the PyTorch runtime",
+        ),
+        (
             {"tensor_parallel": 4, "expert_parallel": 3},
             "expert_parallel",
             "must divide tensor_parallel",

@@ -11,9 +11,10 @@ from tests.unit.build_engines.gpu.recipes import H100, INT8_CACHE, keys, make, s
 
 CALIBRATED = "--calib_dataset <calibration> --calib_size 512"
 PLAN = (
-    "trtllm-build --checkpoint_dir <checkpoint> --output_dir <plan> --max_batch_size 64 "
-    "--max_num_tokens 8192 --max_seq_len {length} --kv_cache_type paged --use_paged_context_fmha "
-    "enable --multiple_profiles enable --workers 1"
+    "trtllm-build --checkpoint_dir <checkpoint> --output_dir <plan> "
+    "--output_timing_cache <plan>/model.cache --max_batch_size 64 --max_num_tokens 8192 "
+    "--max_seq_len {length} --kv_cache_type paged --use_paged_context_fmha enable "
+    "--multiple_profiles enable --workers 1"
 )
 
 

@@ -59,7 +59,6 @@ def refused(given: dict) -> list[Refusal]:
         ({"plan": {"workers": 2}}, "plan", "options are for engine: plan"),
         ({**PLAN, "scheduler": "max_utilization"}, "scheduler", "issue 18891"),
         ({**PLAN, "iteration_stats": True}, "iteration_stats", "for the PyTorch runtime"),
-        ({**PLAN, "stream_interval": 2}, "stream_interval", "only the PyTorch runtime has it"),
         (
             {**PLAN, "lora": {"adapters": dict.fromkeys("abcde", "x")}},
             "lora.adapters",
