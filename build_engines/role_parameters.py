@@ -11,7 +11,7 @@ from typing import Any, Literal
 from packaging.version import Version
 from typing_extensions import assert_never
 
-from build_engines import triton_models
+from build_engines import fetch, triton_models
 from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
 from build_engines.gpu import adapter, llm_args, memory
@@ -72,8 +72,7 @@ def on_gpus(
         memory_gb: of one GPU; None if it is unknown.
     """
     beside = _links(built.resolve())
-    config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
-    shape = Architecture.read(config)
+    shape = Architecture.read(fetch.config(fetch.Here("weights", beside["weights"])) or {})
     options = memory.with_rows(shape, entry.gpu, memory_gb=memory_gb)
     entry = entry.model_copy(update={"gpu": options})
     logits_size = {"logits_size": str(shape.vocabulary)}
@@ -211,7 +210,7 @@ def _rows(entry: OnnxEntry | GpuEntry) -> int:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
-            return entry.gpu.max_batch_size * entry.gpu.attention_groups
+            return entry.gpu.rows
         case _:
             assert_never(entry)
 

@@ -80,7 +80,7 @@ def _pytorch(
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
-        "stream_interval": _stream_interval(options.max_batch_size),
+        "stream_interval": _stream_interval(options.rows),
         "enable_iter_perf_stats": options.iteration_stats,
         "cuda_graph_config": _cuda_graphs(options, version),
     }

@@ -151,15 +151,14 @@ def concurrency(
     if memory_gb is None or not is_known or options.scheduler != "guaranteed_no_evict":
         return
     length = min(PROMPT_TOKENS + max_tokens, options.max_seq_len or shape.positions)
-    groups = options.attention_groups
-    most = options.max_batch_size * groups
     found = estimate(shape, options)
-    fitting = groups * admitted(found, options, memory_gb=memory_gb, tokens=length)
-    at_once = min(fitting, most)
+    each = admitted(found, options, memory_gb=memory_gb, tokens=length)
+    fitting = each * options.attention_groups
+    at_once = min(fitting, options.rows)
     yield (
         f"guaranteed_no_evict runs {at_once:,} requests of {length:,} tokens at once (an assumed "
         f"prompt of {PROMPT_TOKENS:,} and max_tokens {max_tokens:,}, at most the context): the KV "
-        f"cache has room for {fitting:,}, max_batch_size allows {most:,}"
+        f"cache has room for {fitting:,}, max_batch_size allows {options.rows:,}"
     )
 
 

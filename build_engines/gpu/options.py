@@ -197,6 +197,11 @@ class GpuOptions(Section):
         return self.tensor_parallel // self.attention_ways
 
     @property
+    def rows(self) -> int:
+        """The number of requests in one step of all GPUs."""
+        return self.max_batch_size * self.attention_groups
+
+    @property
     def node_size(self) -> int:
         """The number of GPUs that the model uses on one node."""
         return min(self.world_size, self.gpus_per_node)

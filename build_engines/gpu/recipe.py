@@ -179,7 +179,6 @@ def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
 # The quant_method in config.json that TensorRT-LLM's PyTorch runtime reads: _torch/model_config.py
 # at b35ac1b6 (1.2.0rc2), and at 008e0af8 (2026). It ignores others, and loads wrong numbers.
 READ_INLINE: tuple[str, ...] = ("fp8", "mxfp4")
-READ_INLINE_SINCE = Version("1.3.0a0")
 READ_INLINE_LATER = (
     *READ_INLINE, STATIC_FP8, "compressed-tensors", "modelopt", "modelopt_fp4", "mxfp8", "nvfp4",
 )  # fmt: skip
@@ -191,7 +190,7 @@ def _origin_problems(options: GpuOptions, shape: Architecture, version: Version)
         yield f"the weights are {native} already: leave out quantization {options.quantization}"
     if options.engine == "plan":
         return
-    readable = READ_INLINE if version < READ_INLINE_SINCE else READ_INLINE_LATER
+    readable = READ_INLINE if version < llm_args.IS_1_3 else READ_INLINE_LATER
     if shape.quantized_in not in {None, OWN_FILE, *readable}:
         yield (
             f"config.json describes {shape.quantized_in} weights, which TensorRT-LLM {version} "

@@ -150,11 +150,11 @@ def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
 def test_further_arguments_reach_the_engine_and_a_wrong_one_stops_the_build(
     tmp_path, weights, toolkit
 ):
-    build(tmp_path, toolkit, models(weights, "tensorrt_llm", llm_args={"stream_interval": 4}))
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", llm_args={"print_iter_log": True}))
     told = json.loads(parameters(tmp_path, "m_engine")["llm_args"])
-    assert told["stream_interval"] == 4
-    wrong = models(weights, "tensorrt_llm", llm_args={"stream_intervall": 4})
-    with pytest.raises(BuildError, match=r"llm_args\.stream_intervall: did you mean stream_int"):
+    assert told["print_iter_log"] is True
+    wrong = models(weights, "tensorrt_llm", llm_args={"print_iter_logs": True})
+    with pytest.raises(BuildError, match=r"llm_args\.print_iter_logs: did you mean print_iter_log"):
         build(tmp_path, toolkit, wrong)
 
 
@@ -180,15 +180,16 @@ def test_a_checkpoints_own_file_and_its_experts_decide_the_memory_and_the_rows(
     (mixture / "config.json").write_text(json.dumps({**config, "num_local_experts": 8}))
     quantized = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
     (mixture / "hf_quant_config.json").write_text(json.dumps(quantized))
-    given = models(mixture, "tensorrt_llm", tensor_parallel=2, attention_dp=True, max_batch_size=9)
+    given = models(mixture, "tensorrt_llm", tensor_parallel=2, attention_dp=True, memory_gb=1.8)
     said = build(tmp_path, toolkit, given)
     heads = config["num_key_value_heads"] * config["hidden_size"] // config["num_attention_heads"]
     token = config["num_hidden_layers"] * 2 * heads
     assert f"one token of KV cache takes {token:,} bytes" in said[0], "a byte for each number"
     facts = json.loads((tmp_path / "artifacts" / "m" / "facts.json").read_text())
     assert facts["kv_token_bytes"] == token
-    assert parameters(tmp_path, "m")["rows"] == "18"
-    assert json.loads(parameters(tmp_path, "m_engine")["llm_args"])["max_batch_size"] == 9
+    assert parameters(tmp_path, "m")["rows"] == "2048"
+    told = json.loads(parameters(tmp_path, "m_engine")["llm_args"])
+    assert told["max_batch_size"] == 1024, "half of it with two bytes for each number"
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -47,7 +47,7 @@ CHOICES: list[dict[str, object]] = [
         "attention_dp": True,
         "tensor_parallel": 2,
         "llm_args": {
-            "stream_interval": 4,
+            "batch_wait_timeout_iters": 4,
             "attention_dp_config": {"enable_balance": True},
             "torch_compile_config": {"capture_num_tokens": [64]},
             "moe_config": {"backend": "DEEPGEMM"},

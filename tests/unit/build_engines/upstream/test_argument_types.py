@@ -31,7 +31,7 @@ CACHE, MOE, SCHEDULER = "KvCacheConfig", "Optional[MoeConfig]", "SchedulerConfig
         (None, "SpeculativeConfig"),
         (0, "NonNegativeInt"),
         ("auto", "bool | Literal['auto']"),
-        (None, "int | None"),
+        (None, "dict[str, int] | None"),
         ({"max_batch_size": 8}, "Annotated[Union[CudaGraphConfig, MoeConfig], Field(x='mode')]"),
     ],
 )
