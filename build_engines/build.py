@@ -219,7 +219,8 @@ def _write_repository(
             case ScriptedEntry():
                 facts = Facts.read(artifacts / name / "facts.json")
                 parameters = role_parameters.scripted(name, entry, facts)
-                triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
+                without = engine_limits.LORA | engine_limits.BLOCKS
+                triton_models.render(name, fresh, parameters, without=without)
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a running server may still use the old one
         return

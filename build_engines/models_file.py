@@ -16,6 +16,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from build_engines.deployments import Deployments, ShadowEntry, Where, deployment_problems
 from build_engines.gpu import refusals
+from build_engines.gpu.legacy import refusals as legacy_refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
 from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknown_key
@@ -216,7 +217,8 @@ class GpuEntry(BuiltEntry):
 
     @model_validator(mode="after")
     def _goes_together(self) -> GpuEntry:
-        wrong = [*refusals.refusals(self.gpu), *self._refusals()]
+        options = self.gpu
+        wrong = [*refusals.refusals(options), *legacy_refusals.refusals(options), *self._refusals()]
         if wrong:
             raise ValidationError.from_exception_data("gpu", [_details(each) for each in wrong])
         return self
@@ -240,9 +242,6 @@ class TensorrtllmEntry(GpuEntry):
 
     runtime: Literal["tensorrtllm"]
     gpu: PlanOptions = PlanOptions()
-
-    def _refusals(self) -> list[Refusal]:
-        return [*super()._refusals(), *refusals.plan_refusals(self.gpu)]
 
 
 class RemoteEntry(ModelEntry):

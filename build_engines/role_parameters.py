@@ -16,6 +16,7 @@ from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
 from build_engines.gpu import adapter, llm_args, memory
 from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.legacy import backend_parameters
 from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
@@ -80,7 +81,7 @@ def on_gpus(
     if limits.backend == "cpp":
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = {
-            **llm_args.backend_parameters(entry.gpu, beside["engine"], beside),
+            **backend_parameters.of(entry.gpu, beside["engine"], beside),
             triton_models.MAX_QUEUE: str(_queue(entry, rows)),
         }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
@@ -98,7 +99,7 @@ def on_gpus(
         "trtllm_backend": limits.backend,
         "llm_args": json.dumps(arguments, sort_keys=True),
         "lora_adapters": json.dumps({name: str(folder) for name, folder in adapters.items()}),
-        "max_log_probs": str(limits.max_log_probs),
+        "max_log_probs": "" if limits.max_log_probs is None else str(limits.max_log_probs),
         **_process(entry.gpu),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
@@ -207,7 +208,7 @@ def _rows(entry: OnnxEntry | GpuEntry) -> int:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
-            return entry.gpu.max_batch_size
+            return entry.gpu.max_batch_size * entry.gpu.attention_groups
         case _:
             assert_never(entry)
 
@@ -231,14 +232,14 @@ def _cores() -> int:
 def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
     """Which requests the engine can serve, see engine_limits."""
     return TrtllmEngine(
-        version=(version.major, version.minor),
-        is_prerelease=version.is_prerelease,
+        version=version,
         backend=_backend(entry),
-        sampler=SAMPLERS[entry.gpu.sampler],
+        sampler=SAMPLERS[entry.gpu.sampler or llm_args.SAMPLER],
         end_tokens=len(facts.end_ids),
         has_guides=entry.gpu.guided_decoding != "off",
         has_adapters=entry.gpu.lora is not None,
         is_speculative=entry.gpu.speculative is not None,
+        reports_blocks=entry.gpu.kv_cache.event_buffer_max_size > 0,
     )
 
 

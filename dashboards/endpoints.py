@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.panel import Dashboard, Panel, Query, Row, Variable
-from dashboards.promql import quantile, rate, ratio, total
+from dashboards.promql import quantile, rate, total
 
 POOL = 'pool=~"$pool"'
 QUEUE = 'queue=~"($pool)/.*"'
@@ -72,19 +72,14 @@ ENDPOINTS = Row(
             ),
         ),
         Panel(
-            title="Streams with a known prefix",
-            note="The prompt began as one that was sent to the same endpoint before.",
-            unit="percentunit",
-            queries=(
+            title="Cached prompt tokens a second",
+            note="Where routing expects more than the engine finds, it is wrong about the cache.",
+            queries=tuple(
                 Query(
-                    expr=ratio(
-                        "proxy_endpoint_prefix_hits_total",
-                        "proxy_endpoint_streams_total",
-                        "endpoint",
-                        where=POOL,
-                    ),
-                    legend="{{endpoint}}",
-                ),
+                    expr=rate(f"proxy_endpoint_{name}tokens_total", "endpoint", where=POOL),
+                    legend=f"{{{{endpoint}}}} {legend}",
+                )
+                for name, legend in (("expected_cached_", "expected"), ("cached_", "found"))
             ),
         ),
         Panel(

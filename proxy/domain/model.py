@@ -88,6 +88,7 @@ CAPABILITIES = frozenset(
         "deadline",
         "resume",
         "receipt",
+        "prompt_blocks",
     }
 )
 

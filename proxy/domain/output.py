@@ -46,6 +46,18 @@ class EngineTimes:
     decode_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class BlockChanges:
+    """Of an engine's KV cache, since an earlier answer's position. is_new: what was known before
+    does not hold any more. A number stands for a block's tokens and all tokens before it.
+    """
+
+    position: int
+    is_new: bool
+    stored: tuple[int, ...]
+    removed: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class TokenDelta:
     """One engine response: the raw bytes of each new token, in order. Nobody changes one; to make
@@ -55,7 +67,9 @@ class TokenDelta:
     `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine
     says how many of them it had computed before, and `queue_s`, how long the request waited for a
     place in the engine; `finish` comes with its last, and so does `times` where the engine reports
-    them.
+    them. `prompt_blocks` comes with the first where the engine reports its KV cache: the tokens of
+    a block, and then a number for each full block of the prompt, as in BlockChanges; each has eight
+    little-endian bytes, of which the index keeps those of thousands of prompts.
     """
 
     token_bytes: tuple[bytes, ...]
@@ -66,6 +80,7 @@ class TokenDelta:
     log_probs: tuple[TokenLogProb, ...] = ()
     queue_s: float | None = None
     times: EngineTimes | None = None
+    prompt_blocks: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

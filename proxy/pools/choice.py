@@ -43,14 +43,14 @@ class RoutedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[AnyCandidate]):
-    """matched: the share of the prompt that the endpoint probably has cached, 0 to 1."""
+    """cached_tokens: of the prompt, that the endpoint probably has cached."""
 
     candidate: AnyCandidate
-    matched: float = 0.0
+    cached_tokens: float = 0.0
 
 
 Saving = tuple[int, float, float]
-"""Bits of endpoints, the tokens of work that they save, and the matched share of the prompt."""
+"""Bits of endpoints, the tokens of work that they save, and those of the prompt among them."""
 
 NOTHING_SAVED: Saving = (0, 0.0, 0.0)
 
@@ -146,8 +146,8 @@ class Chooser:
         adapter_tokens = 0.0 if adapter is None else ADAPTER_TOKENS
         if self._policy is Policy.PREFIX and (blocks := request.blocks) is not None:
             for depth, bits in self.prefixes.match(blocks, among):
-                share = blocks.share(depth)
-                savings.append((bits, request.prompt_tokens * share + adapter_tokens, share))
+                cached = self.prefixes.cached_tokens(blocks, depth, request.prompt_tokens)
+                savings.append((bits, cached + adapter_tokens, cached))
         if adapter is not None and (bits := self.adapters.holders.get(adapter, 0) & among):
             savings.append((bits, adapter_tokens, 0.0))
         return savings

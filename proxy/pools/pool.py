@@ -45,10 +45,16 @@ LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have en
 NOT_REACHED = NotReady("it has not been reached yet")
 LOST = NotReady("a stream lost its connection to it")
 UNTRIED = NotReady("its first generation has not ended", "the first generation has not ended")
+BLOCKS_EVERY_S = 0.5
+BLOCKS_AT_ONCE = 4_096  # of reports, in one turn of the event loop
 TRIED_AGAIN_S, MOST_TRIED_AGAIN_S = 1.0, 30.0  # after a failure; doubled with each further one
 FIRST_TRIALS_S = 2.0
 
 Connect = Callable[[EndpointAddress], TritonConnection]
+
+
+class BlocksForgotten(Exception):
+    """What an engine reported of its KV cache before does not hold any more."""
 
 
 class Served(Candidate):
@@ -155,7 +161,10 @@ class Endpoint:
     async def run(self) -> None:
         """Keeps the connection open until the endpoint is gone."""
         async with self.connection:
-            tasks = [asyncio.create_task(self._keep_checking())]
+            tasks = [
+                asyncio.create_task(self._keep_checking()),
+                asyncio.create_task(self._follow_blocks()),
+            ]
             if self._metrics_port is not None:
                 tasks.append(asyncio.create_task(self._read_load(self._metrics_port)))
             try:
@@ -208,6 +217,52 @@ class Endpoint:
                     await reader.read()
                     self._set_load(reader)
                 await asyncio.sleep(EVERY_S)
+
+    async def _follow_blocks(self) -> None:
+        """Keeps the pool's index up to date with what the engines here report of their KV caches.
+        What cannot be read is guessed until it can.
+        """
+        prefixes, positions = self.pool.chooser.prefixes, dict[str, int]()
+        while True:
+            reporting = self._reporting if self.pool.compares_prefixes else ()
+            try:
+                for engine in reporting:
+                    await self._read_blocks(engine, positions)
+                conclude = prefixes.settle
+            except (ProxyError, BlocksForgotten):
+                positions.clear()
+                conclude = prefixes.forget_reports
+            if reporting and not self.gone.is_set():  # its bit may be another endpoint's
+                conclude(self.bit)
+            await asyncio.sleep(BLOCKS_EVERY_S)
+
+    @property
+    def _reporting(self) -> list[str]:
+        """The engine models here that report their KV caches."""
+        return [
+            one.model.facts.engine_model
+            for one in self.served.values()
+            if self.why_not_ready is None
+            and one.why_not_ready is None
+            and "prompt_blocks" in one.model.capabilities
+        ]
+
+    async def _read_blocks(self, engine: str, positions: dict[str, int]) -> None:
+        """Raises ProxyError; BlocksForgotten: the engine is another one than before, or remembers
+        no longer what has changed since.
+        """
+        position, report = positions.get(engine, 0), self.pool.chooser.prefixes.report
+        changes = await self.connection.engine.block_changes(engine, position)
+        if changes.is_new and position:
+            raise BlocksForgotten
+        stored, removed = changes.stored, changes.removed
+        for at in range(0, max(len(stored), len(removed)), BLOCKS_AT_ONCE):
+            if self.gone.is_set():
+                return
+            end = at + BLOCKS_AT_ONCE
+            report(self.bit, stored[at:end], removed[at:end])
+            await asyncio.sleep(0)
+        positions[engine] = changes.position
 
     @property
     def trouble(self) -> NotReady | None:
@@ -482,6 +537,10 @@ class Pool:
             for one in endpoint.served.values()
         }
         return list(known.values())
+
+    @property
+    def compares_prefixes(self) -> bool:
+        return len(self.endpoints) > 1 and self._options.policy is Policy.PREFIX
 
     def note_change(self) -> None:
         self._variants = None

@@ -68,10 +68,13 @@ class PooledEngine:
                     tokens += len(delta.token_bytes)
                     seen += 1
                     if delta.prompt_tokens is not None:
-                        self._counter.began(route.place, waited_s, route.matched)
+                        cached = delta.cached_tokens or 0
+                        self._counter.began(route.place, waited_s, route.cached_tokens, cached)
                         if stage is not None:
                             stage.record.add_endpoint(route.place.endpoint)
-                        route.began(delta.prompt_tokens, delta.cached_tokens or 0, waited_s)
+                        route.began(delta.prompt_tokens, cached, waited_s)
+                        if delta.prompt_blocks:
+                            route.name_blocks(delta.prompt_tokens, delta.prompt_blocks)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:
                         route.paced(waited_s / max(1, tokens - counted))
@@ -155,11 +158,12 @@ def _routed_request(
 class Route:
     """One stream on one endpoint: its work there, and what it shows of the endpoint's health.
 
-    matched: the share of its prompt that is probably cached there. peers: all endpoints that serve
+    cached_tokens: of its prompt, that are probably cached there. peers: all endpoints that serve
     the build. Call `end` once the stream is closed.
     """
 
     __slots__ = (
+        "_blocks",
         "_candidate",
         "_endpoint",
         "_estimates",
@@ -172,8 +176,8 @@ class Route:
         "_request",
         "_round",
         "_seen_prompt_tokens",
+        "cached_tokens",
         "engine",
-        "matched",
         "place",
     )
 
@@ -190,7 +194,8 @@ class Route:
         endpoint = candidate.endpoint
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(pool.name, endpoint.name)
-        self.matched = choice.matched
+        self.cached_tokens = round(choice.cached_tokens)
+        self._blocks = routed.blocks
         self._candidate = candidate
         self._peers = peers
         self._is_slow = False
@@ -204,7 +209,7 @@ class Route:
         self._round: int | None = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
         self._seen_prompt_tokens = 0
         # estimates of its work, until the engine has counted
-        self._prompt_tokens = round(routed.prompt_tokens * (1.0 - choice.matched))
+        self._prompt_tokens = max(0, routed.prompt_tokens - self.cached_tokens)
         self._output_tokens = routed.output_tokens
         candidate.streams += 1
         candidate.tokens += self._prompt_tokens + self._output_tokens
@@ -222,6 +227,14 @@ class Route:
             first_s = waited_s * SHORT_PROMPT / (SHORT_PROMPT + computed)
             others = [one.speed.first_token for one in self._peers if one is not self._candidate]
             self._measure(self._candidate.speed.first_token, first_s, others)
+
+    def name_blocks(self, prompt_tokens: int, named: bytes) -> None:
+        """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
+        request = self._request
+        is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)
+        if self._blocks is not None and is_whole:
+            prefixes = self._pool.chooser.prefixes
+            prefixes.name(self._candidate.bit, self._blocks, prompt_tokens, named)
 
     def paced(self, token_s: float) -> None:
         """The mean wait for a token since the last call."""
@@ -277,6 +290,8 @@ class Route:
         candidate.tokens -= self._prompt_tokens + self._output_tokens
         if self._seen_prompt_tokens and not self._is_slow:
             candidate.speed.slow_streams = 0
+        if self._blocks is not None and not self._seen_prompt_tokens:
+            self._pool.chooser.prefixes.withdraw(candidate.bit, self._blocks)
         if self._request.interrupt is not None:
             self._endpoint.movable.pop(self._request.interrupt, None)
         if tokens is not None:

@@ -1,13 +1,17 @@
 """Which endpoints probably have the beginning of a prompt in their prefix cache.
 
-Approximate: it knows what this process sent, not what the engines kept.
+A guess by what this process sent, until an endpoint reports the blocks that its engines hold. These
+are blocks of tokens, and a prompt is text here; so engines name the blocks of a prompt with its
+first token, and the index remembers which of them each block of text ends with.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, TypeVar
 
 # Sizes of the blocks in characters: small ones first, so that short chats match, and larger ones
@@ -16,6 +20,9 @@ from typing import Generic, TypeVar
 BLOCK_SIZES = tuple(size for size in (128, 256, 512, 1024, 2048) for _ in range(32))
 CHARACTERS_AN_ID = 4
 ENTRIES_AN_ENDPOINT = 4096  # at 128 tokens each half a million, what one GPU's KV cache holds
+REPORTED_AN_ENDPOINT = 32_768  # at 32 tokens each a million; further ones are not recorded
+NAMED_BLOCKS = 65_536  # of text, with the engine's blocks that they end with
+NUMBER = 8  # bytes
 MOST_LEVELS = 4
 
 
@@ -103,6 +110,17 @@ class HolderIndex(Generic[Key]):
         while len(recent) > self._most:
             self._drop(recent.popitem(last=False)[0], bit)
 
+    def count(self, bit: int) -> int:
+        return len(self._recent.get(bit, ()))
+
+    def drop(self, bit: int, keys: Iterable[Key]) -> None:
+        """The endpoint does not have these any more, if it had them."""
+        if recent := self._recent.get(bit):
+            for key in keys:
+                if key in recent:
+                    del recent[key]
+                    self._drop(key, bit)
+
     def forget(self, bit: int) -> None:
         """The endpoint has nothing any more, for example because it was restarted."""
         if recent := self._recent.get(bit):
@@ -117,11 +135,31 @@ class HolderIndex(Generic[Key]):
             del self.holders[key]
 
 
+def _number(numbers: bytes, at: int) -> int:
+    return int.from_bytes(numbers[at * NUMBER : (at + 1) * NUMBER], "little")
+
+
+def _common_numbers(one: bytes, other: bytes) -> int:
+    """How many equal numbers both begin with; by bisection, because comparing bytes is fast."""
+    least = min(len(one), len(other)) // NUMBER
+    return bisect_left(
+        range(1, least + 1),
+        True,
+        key=lambda count: one[: count * NUMBER] != other[: count * NUMBER],
+    )
+
+
 class PrefixIndex(HolderIndex[int]):
     """Of blocks of prompts. entries: blocks that are remembered of each endpoint."""
 
     def __init__(self, entries: int = ENTRIES_AN_ENDPOINT) -> None:
         super().__init__(max(entries, len(BLOCK_SIZES)))
+        self._reported = HolderIndex[int](REPORTED_AN_ENDPOINT)  # the engines' blocks
+        # key of a block of text: how many of the engine's blocks end with it or before, and the
+        # blocks of a prompt with that beginning
+        self._named: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        # bit of an endpoint that reports: guesses that its next report, or the one after it, covers
+        self._guesses: dict[int, tuple[list[int], list[int]]] = {}
 
     def add_endpoint(self) -> int:
         """Returns the endpoint's bit, which is free again after `remove_endpoint`."""
@@ -133,7 +171,72 @@ class PrefixIndex(HolderIndex[int]):
 
     def remove_endpoint(self, bit: int) -> None:
         self.forget(bit)
+        self.forget_reports(bit)
         del self._recent[bit]
+
+    def report(self, bit: int, stored: Sequence[int], removed: Iterable[int]) -> None:
+        """The endpoint's engines have stored blocks, each after the one before it, or removed
+        them.
+        """
+        self._reported.drop(bit, removed)
+        room = REPORTED_AN_ENDPOINT - self._reported.count(bit)
+        self._reported.record(bit, stored[:room])
+
+    def settle(self, bit: int) -> None:
+        """Drops guesses on prompts that began before the last report, which covers them. Not those
+        since: TensorRT-LLM reports a block up to a second after its first token.
+        """
+        covered, since = self._guesses.get(bit, ([], []))
+        self.drop(bit, covered)
+        self._guesses[bit] = since, []
+
+    def forget_reports(self, bit: int) -> None:
+        """The endpoint does not report any more, or begins anew."""
+        self._reported.forget(bit)
+        self.drop(bit, chain(*self._guesses.pop(bit, ())))
+
+    def withdraw(self, bit: int, blocks: PromptBlocks) -> None:
+        """The prompt ended there before its first token."""
+        if (guesses := self._guesses.get(bit)) is not None:
+            guesses[1].extend(blocks.keys)
+
+    def name(self, bit: int, blocks: PromptBlocks, prompt_tokens: int, named: bytes) -> None:
+        """A prompt's first token came with the engine's blocks of it. named: see TokenDelta.
+
+        How many of them a beginning has is exact for ids, and an estimate for text. If that is too
+        many, the next prompt with that beginning shows it: both must have them.
+        """
+        size, most = _number(named, 0), len(named) // NUMBER - 1
+        if (guesses := self._guesses.get(bit)) is None or not size:
+            return
+        guesses[1].extend(blocks.keys)
+        compared, common = b"", 0
+        for key, end in reversed(tuple(zip(blocks.keys, blocks.ends, strict=False))):
+            count, before = self._named.pop(key, (most, named))
+            if before is named:
+                count = min(most, end * prompt_tokens // (blocks.length * size))
+            else:
+                if before is not compared:
+                    compared, common = before, _common_numbers(before, named)
+                count = min(count, common - 1)
+            if count > 0:
+                self._named[key] = count, named
+        while len(self._named) > NAMED_BLOCKS:
+            self._named.popitem(last=False)
+
+    def cached_tokens(self, blocks: PromptBlocks, depth: int, prompt_tokens: int) -> float:
+        """How many tokens of a prompt its first `depth` blocks are."""
+        if (found := self._named.get(blocks.keys[depth - 1])) is None:
+            return prompt_tokens * blocks.share(depth)
+        count, named = found
+        return count * _number(named, 0)
+
+    def _holders(self, key: int) -> int:
+        bits = self.holders.get(key, 0)
+        if (found := self._named.get(key)) is not None:
+            count, named = found
+            bits |= self._reported.holders.get(_number(named, count), 0)
+        return bits
 
     def match(self, blocks: PromptBlocks, among: int) -> list[tuple[int, int]]:
         """The longest matches as (number of blocks, bits of all endpoints with at least these).
@@ -147,7 +250,7 @@ class PrefixIndex(HolderIndex[int]):
         while depth and bits != among and len(levels) < MOST_LEVELS:
             depth = self._last_with_more(keys, depth, among, bits)
             if depth:
-                bits = self.holders[keys[depth - 1]] & among
+                bits = self._holders(keys[depth - 1]) & among
                 levels.append((depth, bits))
         return levels
 
@@ -155,10 +258,10 @@ class PrefixIndex(HolderIndex[int]):
         """How many blocks at most have holders that are not in `than`; by bisection, because the
         holders of a block have all blocks before it.
         """
-        holders, low = self.holders, 0
+        low = 0
         while low < depth:
             middle = (low + depth + 1) // 2
-            if holders.get(keys[middle - 1], 0) & among & ~than:
+            if self._holders(keys[middle - 1]) & among & ~than:
                 low = middle
             else:
                 depth = middle - 1

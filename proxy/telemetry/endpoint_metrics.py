@@ -57,9 +57,15 @@ class EndpointMetrics:
             buckets=FEW_BUCKETS_S,
             registry=registry,
         )
-        self._hits = Counter(
-            "proxy_endpoint_prefix_hits",
-            "Streams whose prompt began with one that was sent there before",
+        self._expected_cached = Counter(
+            "proxy_endpoint_expected_cached_tokens",
+            "Prompt tokens that routing expected in the endpoint's prefix cache",
+            labels,
+            registry=registry,
+        )
+        self._cached = Counter(
+            "proxy_endpoint_cached_tokens",
+            "Prompt tokens that came from the endpoint's prefix cache",
             labels,
             registry=registry,
         )
@@ -74,12 +80,14 @@ class EndpointMetrics:
         )
         self._names = BoundedNames(MOST_ENDPOINTS)
 
-    def began(self, place: Place, first_token_s: float, matched: float) -> None:
-        """matched: the share of the prompt that was expected in the prefix cache, 0 to 1."""
+    def began(self, place: Place, first_token_s: float, expected: int, cached: int) -> None:
+        """expected, cached: tokens of the prompt, as routing foresaw and the engine found them."""
         place = self._bounded(place)
         self._ttft.labels(*place).observe(first_token_s)
-        if matched:
-            self._hits.labels(*place).inc()
+        if expected:
+            self._expected_cached.labels(*place).inc(expected)
+        if cached:
+            self._cached.labels(*place).inc(cached)
 
     def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
         place = self._bounded(place)

@@ -17,6 +17,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.output import (
     Alternative,
+    BlockChanges,
     EngineTimes,
     FinishReason,
     TokenDelta,
@@ -84,6 +85,26 @@ def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRe
     message = service_pb2.ModelInferRequest(model_name=facts.engine_model, id=lease)
     _add_inputs(message, tensors.LEASE_INPUTS, tensors.CONTROL_VALUES)
     return _streamed(message)
+
+
+def encode_blocks_question(engine: str, position: int) -> service_pb2.ModelInferRequest:
+    """The message that asks an engine model what has changed in its KV cache."""
+    message = service_pb2.ModelInferRequest(model_name=engine)
+    values = {**tensors.CONTROL_VALUES, "blocks_after": (position,)}
+    _add_inputs(message, tensors.BLOCKS_INPUTS, values)
+    return _streamed(message)
+
+
+def decode_block_changes(response: service_pb2.ModelInferResponse) -> BlockChanges | None:
+    """None for the final response, which has none. Raises MalformedResponse."""
+    if not response.raw_output_contents:
+        return None
+    numbers = _numbers("Q", response.raw_output_contents[0])
+    if len(numbers) < 3:
+        raise MalformedResponse(f"{len(numbers)} numbers are no changes of a KV cache")
+    position, is_new, count = numbers[:3]
+    stored, removed = numbers[3 : 3 + count], numbers[3 + count :]
+    return BlockChanges(position, bool(is_new), stored, removed)
 
 
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
@@ -214,6 +235,7 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
         token_ids=token_ids,
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS in raw else (),
+        prompt_blocks=raw.get(tensors.PROMPT_BLOCKS, b""),
         queue_s=None if queue_us is None else queue_us / 1_000_000,
         times=None if finish is None else _times(raw),
     )
@@ -270,9 +292,9 @@ def _first_int(raw: bytes | None) -> int | None:
 
 
 def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
-    """Little-endian elements of four bytes; `kind` is a format character of `struct`."""
+    """Little-endian elements; `kind` is a format character of `struct`."""
     try:
-        return struct.unpack(f"<{len(raw) // 4}{kind}", raw)
+        return struct.unpack(f"<{len(raw) // struct.calcsize(kind)}{kind}", raw)
     except struct.error as error:
         raise MalformedResponse(f"a tensor of {len(raw)} bytes ends inside an element") from error
 

@@ -52,6 +52,8 @@ TEXT_OUTPUT = "text_output"
 NUM_INPUT_TOKENS = "num_input_tokens"
 NUM_CACHED_TOKENS = "num_cached_tokens"
 QUEUE_TIME = "queue_time_us"
+PROMPT_BLOCKS = "prompt_blocks"
+BLOCKS = "blocks"
 FINISH_REASON = "finish_reason"
 PREFILL_TIME = "prefill_time_us"
 DECODE_TIME = "decode_time_us"
@@ -111,6 +113,7 @@ OUTPUTS = (
     Tensor(NUM_INPUT_TOKENS, "INT32"),
     Tensor(NUM_CACHED_TOKENS, "INT32"),
     Tensor(QUEUE_TIME, "INT32", "queue_time"),
+    Tensor(PROMPT_BLOCKS, "UINT64", PROMPT_BLOCKS),
     Tensor(FINISH_REASON, "BYTES"),
     Tensor(PREFILL_TIME, "INT32", "engine_times"),
     Tensor(DECODE_TIME, "INT32", "engine_times"),
@@ -121,7 +124,14 @@ OUTPUTS = (
     Tensor(TOP_TEXT, "BYTES", "top_log_probs"),
     Tensor(RECEIPT, "INT32", "receipt"),
 )
-_NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON, PREFILL_TIME, DECODE_TIME)
+_NOT_IN_CPP = (
+    NUM_CACHED_TOKENS,
+    QUEUE_TIME,
+    PROMPT_BLOCKS,
+    FINISH_REASON,
+    PREFILL_TIME,
+    DECODE_TIME,
+)
 
 # The inputs of the tokenizer model, which is called directly when nothing is generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
@@ -149,6 +159,8 @@ STOP_INPUTS = (
 )
 # A call to the engine model that stays open, see streams.leases; only our engines take it.
 LEASE_INPUTS = (*STOP_INPUTS[:2], Tensor("lease", "BOOL"))
+# A question for changes of its KV cache, by engines whose ensembles have the output prompt_blocks.
+BLOCKS_INPUTS = (*STOP_INPUTS[:2], Tensor("blocks_after", "UINT64"))
 # The C++ backend requires one more input.
 _CPP_STOP_INPUTS = (*STOP_INPUTS, Tensor("input_lengths", "INT32"))
 CONTROL_VALUES: Mapping[str, Value] = {
@@ -217,6 +229,8 @@ def wanted_outputs(request: EngineRequest) -> tuple[str, ...]:
         names += (NUM_CACHED_TOKENS, FINISH_REASON)
         if "queue_time" in capabilities:
             names.append(QUEUE_TIME)
+        if PROMPT_BLOCKS in capabilities:
+            names.append(PROMPT_BLOCKS)
         if "engine_times" in capabilities:
             names += (PREFILL_TIME, DECODE_TIME)
     keeps_ids = request.keeps_ids and "token_ids" in capabilities

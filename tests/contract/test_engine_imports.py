@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "grammars", "parent_watch", "recent_ids"},
+        {"stats", "block_log", "grammars", "parent_watch", "recent_ids"},
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
@@ -30,7 +30,7 @@ RANKS = {
     ],
     "tokenizer": [
         {"grammars", "refusal"},
-        {"admission", "executor_inputs", "guide_check", "plain_spans"},
+        {"admission", "guide_check", "plain_spans"},
         {"request"},
         {"prompt_encoder"},
         {"model"},

@@ -17,7 +17,7 @@ CPP_LACKS = {
     *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name"),
     *("timeout_ms", "resume_from", "finish_reason", "num_cached_tokens", "queue_time_us"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
-    *("prefill_time_us", "decode_time_us"),
+    *("prefill_time_us", "decode_time_us", "prompt_blocks"),
 }
 # What reads an input tensor by its name, in the Python models.
 READ = "get_input_tensor_by_name|_?scalar|_?elements|_optional_elements|_text|_integer|_limit"
@@ -50,8 +50,10 @@ def test_a_model_uses_all_declared_tensors_and_no_other(role):
     config = triton_models.config_of(role)
     if role != "engine":
         config = triton_models.config_of(role, "tensorrt_llm")
-    folder = Path(triton_models.TEMPLATES, role, "1")
-    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    folders = (
+        Path(triton_models.TEMPLATES, each) for each in (f"{role}/1", f"tensorrt_llm/{role}")
+    )
+    source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     quoted = set(re.findall(r'"(\w+)"', source))
     declared = {row.name for row in [*config.input, *config.output]}
     assert declared <= quoted
@@ -157,7 +159,7 @@ def test_chunks_stay_in_order(engine):
     ("role", "rows"),
     [
         ("ensemble", (*tensors.INPUTS, *tensors.OUTPUTS)),
-        ("engine", (*tensors.STOP_INPUTS, *tensors.LEASE_INPUTS)),
+        ("engine", (*tensors.STOP_INPUTS, *tensors.LEASE_INPUTS, *tensors.BLOCKS_INPUTS)),
         ("tokenizer", (*tensors.TOKENIZER_INPUTS, *tensors.TOKENIZER_OUTPUTS)),
     ],
 )

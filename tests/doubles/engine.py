@@ -9,7 +9,7 @@ from dataclasses import replace
 from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
-from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
 from tests.fixtures.logged import LOGGED
 
 FACTS = ModelFacts(
@@ -56,6 +56,8 @@ class ScriptedEngine:
         self.lost = lost
         self.requests: list[EngineRequest] = []
         self.closed_early = 0
+        self.changes: list[BlockChanges | Exception] = []  # of its KV cache, an answer each
+        self.positions: list[int] = []  # that such answers were asked for
         self.given = asyncio.Event()
 
     async def __aenter__(self) -> ScriptedEngine:
@@ -66,6 +68,13 @@ class ScriptedEngine:
 
     def has_another(self, request: EngineRequest) -> bool:
         return False
+
+    async def block_changes(self, engine: str, position: int) -> BlockChanges:
+        self.positions.append(position)
+        change = self.changes.pop(0) if self.changes else BlockChanges(position, False, (), ())
+        if isinstance(change, Exception):
+            raise change
+        return change
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]

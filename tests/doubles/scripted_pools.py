@@ -108,12 +108,14 @@ class CountedPlaces:
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
+        self.expected: list[int] = []  # cached tokens of each stream, as it began
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.ejections: Counter[str] = Counter()
         self.states: dict[str, dict[EndpointState, int]] = {}
 
-    def began(self, place: Place, first_token_s: float, matched: float) -> None:
+    def began(self, place: Place, first_token_s: float, expected: int, cached: int) -> None:
         self.begun[place.endpoint] += 1
+        self.expected.append(expected)
 
     def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
         self.outcomes[place.endpoint, outcome.value] += 1

@@ -16,6 +16,7 @@ class KeptTokens:
         self.tokens: list = []
         self.echoed: list | None = None
         self.cached_tokens: int | None = None
+        self.blocks: list[int] = []
         self.has_row = False
         self.end: str | None = None
         self.message = self.code = ""
@@ -24,8 +25,9 @@ class KeptTokens:
         self.after = after
         self._over = over
 
-    def started(self, cached_tokens, *, is_late=False) -> None:
+    def started(self, cached_tokens, *, is_late=False, blocks=()) -> None:
         assert self.cached_tokens is None
+        self.blocks = list(blocks)
         self.cached_tokens = cached_tokens
         self.has_row = True
 

@@ -29,7 +29,7 @@ UNSEEN = {
     "proxy_streams_continued_total": "a Triton that dies",
     "proxy_continuation_pause_seconds_bucket": "a Triton that dies",
     "proxy_endpoint_ejections_total": "an endpoint that fails again and again",
-    "proxy_endpoint_prefix_hits_total": "a choice between endpoints",
+    "proxy_endpoint_expected_cached_tokens_total": "a choice between endpoints",
     "proxy_shadow_": "a shadow deployment",
     "proxy_authentications_total": "a proxy with keys",
     "proxy_authentication_source_up": "a store of keys, or an issuer of tokens",

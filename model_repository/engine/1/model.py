@@ -2,7 +2,8 @@
 
 The shell: it turns Triton requests into a runtime's jobs, and the runtime's tokens into Triton
 responses. A request with `stop=true` ends the request of the same id, even if that one has not
-arrived yet; a request with `lease=true` stays open, see leases.py.
+arrived yet; a request with `lease=true` stays open, see leases.py; one with `blocks_after` is
+answered with changes of the KV cache, see block_log.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 import metrics
@@ -70,6 +72,8 @@ class TritonPythonModel:
                 )
             elif scalar(request, "lease"):
                 self._hold_lease(request)
+            elif (position := scalar(request, "blocks_after")) is not None:
+                self._report_blocks(request, position)
             else:
                 self._start(request)
 
@@ -108,6 +112,15 @@ class TritonPythonModel:
         sender = request.get_response_sender()
         if (reason := self._leases.hold(request.request_id(), sender)) is not None:
             self._writer.reject(sender, INVALID_PARAMETER, reason)
+
+    def _report_blocks(self, request: Any, position: int) -> None:
+        log = self._runtime.blocks
+        changes = [0, 0, 0] if log is None else log.changes_after(position)
+        array = np.array([changes], dtype=np.uint64)
+        request.get_response_sender().send(
+            pb_utils.InferenceResponse([pb_utils.Tensor("blocks", array)]),
+            flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+        )
 
     def _queue_is_full(self) -> str:
         return (

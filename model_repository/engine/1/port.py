@@ -7,9 +7,11 @@ runtime does not.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from block_log import BlockLog
 from stats import Stats
 
 FinishReason = Literal["stop", "length"]
@@ -149,10 +151,13 @@ class Token:
 class TokenSink(Protocol):
     """Receives one job's tokens. The runtime calls it from its own thread, never after an end."""
 
-    def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
+    def started(
+        self, cached_tokens: int, *, is_late: bool = False, blocks: Sequence[int] = ()
+    ) -> None:
         """Prefill begins; `cached_tokens` of the prompt come from the cache. Called once.
 
-        is_late: prefill began earlier, at a time that the runtime does not know.
+        is_late: prefill began earlier, at a time that the runtime does not know. blocks: of the
+        prompt, see BlockLog.of_prompt.
         """
 
     def preempted(self) -> None:
@@ -213,3 +218,7 @@ class Runtime(Protocol):
     @property
     def stats(self) -> Stats:
         """Its counters. A counter that the runtime does not have stays 0."""
+
+    @property
+    def blocks(self) -> BlockLog | None:
+        """What its KV cache holds; None if it does not know."""

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -99,6 +99,7 @@ class Stream:
         self._echoed: list[Token] = []
         self._tokens: list[Token] = []
         self._first = {"num_input_tokens": prompt_tokens, "num_cached_tokens": 0}
+        self._blocks: Sequence[int] = ()
         self._last: dict[str, int] = {}
         self._opened_at = time.monotonic()
         self._clock = RowClock()
@@ -118,7 +119,10 @@ class Stream:
 
     # called by the runtime's thread
 
-    def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
+    def started(
+        self, cached_tokens: int, *, is_late: bool = False, blocks: Sequence[int] = ()
+    ) -> None:
+        self._blocks = blocks
         # the cache may also have tokens of an answer that continues
         self._first["num_cached_tokens"] = min(cached_tokens, self._first["num_input_tokens"])
         if is_late:  # the wait for a row counts as prefill, because nobody knows when it ended
@@ -232,15 +236,23 @@ class Stream:
 
     def _response(self, tokens: list[Token], finish: FinishReason | None) -> Any:
         counts, self._first = self._first, {}
-        return _response(tokens, counts if finish is None else counts | self._last, finish)
+        blocks, self._blocks = self._blocks, ()
+        return _response(tokens, counts if finish is None else counts | self._last, blocks, finish)
 
 
-def _response(tokens: list[Token], counts: dict[str, int], finish: FinishReason | None) -> Any:
+def _response(
+    tokens: list[Token],
+    counts: dict[str, int],
+    blocks: Sequence[int],
+    finish: FinishReason | None,
+) -> Any:
     arrays: dict[str, npt.NDArray[Any]] = {
         "output_ids": np.array([[[token.id for token in tokens]]], dtype=np.int32)
     }
     for name, count in counts.items():
         arrays[name] = np.array([[count]], dtype=np.int32)
+    if blocks:
+        arrays["prompt_blocks"] = np.array([blocks], dtype=np.uint64)
     if finish is not None:
         arrays["finish_reason"] = np.array([[finish.encode()]], dtype=np.object_)
     if tokens and tokens[0].log_probs is not None:

@@ -121,7 +121,7 @@ def test_the_endpoint_that_has_the_prefix_wins_until_its_load_outweighs_it():
     pool.chooser.sent(pool.members[1], request)
     pool.work(0, 1_900, 0)
     choice = pool.chooser.choose(pool.candidates, request)
-    assert (choice.candidate.address, choice.matched > 0.95) == ("b", True)
+    assert (choice.candidate.address, choice.cached_tokens > 1_900) == ("b", True)
     assert set(pool.chosen(prompt(2_000, "y"))) == {"a", "c"}, "another prompt"
     pool.work(0, 200, 0)
     assert set(pool.chosen(request)) == {"a", "c"}
@@ -173,7 +173,7 @@ def test_conversations_stay_where_they_began_and_the_load_stays_even():
         send(choice.candidate, 1_256)
         running.append(choice.candidate)
         sent[choice.candidate.address] += 1
-        matched += choice.matched if turn >= 200 else 0
+        matched += choice.cached_tokens / 1_000 if turn >= 200 else 0
         if len(running) > 32:
             send(running.pop(0), -1_256, streams=-1)
     assert matched / 800 > 0.7, "at random it would be about a quarter at first"

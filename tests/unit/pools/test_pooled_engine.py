@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from contextlib import suppress
 
@@ -19,7 +20,9 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
 from proxy.domain.record import Stage, StageName
+from proxy.pools.pooled_engine import CHARACTERS_A_TOKEN
 from proxy.telemetry.request_log import RequestLog
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -202,7 +205,7 @@ async def test_equal_beginnings_go_to_one_endpoint_and_other_salts_do_not_share_
         salted = {await place(text=PROMPT, cache_salt=str(n)) for n in range(30)}
         assert len(salted) == 3
         route = stand.engine.route(stand.request(text=PROMPT))
-        assert route.matched > 0.9
+        assert route.cached_tokens > 0.9 * len(PROMPT) / CHARACTERS_A_TOKEN
         route.end()
 
 
@@ -269,3 +272,84 @@ async def test_a_guide_that_is_still_compiled_is_no_loss():
         with pytest.raises(GuidePending):
             await stand.tokenizer.admit(stand.request())
         assert (pending.calls, stand.states()["a:1"]) == (1, EndpointState.READY)
+
+
+IDS = tuple(range(256))
+NAMED = (16, *range(1_000, 1_015))  # its blocks, without the one of the last token
+KNOWN = BlockChanges(5, True, NAMED[1:], ())
+
+
+def reporting(*changes: BlockChanges | Exception) -> ScriptedTriton:
+    """A Triton whose engine names the blocks of a prompt, and has these changes of its cache."""
+    first = TokenDelta(
+        (b"a",), prompt_tokens=256, prompt_blocks=struct.pack(f"<{len(NAMED)}Q", *NAMED)
+    )
+    triton = scripted([first, TokenDelta((b"b",), finish=FinishReason.STOP)])
+    triton.engine.changes = list(changes)
+    return triton
+
+
+async def expected(stand: PoolStand) -> int:
+    """Of a prompt's 256 tokens, in the cache of its endpoint."""
+    await stand.deltas(text=None, token_ids=IDS)
+    return stand.counter.expected[-1]
+
+
+@clock.jumps
+async def test_a_prompt_is_expected_where_engines_report_its_blocks():
+    one = reporting(KNOWN)
+    async with PoolStand({"a:1": one, "b:1": reporting()}, policy="prefix") as stand:
+        await checked(20)
+        assert await expected(stand) == 0, "nobody knows which blocks the prompt has"
+        await checked(3)
+        assert await expected(stand) == 240, "and it was not a guess"
+        assert stand.counter.begun["a:1"] >= 1
+        await checked(3)
+        one.engine.changes = [BlockChanges(9, False, (), NAMED[5:])]
+        await checked(3)
+        assert await expected(stand) == 64
+        assert one.engine.positions[-1] == 9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [BlockChanges(77, True, (), ()), LOST, EngineFailed("it does not know its cache")],
+    ids=["another process", "lost", "refused"],
+)
+@clock.jumps
+async def test_what_was_reported_does_not_hold_after(change):
+    one, two = reporting(KNOWN), reporting()
+    async with PoolStand({"a:1": one, "b:1": two}, policy="prefix") as stand:
+        await checked(20)
+        await expected(stand)
+        await checked(3)
+        one.engine.changes = [change, BlockChanges(99, True, NAMED[1:4], ())]
+        seen = len(one.engine.positions)
+        await checked(3)
+        assert one.engine.positions[seen : seen + 3] == [5, 0, 99]
+        assert await expected(stand) == 32
+
+
+@clock.jumps
+async def test_an_engine_is_not_asked_where_prefixes_are_not_compared():
+    for tritons, policy in (
+        ({"a:1": reporting()}, "prefix"),
+        ({"a:1": reporting(), "b:1": reporting()}, "least_outstanding"),
+    ):
+        async with PoolStand(tritons, policy=policy) as stand:
+            await checked(5)
+            assert [one.engine.positions for one in tritons.values()] == [[]] * len(tritons)
+            assert await expected(stand) == 0
+
+
+@clock.jumps
+async def test_an_endpoint_that_leaves_takes_its_reports_with_it():
+    one, two = reporting(KNOWN), reporting()
+    async with PoolStand({"a:1": one, "b:1": two}, policy="prefix") as stand:
+        await checked(20)
+        await expected(stand)
+        await checked(3)
+        stand.tritons["c:1"] = reporting()
+        stand.source.name("b:1", "c:1")
+        await checked(20)
+        assert await expected(stand) == 0

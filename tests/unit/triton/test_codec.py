@@ -15,6 +15,7 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import (
     Alternative,
+    BlockChanges,
     EngineTimes,
     FinishReason,
     TokenDelta,
@@ -119,7 +120,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
 )
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     always = {"text_output", "num_input_tokens", "num_cached_tokens", "finish_reason"}
-    always |= {"queue_time_us", "prefill_time_us", "decode_time_us"}
+    always |= {"queue_time_us", "prefill_time_us", "decode_time_us", "prompt_blocks"}
     older = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
     message = codec.encode(replace(request(text="x", **fields), model=older))
     assert {output.name for output in message.outputs} == always | outputs
@@ -146,7 +147,7 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     # sent wherever there is a tensor for it
-    always = {"queue_time", "engine_times", "deadline", "receipt"}
+    always = {"queue_time", "engine_times", "deadline", "receipt", "prompt_blocks"}
     assert needed - always == asked.needed_capabilities
 
 
@@ -219,13 +220,41 @@ def test_first_and_last_response():
             num_input_tokens=count,
             num_cached_tokens=cached,
             queue_time_us=queued,
+            prompt_blocks=uint64s(16, 2**64 - 1),
             finish_reason=packed(b"length"),
         )
     )
     assert message.is_final
     assert message.delta == TokenDelta(
-        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH, queue_s=40.0
+        (b"a",),
+        prompt_tokens=5,
+        cached_tokens=3,
+        finish=FinishReason.LENGTH,
+        queue_s=40.0,
+        prompt_blocks=uint64s(16, 2**64 - 1),
     )
+
+
+def uint64s(*numbers: int) -> bytes:
+    return np.array(numbers, np.uint64).tobytes()
+
+
+def test_changes_of_a_kv_cache():
+    question = codec.encode_blocks_question("demo_engine", 2**63 + 1)
+    sent = dict(
+        zip((one.name for one in question.inputs), question.raw_input_contents, strict=True)
+    )
+    assert (question.model_name, sent["blocks_after"]) == ("demo_engine", uint64s(2**63 + 1))
+    answer = response(blocks=uint64s(2**63 + 4, 1, 2, 11, 12, 2**64 - 1))
+    changes = BlockChanges(2**63 + 4, True, (11, 12), (2**64 - 1,))
+    assert codec.decode_block_changes(answer) == changes
+    assert codec.decode_block_changes(response(final=True)) is None
+
+
+@pytest.mark.parametrize("raw", [b"", uint64s(1, 0), uint64s(1, 0, 0) + b"\0"])
+def test_changes_that_end_too_early_are_malformed(raw):
+    with pytest.raises(codec.MalformedResponse):
+        codec.decode_block_changes(response(blocks=raw))
 
 
 @pytest.mark.parametrize("lacks", [(), ("prefill_time_us",), ("decode_time_us",)])

@@ -1,50 +1,33 @@
 """Keeps the keys and values of past prompts and answers, for later prompts with the same beginning.
 
-The unit is a block of tokens. A block's key is a hash of its tokens and of all tokens before it, so
-equal beginnings are stored once and found by any request. The least recently used block is evicted
-first. Lookups touch the blocks of a prompt from its end, so its first blocks are evicted last.
+The unit is a block of tokens, by its key of block_log.py, so equal beginnings are stored once and
+found by any request. The least recently used block is evicted first. Lookups touch the blocks of a
+prompt from its end, so its first blocks are evicted last.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from block_log import BlockKey, BlockLog
 from onnx_cpu.kv_rows import KvRows
 
 BLOCK = 16  # tokens
-BlockKey = bytes
-
-
-class BlockKeys:
-    """The keys of a growing token sequence's full blocks."""
-
-    def __init__(self, salt: str) -> None:
-        self._last = hashlib.blake2b(salt.encode(), digest_size=16).digest()
-        self._keys: list[BlockKey] = []
-
-    def of(self, tokens: Sequence[int]) -> list[BlockKey]:
-        """The keys of all full blocks; `tokens` may only have grown since the last call."""
-        for start in range(len(self._keys) * BLOCK, len(tokens) - BLOCK + 1, BLOCK):
-            block = np.asarray(tokens[start : start + BLOCK], dtype=np.int32).tobytes()
-            self._last = hashlib.blake2b(self._last + block, digest_size=16).digest()
-            self._keys.append(self._last)
-        return self._keys
 
 
 class PrefixCache:
     """Blocks [sides, kv_heads, BLOCK, head_size], up to the size that `limit` sets."""
 
-    def __init__(self, rows: KvRows) -> None:
+    def __init__(self, rows: KvRows, log: BlockLog) -> None:
         self._rows = rows
+        self._log = log
         self._most = 0  # blocks
         self._block_bytes = BLOCK * rows.shape.token_bytes
         self._blocks: OrderedDict[BlockKey, npt.NDArray[Any]] = OrderedDict()
@@ -75,6 +58,7 @@ class PrefixCache:
         for position in reversed(range(known, len(keys))):
             start = position * BLOCK
             self._blocks[keys[position]] = self._rows.read(row, start, start + BLOCK)
+        self._log.stored(keys[known:])
         self.match(keys[:known])
         self._evict()
 
@@ -84,9 +68,11 @@ class PrefixCache:
         self._evict()
 
     def _evict(self) -> None:
-        while len(self._blocks) > self._most:
-            self._blocks.popitem(last=False)
-            self.evicted_blocks += 1
+        evicted = [
+            self._blocks.popitem(last=False)[0] for _ in range(len(self._blocks) - self._most)
+        ]
+        self._log.removed(evicted)
+        self.evicted_blocks += len(evicted)
 
 
 SPARED = 0.1  # of the machine's memory, or of the container's

@@ -8,9 +8,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterator
 
+from block_log import BlockKey, BlockLog
 from onnx_cpu.batch import Batch
 from onnx_cpu.kv_rows import KvRows
-from onnx_cpu.prefix_cache import BLOCK, BlockKey, FreeMemory, PrefixCache
+from onnx_cpu.prefix_cache import BLOCK, FreeMemory, PrefixCache
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.waiting_queue import WaitingQueue
 from port import Job
@@ -35,11 +36,13 @@ class RowAllocator:
         kv_tokens: int,
         most_replayed: int,
         memory: FreeMemory,
+        blocks: BlockLog,
         ended: Callable[[Job], None],
     ) -> None:
         self.batch = Batch(kv, rows)
         self.waiting = WaitingQueue()
-        self.cache = PrefixCache(kv)
+        self.cache = PrefixCache(kv, blocks)
+        self._blocks = blocks
         self._stats = stats
         self._kv_tokens = kv_tokens
         self._most_replayed = most_replayed
@@ -170,8 +173,8 @@ class RowAllocator:
 
     def _start(self, sequence: Sequence) -> None:
         """Gives the sequence a row, and copies the cached part of its tokens into it."""
-        keys = sequence.reusable_keys()
-        keys = keys[: self.cache.match(keys)]
+        wanted = sequence.reusable_keys()
+        keys = wanted[: self.cache.match(wanted)]
         row = self.batch.place(sequence)
         self.cache.load(keys, row)
         sequence.start(len(keys) * BLOCK, self._most_replayed)
@@ -180,7 +183,7 @@ class RowAllocator:
             sequence.job.sink.resumed()
         else:
             sequence.has_started = True
-            sequence.job.sink.started(sequence.computed)
+            sequence.job.sink.started(sequence.computed, blocks=self._blocks.of_prompt(wanted))
             self._stats.looked_up(sequence.computed)
 
 

@@ -10,9 +10,11 @@ import os
 import threading
 from pathlib import Path
 
+from block_log import BlockLog
 from guides.compiler import GuideCompiler
 from inbox import Inbox
 from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.prefix_cache import BLOCK
 from onnx_cpu.scheduler import Scheduler, SchedulerConfig
 from port import Job
 from stats import Stats
@@ -36,11 +38,13 @@ class OnnxRuntime:
         config: SchedulerConfig,
         *,
         end_ids: frozenset[int],
+        blocks: BlockLog,
     ) -> None:
+        self.blocks = blocks
         self._inbox = Inbox()
         self._compiler = compiler
         self._scheduler = Scheduler(
-            decoder, compiler, config, end_ids=end_ids, ended=self._inbox.forget
+            decoder, compiler, config, end_ids=end_ids, ended=self._inbox.forget, blocks=blocks
         )
         self._thread = threading.Thread(target=self._work, name="onnx-runtime", daemon=True)
         self._thread.start()
@@ -69,7 +73,8 @@ class OnnxRuntime:
             context_length=int(parameters["context_length"]),
         )
         compiler.wait_until_started()
-        return cls(decoder, compiler, config, end_ids=end_ids)
+        blocks = BlockLog(parameters["public_name"], BLOCK)
+        return cls(decoder, compiler, config, end_ids=end_ids, blocks=blocks)
 
     @property
     def stats(self) -> Stats:

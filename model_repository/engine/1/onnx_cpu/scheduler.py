@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from block_log import BlockLog
 from guides.compiler import CompiledGuide
 from guides.state import GuideState, GuideTooSlow, slow_refusal
 from onnx_cpu.kv_rows import Decoder, Logits
@@ -119,7 +120,7 @@ class SchedulerConfig:
 
 
 class Scheduler:
-    """Calls `ended` with each job that is over, however it ended."""
+    """Calls `ended` with each job that is over, however it ended. blocks: of the prefix cache."""
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class Scheduler:
         end_ids: frozenset[int],
         ended: Callable[[Job], None],
         memory: FreeMemory | None = None,
+        blocks: BlockLog | None = None,
     ) -> None:
         self._decoder = decoder
         self._end_ids = end_ids
@@ -150,6 +152,7 @@ class Scheduler:
             kv_tokens=kv_tokens,
             most_replayed=config.most_replayed,
             memory=memory or FreeMemory(),
+            blocks=blocks or BlockLog("", BLOCK),
             ended=ended,
         )
         self._batch = self._allocator.batch

@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
+from block_log import BlockKey, BlockKeys
 from guides.state import GuideState
-from onnx_cpu.prefix_cache import BLOCK, BlockKey, BlockKeys
+from onnx_cpu.prefix_cache import BLOCK
 from port import FinishReason, Job, Token, TokenLogProbs
 from sampling.log_probs import log_probs
 from sampling.ranking import Logits
@@ -73,7 +74,7 @@ class Sequence:
         self.has_started = False
         self.echo = self._echo_of(job)
         self.is_gone = False  # its job has ended
-        self._keys = BlockKeys(job.input.cache_salt)
+        self._keys = BlockKeys(job.input.cache_salt, BLOCK)
 
     @property
     def order(self) -> tuple[int, int]:

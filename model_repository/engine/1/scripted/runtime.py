@@ -20,6 +20,7 @@ class ScriptedRuntime:
 
     def __init__(self, script: Script) -> None:
         self.stats = Stats()
+        self.blocks = None
         self._script = script
         self._inbox = Inbox()
         self._playing: list[Playback] = []

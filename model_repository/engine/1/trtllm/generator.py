@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from port import BadParameter, Job, Token, TokenLogProbs
+from block_log import PROMPT_BLOCKS, BlockKeys, BlockLog
+from port import BadParameter, GenerationInput, Job, Token, TokenLogProbs
 from stats import Stats
 from trtllm.library import is_alive
 from trtllm.sampling_params import SamplingTranslator, check_echo, check_resume
@@ -81,12 +82,14 @@ class Generator:
     """`llm`: a running tensorrt_llm.LLM. `progressed` is called for each of its responses.
 
     `begun`: the jobs that have had a response; whoever ends them takes them out.
+    `blocks`: of its KV cache, if it reports them.
     """
 
     llm: Any
     translator: SamplingTranslator
     stats: Stats
     progressed: Callable[[], None]
+    blocks: BlockLog | None = None
     begun: set[Job] = field(default_factory=set)
 
     async def generate(self, job: Job) -> None:
@@ -124,11 +127,19 @@ class Generator:
     def _start(self, job: Job, cached_tokens: int) -> None:
         self.begun.add(job)
         self.stats.looked_up(cached_tokens)
-        job.sink.started(cached_tokens, is_late=True)
+        job.sink.started(cached_tokens, is_late=True, blocks=self._blocks_of(job.input))
         if job.input.echoes_prompt:
             is_all = job.input.max_tokens == 0
             tokens = [Token(token) for token in job.input.prompt_ids]
             job.sink.echo(tokens, "length" if is_all else None)
+
+    def _blocks_of(self, wanted: GenerationInput) -> list[int]:
+        """None of a prompt whose blocks are not found among those of events, see KvEvents."""
+        log = self.blocks
+        if log is None or not log.is_watched or wanted.cache_salt or wanted.lora_name:
+            return []
+        compared = wanted.prompt_ids[: PROMPT_BLOCKS * log.size]
+        return log.of_prompt(BlockKeys("", log.size).of(compared))
 
     async def _stream(self, job: Job, result: Any) -> None:
         is_started = False

@@ -11,14 +11,15 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from block_log import BlockLog
 from port import BadParameter, Job
 from stats import Stats
-from trtllm import progress
+from trtllm import kv_events, progress
 from trtllm.generator import Generator
 from trtllm.library import (
     PYTORCH,
@@ -26,7 +27,7 @@ from trtllm.library import (
     LoraAdapters,
     background_error,
     is_alive,
-    process_environment,
+    prepare_environment,
 )
 from trtllm.progress import HangWatch
 from trtllm.sampling_params import SamplingTranslator
@@ -34,6 +35,7 @@ from trtllm.sampling_params import SamplingTranslator
 logger = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.1
+BLOCK = 32  # tokens: the default of KvCacheConfig.tokens_per_block
 
 
 class TrtllmRuntime:
@@ -51,18 +53,29 @@ class TrtllmRuntime:
         die: Callable[[str], None],
         *,
         has_statistics: bool = True,
+        blocks: BlockLog | None = None,
     ) -> None:
+        self.blocks = blocks
         self.stats = Stats(has_kv_blocks=has_statistics)
         self._llm = llm
         self._hang_watch = hang_watch
-        self._generator = Generator(llm, translator, self.stats, hang_watch.progressed)
+        self._generator = Generator(llm, translator, self.stats, hang_watch.progressed, blocks)
         self._die = die
         self._death: str | None = None  # why the executor has ended
         self._lock = threading.Lock()
         self._jobs: dict[str, list[Job]] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._other_tasks: list[asyncio.Task[None]] = []
-        self._has_statistics, self._is_collecting = has_statistics, False
+        self._has_statistics = has_statistics
+        self._collectors: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        if has_statistics:
+            self._collectors.append(
+                lambda: progress.collect(
+                    llm, self.stats, hang_watch.progressed, lambda: not self._tasks
+                )
+            )
+        if blocks is not None:
+            self._collectors.append(lambda: kv_events.collect(llm, blocks))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
         self._thread.start()
@@ -98,14 +111,8 @@ class TrtllmRuntime:
     # called in the loop's thread
 
     def _begin(self, job: Job) -> None:
-        if (
-            self._has_statistics and not self._is_collecting
-        ):  # before the first request, TensorRT-LLM logs a complaint
-            self._is_collecting = True
-            collecting = progress.collect(
-                self._llm, self.stats, self._hang_watch.progressed, lambda: not self._tasks
-            )
-            self._other_tasks.append(self._loop.create_task(collecting))
+        while self._collectors:  # before the first request, TensorRT-LLM logs a complaint
+            self._other_tasks.append(self._loop.create_task(self._collectors.pop()()))
         task = self._tasks[job] = self._loop.create_task(self._generate(job))
         task.add_done_callback(partial(self._forget, job))
         if job.is_cancelled or self._death is not None:
@@ -192,7 +199,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         StartFailed: TensorRT-LLM is not installed, or cannot load the model.
     """
     backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-    os.environ.update(process_environment(parameters))
+    prepare_environment(os.environ, parameters)
     library = Library.load(backend)
     given = json.loads(arguments)
     translator = SamplingTranslator(
@@ -201,9 +208,13 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         backend=backend,
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),
-        max_log_probs=int(parameters["max_log_probs"]),
+        max_log_probs=int(parameters["max_log_probs"]) if parameters["max_log_probs"] else None,
         has_guides=bool(given.get("guided_decoding_backend")),
     )
+    cache = given.get("kv_cache_config", {})
+    blocks: BlockLog | None = None
+    if cache.get("event_buffer_max_size") and not given.get("enable_attention_dp"):
+        blocks = BlockLog(parameters["public_name"], cache.get("tokens_per_block", BLOCK))
     engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
     return TrtllmRuntime(
         library.start(engine, arguments),
@@ -211,4 +222,5 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         HangWatch(float(parameters["hang_seconds"])),
         die,
         has_statistics=backend != PYTORCH or bool(given.get("enable_iter_perf_stats")),
+        blocks=blocks,
     )

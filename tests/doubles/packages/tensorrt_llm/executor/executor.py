@@ -7,7 +7,9 @@ said instead), `empty_last` (the end comes in a response without tokens), `crash
 dies when a request has so many tokens), `error_at` (only the request does), `stall_at` (the
 executor stands still, without an error, while a request has so many tokens), `alternatives` (ranks
 that have log-probabilities, the token said being rank 1), `ignores_guides`, `stillborn` (it is
-dead from the beginning), `hides_end` (an end token is not in the output, as with TRTLLMSampler).
+dead from the beginning), `hides_end` (an end token is not in the output, as with TRTLLMSampler),
+`kv_blocks` (how many blocks of prompts are kept; the newest are evicted first), `lost_event` (an
+event that does not arrive).
 """
 
 from __future__ import annotations
@@ -47,9 +49,11 @@ class GenerationExecutor:
         self.adapters: list[LoRARequest | None] = []  # one a request
         self._model = model
         self.running: dict[int, Request] = {}
-        self._seen: set[tuple[object, tuple[int, ...]]] = set()
+        self._seen: dict[tuple[object, tuple[int, ...]], None] = {}
         self._error_queue: queue.Queue[Exception] = queue.Queue()
         self.iterations: IterationResult | None = None
+        self.kv_events: IterationResult | None = None
+        self._events = 0
         self._lock = threading.Lock()
         self._is_shutdown = bool(script.get("stillborn"))
         threading.Thread(target=self._run, daemon=True).start()
@@ -69,7 +73,8 @@ class GenerationExecutor:
     ) -> GenerationResult:
         with self._lock:
             if self.iterations is None:
-                self.iterations = IterationResult()
+                self.iterations, self.kv_events = IterationResult(), IterationResult()
+                self._tell({"type": "created", "num_blocks_per_cache_level": [64, 0]})
             self.iterations.mark_undone()
             result = GenerationResult(len(self.requests), self)
             self.requests.append((prompt, sampling, cache_salt))
@@ -100,8 +105,32 @@ class GenerationExecutor:
     def _cached(self, prompt: list[int], salt: object) -> int:
         ends = range(BLOCK, len(prompt), BLOCK)
         cached = max((end for end in ends if (salt, tuple(prompt[:end])) in self._seen), default=0)
-        self._seen.update((salt, tuple(prompt[:end])) for end in ends)
+        new = [(salt, tuple(prompt[:end])) for end in ends if end > cached]
+        room = self.script.get("kv_blocks", 1_000_000)
+        while self._seen and len(self._seen) + len(new) > room:
+            self._tell({"type": "removed", "block_hashes": [hash(self._seen.popitem()[0])]})
+        self._seen.update(dict.fromkeys(new))
+        if new:
+            before = (salt, tuple(prompt[:cached]))
+            self._tell({
+                "type": "stored",
+                "parent_hash": hash(before) if cached else None,
+                "blocks": [self._block(one) for one in new],
+            })  # fmt: skip
         return cached
+
+    def _block(self, block: tuple[object, tuple[int, ...]]) -> dict[str, Any]:
+        tokens = [
+            {"type": "unique_token", "token_id": token, "token_extra_id": 0}
+            for token in block[1][-BLOCK:]
+        ]
+        own = {"type": "stored_block", "block_hash": hash(block), "tokens": tokens}
+        return {**own, "cache_level": 0, "priority": 35}
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        if self.kv_events is not None and self._events != self.script.get("lost_event"):
+            self.kv_events.put({"event_id": self._events, "window_size": 4096, "data": data})
+        self._events += 1
 
     def _run(self) -> None:
         while not self._is_shutdown:
@@ -166,10 +195,9 @@ class GenerationExecutor:
 
     def _send(self, request: Request, finish: str | None) -> None:
         ids, request.unsent = request.unsent, []
-        ranks = self.script.get("alternatives") or range(1, 1 + (request.sampling.logprobs or 0))
-        logprobs = (
-            [_log_probs(token, ranks) for token in ids] if request.sampling.logprobs else None
-        )
+        wanted = request.sampling.logprobs
+        ranks = self.script.get("alternatives") or range(1, 1 + max(1, wanted or 0))
+        logprobs = None if wanted is None else [_log_probs(token, ranks) for token in ids]
         request.result.put(Response(ids, logprobs, finish, cached_tokens=request.cached))
 
     def _crash(self) -> None:

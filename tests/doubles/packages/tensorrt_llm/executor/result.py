@@ -96,7 +96,9 @@ class GenerationResult:
 
 
 class IterationResult:
-    """Runs out at a time-out, and stays so until it is marked undone."""
+    """Runs out at a time-out, and stays so until it is marked undone. With a time-out of 0 it
+    raises instead, as upstream's queue does.
+    """
 
     def __init__(self) -> None:
         self._done = False
@@ -125,5 +127,7 @@ class IterationResult:
             await asyncio.sleep(self._timeout or 0)
         if self._queue.empty():
             self._done = True
+            if self._timeout == 0:
+                raise asyncio.QueueEmpty
             raise StopAsyncIteration
         return self._queue.get_nowait()

@@ -91,6 +91,12 @@ class LLM:
         iterations.set_timeout(timeout)
         return iterations
 
+    def get_kv_cache_events_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
+        assert self._executor is not None
+        assert self._executor.kv_events is not None, "no request has been submitted"
+        self._executor.kv_events.set_timeout(timeout)
+        return self._executor.kv_events
+
     def shutdown(self) -> None:
         if self._executor is not None:
             self._executor.shutdown()
