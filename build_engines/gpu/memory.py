@@ -29,7 +29,7 @@ LEAST_CACHED_TOKENS = 256
 BLOCK_TOKENS, LATENT_BLOCK_TOKENS = 32, 64
 PROMPT_TOKENS = 1024  # assumed when requests are counted
 # For max_batch_size, requests are as in NVIDIA's published runs: a thousand tokens in, as many out.
-# Powers of 2, as upstream's CUDA graphs; 2,048 is upstream's own default.
+# Powers of 2, as upstream's CUDA graphs; 2,048 is upstream's default (builder.py at 008b2b8d).
 ROW_TOKENS, LEAST_ROWS, MOST_ROWS = 2048, 256, 2048
 
 

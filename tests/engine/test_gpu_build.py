@@ -147,6 +147,28 @@ def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
 
 
 @pytest.mark.usefixtures("done_tables")
+@pytest.mark.parametrize(
+    ("gpu", "rows", "interval", "unfinished"),
+    [
+        ({}, 2048, 8, 2048 + 4096),  # a tiny model on 80 GB
+        ({"memory_gb": 3, "kv_cache": {"fraction": 0.02}}, 256, 4, 256 + 4096),
+        ({"max_batch_size": 8, "max_num_tokens": 64}, 8, 1, 8 + 256),
+    ],
+)
+def test_rows_that_are_left_out_are_the_same_for_engine_queue_and_proxy(
+    tmp_path, weights, toolkit, gpu, rows, interval, unfinished
+):
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", **gpu))
+    told = parameters(tmp_path, "m_engine")
+    arguments = json.loads(told["llm_args"])
+    assert (arguments["max_batch_size"], arguments["stream_interval"]) == (rows, interval)
+    assert arguments["cuda_graph_config"]["max_batch_size"] == rows
+    assert not arguments["enable_iter_perf_stats"]
+    assert parameters(tmp_path, "m")["rows"] == str(rows)
+    assert told["max_unfinished"] == str(unfinished)
+
+
+@pytest.mark.usefixtures("done_tables")
 def test_further_arguments_reach_the_engine_and_a_wrong_one_stops_the_build(
     tmp_path, weights, toolkit
 ):

@@ -79,6 +79,7 @@ def test_a_checkpoint_is_told_everything():
         ({"max_batch_size": 256}, 4),
         ({"max_batch_size": 512}, 8),
         ({"max_batch_size": 2048}, 8),
+        ({"max_batch_size": 64, "tensor_parallel": 4, "attention_dp": True}, 4),
         ({"max_batch_size": 2048, "llm_args": {"stream_interval": 1}}, 1),
     ],
 )
