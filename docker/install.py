@@ -4,11 +4,11 @@
     install.py beside FOLDER EXTRA…     a venv in FOLDER that also sees this Python's packages, with
                                         the dependencies of pyproject.toml and of these extras
 
-`beside` is for our own processes in NVIDIA's container: what fits of the container's packages is
-used, the rest is installed into the venv. Tritonserver's models and NVIDIA's tools run with the
-container's own Python, which does not see the venv. `build` imports the extras' packages from the
-container, so those and all that they need stay the container's: if one does not fit, pip reports
-the conflict, and the image's build fails.
+`beside` is for our own processes in NVIDIA's container. `build` imports the extras' packages from
+the container, so those and all that they need stay the container's: if one does not fit, pip
+reports the conflict, and the image's build fails. Everything else is what requirements.lock pins.
+Tritonserver's models and NVIDIA's tools run with the container's own Python, which does not see the
+venv.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def kept(lines: Iterable[str], path: list[str]) -> list[str]:
     pins: dict[str, str] = {}
     waiting = [*lines]
     while waiting:
-        name = canonical(NAME.match(waiting.pop())[0])
+        name = name_of(waiting.pop())
         found = next(iter(metadata.distributions(name=name, path=path)), None)
         if found is not None and name not in pins:
             pins[name] = f"{name}=={found.version}"
@@ -76,8 +76,8 @@ def kept(lines: Iterable[str], path: list[str]) -> list[str]:
     return sorted(pins.values())
 
 
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def name_of(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", NAME.match(requirement)[0]).lower()
 
 
 def arguments(mode: str, *names: str) -> list[str]:
@@ -95,6 +95,10 @@ def arguments(mode: str, *names: str) -> list[str]:
         pyproject = (ROOT / "pyproject.toml").read_text()
         shared = of_extras(pyproject, *names)
         pins, lines = kept(shared, sys.path), [*dependencies(pyproject), *shared]
+        theirs = [name_of(pin) for pin in pins]
+        for line in sections((ROOT / "requirements.lock").read_text())["proxy"]:
+            if name_of(line) not in theirs:
+                pins.append(line.partition(" --hash")[0])
         return ["--constraint", _file(pins), "--requirement", _file(lines)]
     raise ValueError(f"unknown mode {mode!r}: give lock SECTION…, or beside FOLDER EXTRA…")
 

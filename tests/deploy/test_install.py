@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from build_engines.gpu.toolkit import CONTAINER
 from tests.deploy.places import DOCKER, ROOT
@@ -139,7 +138,9 @@ class Image:
         self._run(self.venv, "-m", "pip", "install", "xgrammar", "httpx")
         for name, version in (("pydantic", "2.99.0"), ("httpx", "0.28.0"), ("newone", "1.0")):
             wheel(self.index, name, version)
+        wheel(self.index, "httpx", "0.29.0")
         (folder / "docker").mkdir()
+        (folder / "requirements.lock").write_text("# proxy\nhttpx==0.28.0\npydantic==2.99.0\n")
         self.script = folder / "docker" / "install.py"
         self.script.write_text((DOCKER / "install.py").read_text())
         self.ours = folder / "ours"
@@ -255,8 +256,9 @@ def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(co
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(report.read_text())["install"]
     ours = {canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
-    assert Version(ours["httpx"]) >= Version("0.28"), "the container has 0.27.2"
-    assert "obstore" in ours
+    assert {"httpx", "obstore"} < ours.keys(), "the container has httpx 0.27.2"
+    locked = {canonicalize_name(one.name): one for one in map(Requirement, pins("proxy"))}
+    assert all(ours[name] in locked[name].specifier for name in ours.keys() & locked.keys())
     shared = {"torch", "transformers", "tokenizers", "xgrammar", "numpy", "pydantic"}
     [packages] = container.glob("lib/python*/site-packages")
     kept = names(install.kept(install.of_extras(PYPROJECT, "gpu"), [str(packages)]))

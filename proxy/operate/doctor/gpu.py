@@ -57,7 +57,7 @@ def installed_signatures(version: str) -> list[Check]:
 
 def driver(cuda: tuple[int, int] | None) -> Check:
     """cuda: the newest that the driver supports, if there is one."""
-    needs = f"NVIDIA's container 26.07 needs {CUDA[0]}.{CUDA[1]}, as driver {DRIVER} has it"
+    needs = f"NVIDIA's container 26.07 has {CUDA[0]}.{CUDA[1]} and was made for driver {DRIVER}"
     return Check(
         name="CUDA",
         ok=cuda is not None and cuda >= CUDA,

@@ -39,7 +39,7 @@ def main(launcher: int, arguments: list[str]) -> int:
     child = os.fork()
     if child == 0:
         _on_parents_death(signal.SIGKILL)
-        os.execv(arguments[0], arguments)
+        os.execvp(arguments[0], arguments)
     for received, sent in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
         signal.signal(received, partial(_forward, child, sent))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -114,7 +114,10 @@ def command(
     """
     if world.size == 1 and not world.is_under_mpirun:
         return [*tritonserver, _python_backend(shm_prefix)]
-    found = [_on_path("mpirun"), "--allow-run-as-root", *UNBOUND]
+    _on_path("mpirun")
+    # By its name: an mpirun with an absolute path puts its folder first on its children's PATH, and
+    # with it perhaps another python3 than that beside TensorRT-LLM.
+    found = ["mpirun", "--allow-run-as-root", *UNBOUND]
     found += [part for variable in world.environment for part in ("-x", variable)]
     for rank in range(world.size):
         start = [":"] if rank else []

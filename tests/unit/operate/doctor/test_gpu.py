@@ -45,8 +45,8 @@ def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
 @pytest.mark.parametrize(
     ("cuda", "is_ok", "told"),
     [
-        (None, False, "no NVIDIA driver here (libcuda.so.1); NVIDIA's container 26.07 needs 13.1"),
-        ((13, 0), False, "the driver supports CUDA 13.0; NVIDIA's container 26.07 needs 13.1"),
+        (None, False, "no NVIDIA driver here (libcuda.so.1); NVIDIA's container 26.07 has 13.1"),
+        ((13, 0), False, "the driver supports CUDA 13.0; NVIDIA's container 26.07 has 13.1"),
         ((13, 1), True, "the driver supports CUDA 13.1"),
         ((14, 0), True, "the driver supports CUDA 14.0"),
     ],
@@ -55,7 +55,7 @@ def test_the_drivers_cuda_is_compared_with_what_the_container_needs(cuda, is_ok,
     check = gpu.driver(cuda)
     assert check.ok is is_ok
     assert check.detail.startswith(told)
-    assert check.detail.endswith("as driver 590.44.01 has it")
+    assert check.detail.endswith("was made for driver 590.44.01")
 
 
 MULTI_BLOCK, OVERLAP = 'key: "multi_block_mode"', 'key: "enable_trt_overlap"'

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from build_engines.models_file import ModelsFile
 from proxy.domain.errors import LaunchError
-from proxy.operate.triton_server import launch, ranks
+from proxy.operate.triton_server import launch, lifeline, ranks
 from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.server import TritonServer
@@ -192,6 +195,18 @@ def test_the_command_is_that_of_upstreams_launch_triton_server(programs, world, 
     found = " ".join(ranks.command(["/t", "--x=1"], world, shm_prefix="mine-", secret=SECRET))
     backend = "--backend-config=python,shm-region-prefix-name="
     assert found.replace(f"{programs}/", "").replace(backend, "") == command
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed")
+def test_under_a_real_mpirun_models_find_the_python3_that_its_caller_finds(tmp_path):
+    """Open MPI puts the folder of an mpirun that has an absolute path first on the PATH."""
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    command = ranks.command(["/usr/bin/env"], World(is_under_mpirun=True), shm_prefix="", secret="")
+    started = lifeline.command([*command[: command.index("/usr/bin/env")], "/usr/bin/env"])
+    result = subprocess.run(
+        started, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert f"PATH={path}\n" in result.stdout, result.stderr
 
 
 def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatch):
