@@ -166,7 +166,7 @@ def test_without_events_of_one_cache_it_reports_nothing(runtime, arguments):
 
 
 def test_upstream_has_what_is_used():
-    references = signatures.CLASSES.with_name("references.json")
+    references = signatures.FACTS.with_name("references.json")
     methods = json.loads(references.read_text())["references/llm"]["methods"]
     assert "timeout" in methods["get_kv_cache_events_async"]["parameters"]
     options = signatures.RecordedClasses.read().fields("KvCacheConfig")
