@@ -46,7 +46,7 @@ NOT_REACHED = NotReady("it has not been reached yet")
 LOST = NotReady("a stream lost its connection to it")
 UNTRIED = NotReady("its first generation has not ended", "the first generation has not ended")
 BLOCKS_EVERY_S = 0.5
-BLOCKS_AT_ONCE = 4_096  # of reports, in one turn of the event loop
+BLOCKS_AT_ONCE = 2_048  # of reports, in one turn of the event loop
 TRIED_AGAIN_S, MOST_TRIED_AGAIN_S = 1.0, 30.0  # after a failure; doubled with each further one
 FIRST_TRIALS_S = 2.0
 

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 BLOCK_SIZES = tuple(size for size in (128, 256, 512, 1024, 2048) for _ in range(32))
 CHARACTERS_AN_ID = 4
 ENTRIES_AN_ENDPOINT = 4096  # at 128 tokens each half a million, what one GPU's KV cache holds
-REPORTED_AN_ENDPOINT = 32_768  # at 32 tokens each a million; further ones are not recorded
+REPORTED_AN_ENDPOINT = 16_384  # of an engine's blocks; at 32 tokens each half a million, too
 NAMED_BLOCKS = 65_536  # of text, with the engine's blocks that they end with
 NUMBER = 8  # bytes
 MOST_LEVELS = 4
@@ -110,8 +110,12 @@ class HolderIndex(Generic[Key]):
         while len(recent) > self._most:
             self._drop(recent.popitem(last=False)[0], bit)
 
-    def count(self, bit: int) -> int:
-        return len(self._recent.get(bit, ()))
+    def touch(self, bit: int, keys: Iterable[Key]) -> None:
+        """Those that the endpoint has become the newest ones."""
+        if recent := self._recent.get(bit):
+            for key in keys:
+                if key in recent:
+                    recent.move_to_end(key)
 
     def drop(self, bit: int, keys: Iterable[Key]) -> None:
         """The endpoint does not have these any more, if it had them."""
@@ -179,8 +183,7 @@ class PrefixIndex(HolderIndex[int]):
         them.
         """
         self._reported.drop(bit, removed)
-        room = REPORTED_AN_ENDPOINT - self._reported.count(bit)
-        self._reported.record(bit, stored[:room])
+        self._reported.record(bit, reversed(stored))
 
     def settle(self, bit: int) -> None:
         """Drops guesses on prompts that began before the last report, which covers them. Not those
@@ -210,7 +213,7 @@ class PrefixIndex(HolderIndex[int]):
         if (guesses := self._guesses.get(bit)) is None or not size:
             return
         guesses[1].extend(blocks.keys)
-        compared, common = b"", 0
+        compared, common, ends = b"", 0, list[int]()
         for key, end in reversed(tuple(zip(blocks.keys, blocks.ends, strict=False))):
             count, before = self._named.pop(key, (most, named))
             if before is named:
@@ -221,6 +224,8 @@ class PrefixIndex(HolderIndex[int]):
                 count = min(count, common - 1)
             if count > 0:
                 self._named[key] = count, named
+                ends.append(_number(named, count))
+        self._reported.touch(bit, ends)
         while len(self._named) > NAMED_BLOCKS:
             self._named.popitem(last=False)
 
