@@ -4,6 +4,10 @@ TensorRT-LLM silently accepts most parameters that it ignores, so they must not 
 Sources: its docs/source/features/sampling.md, sampler.py (min_tokens counts the prompt's, too), and
 issue 9442 (penalties ignored). The C++ backend's utils.cc (at 1929081) never passes a priority to
 its executor::Request.
+
+In July and August 2026 TorchSampler got penalties, bad words, min_p and seeds (its pull requests
+16485, 16052, 16590, 17172; min_tokens since 12166), and 18232 removed TRTLLMSampler. 1.3.0rc25 is
+the first candidate with all of these.
 """
 
 from __future__ import annotations
@@ -11,8 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from packaging.version import Version
+
 Sampler = Literal["TorchSampler", "TRTLLMSampler"]
 PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
+TORCH_SAMPLER_LACKED = PENALTIES | {"min_p", "bad_words", "seed", "min_tokens"}
 LOG_PROBS = frozenset({"return_log_probs", "output_log_probs"})
 ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
@@ -26,21 +33,21 @@ GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
-HAS_CACHE_SALT, HAS_PRIORITY, TORCH_SAMPLER_IS_WHOLE = (1, 1), (1, 3), (1, 3)
-TORCH_SAMPLER_HAS_ALTERNATIVES = (1, 2)  # by pull request 7756; before, 6097: one token only
+HAS_CACHE_SALT = Version("1.1.0a0")
+TORCH_SAMPLER_HAS_ALTERNATIVES = Version("1.2.0a0")  # by 7756; before, 6097: one token only
+# TorchSampler serves everything and is the only one; requests have priorities (12362).
+TORCH_SAMPLER_IS_WHOLE = Version("1.3.0rc25")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrtllmEngine:
     """One model on TensorRT-LLM.
 
-    version: the package's, as (major, minor). is_prerelease: it is a release candidate of that
-    version. backend: "pytorch" and "tensorrt" (engine plans) are the LLM API's, "cpp" is Triton's
-    C++ backend. sampler: only "pytorch" uses it.
+    backend: "pytorch" and "tensorrt" (engine plans) are the LLM API's, "cpp" is Triton's C++
+    backend. sampler: of "pytorch" before TORCH_SAMPLER_IS_WHOLE.
     """
 
-    version: tuple[int, int]
-    is_prerelease: bool = False
+    version: Version
     backend: Literal["pytorch", "tensorrt", "cpp"]
     sampler: Sampler = "TRTLLMSampler"
     end_tokens: int = 1
@@ -58,15 +65,21 @@ class TrtllmEngine:
             found |= GUIDES
         if self.is_speculative:
             found |= LOG_PROBS | ALTERNATIVES
+            if self.backend == "pytorch":
+                found |= self._missing_of_speculation()
         return frozenset(found)
 
     @property
-    def max_log_probs(self) -> int:
-        """The value of SamplingParams.logprobs for a request with log-probabilities.
+    def max_log_probs(self) -> int | None:
+        """The value of SamplingParams.logprobs for a request with log-probabilities; None: the
+        number of alternatives that it asks for.
 
-        TensorRT-LLM reports the sampled token only if it is among the likeliest ones, so a sampler
-        with alternatives is asked for the maximum. Others accept 1 only (pull request 6097).
+        Before 1.3.0rc25, TensorRT-LLM reports the sampled token only if it is among the likeliest
+        ones, so a sampler with alternatives is asked for the maximum. Others accept 1 only (pull
+        request 6097). Later it always reports it, and 0 asks for it alone.
         """
+        if self.backend == "pytorch" and self.version >= TORCH_SAMPLER_IS_WHOLE:
+            return None
         return 1 if "num_top_log_probs" in self.missing() else MOST_ALTERNATIVES
 
     @property
@@ -84,7 +97,7 @@ class TrtllmEngine:
             found |= BLOCKS
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
-        if (self.version, not self.is_prerelease) < (HAS_PRIORITY, True):
+        if self.version < TORCH_SAMPLER_IS_WHOLE:
             found.add("priority")
         if (
             self.backend == "tensorrt"
@@ -93,9 +106,19 @@ class TrtllmEngine:
         return found | self._missing_of_sampler()
 
     def _missing_of_sampler(self) -> frozenset[str]:
+        if self.version >= TORCH_SAMPLER_IS_WHOLE:
+            return frozenset()
         if self.sampler == "TRTLLMSampler":
             return ALTERNATIVES
+        if self.version >= TORCH_SAMPLER_HAS_ALTERNATIVES:
+            return TORCH_SAMPLER_LACKED
+        return TORCH_SAMPLER_LACKED | ALTERNATIVES
+
+    def _missing_of_speculation(self) -> frozenset[str]:
+        """TRTLLMSampler never serves it (sampling.md), and later it honours the seed alone (17599).
+
+        Penalties, min_p and bad words are refused there, or ignored.
+        """
         if self.version >= TORCH_SAMPLER_IS_WHOLE:
-            return frozenset({"seed"})
-        found = PENALTIES | {"min_p", "bad_words", "seed", "min_tokens"}
-        return found if self.version >= TORCH_SAMPLER_HAS_ALTERNATIVES else found | ALTERNATIVES
+            return TORCH_SAMPLER_LACKED - {"seed"}
+        return TORCH_SAMPLER_LACKED

@@ -14,12 +14,13 @@ from typing import Any
 
 from build_engines import remote_files
 from build_engines.errors import BuildError
+from build_engines.gpu.architecture import OWN_FILE
 from build_engines.step import Step
 from build_engines.tool import Say
 from build_engines.weights import GGUF, HubRepository, LocalFolder, StoredObjects, Weights
 from build_engines.whole_folder import contents_hash
 
-CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
+CONFIG = "config.json"
 
 
 class Fetch(Step):
@@ -106,7 +107,7 @@ def step(
 def config(step: Fetch | Here) -> dict[str, Any] | None:
     """The model's config.json, read before the weights; None if only a fetch can show it.
 
-    Includes the quantization that Model-Optimizer writes to a file of its own.
+    Model-Optimizer's own file is in it under that file's name, without its outer key.
 
     Raises:
         BuildError: there is no config.json, or it is not a JSON object.
@@ -116,8 +117,10 @@ def config(step: Fetch | Here) -> dict[str, Any] | None:
     parsed = _json(step, CONFIG)
     if parsed is None:
         raise _lacks(step.origin, CONFIG)
-    quantized = _json(step, QUANTIZED) or {}
-    return {**({"quantization_config": quantized["quantization"]} if quantized else {}), **parsed}
+    quantized = _json(step, OWN_FILE)
+    if quantized is None:
+        return parsed
+    return {**parsed, OWN_FILE: quantized.get("quantization", quantized)}
 
 
 def _lacks(origin: Weights | Path, file: str) -> BuildError:

@@ -16,6 +16,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from build_engines.deployments import Deployments, ShadowEntry, Where, deployment_problems
 from build_engines.gpu import refusals
+from build_engines.gpu.legacy import refusals as legacy_refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
 from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknown_key
@@ -166,9 +167,9 @@ class BuiltEntry(ModelEntry):
     profile: Literal["chat"] | None = None  # defaults of options: see CHAT_PROFILE
     context_length: Annotated[int, Field(ge=16)] | None = None
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
-        25.0  # the longest that a token waits to be sent
+        25.0  # the longest that a token waits to be sent, unless Triton cannot carry more responses
     )
-    # requests waiting for a row, more get 429; default: 16 per row, at least 256
+    # requests waiting for a row, more get 429; default: 16 per row, from 256 to 4,096
     max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     # kinds of guides that callers may not use; json is a schema for any JSON
     disabled_guides: tuple[GuideKind, ...] = ()
@@ -216,7 +217,8 @@ class GpuEntry(BuiltEntry):
 
     @model_validator(mode="after")
     def _goes_together(self) -> GpuEntry:
-        wrong = [*refusals.refusals(self.gpu), *self._refusals()]
+        options = self.gpu
+        wrong = [*refusals.refusals(options), *legacy_refusals.refusals(options), *self._refusals()]
         if wrong:
             raise ValidationError.from_exception_data("gpu", [_details(each) for each in wrong])
         return self
@@ -240,9 +242,6 @@ class TensorrtllmEntry(GpuEntry):
 
     runtime: Literal["tensorrtllm"]
     gpu: PlanOptions = PlanOptions()
-
-    def _refusals(self) -> list[Refusal]:
-        return [*super()._refusals(), *refusals.plan_refusals(self.gpu)]
 
 
 class RemoteEntry(ModelEntry):

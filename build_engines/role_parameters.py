@@ -14,8 +14,9 @@ from typing_extensions import assert_never
 from build_engines import triton_models
 from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
-from build_engines.gpu import adapter, llm_args
+from build_engines.gpu import adapter, llm_args, memory
 from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.legacy import backend_parameters
 from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
@@ -27,10 +28,10 @@ from build_engines.models_file import (
     ScriptedEntry,
 )
 
-# Per second. The engine decodes on the same cores, so every message costs decode time.
+# Wanted per second. On a CPU the engine decodes on the same cores, so a message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
-QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
+QUEUE_A_ROW, QUEUE_AT_LEAST, QUEUE_AT_MOST = 16, 256, 4096
 SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
 
@@ -53,24 +54,34 @@ def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Paramet
 
 
 def on_gpus(
-    name: str, entry: GpuEntry, facts: Facts, built: Path, *, version: Version
+    name: str,
+    entry: GpuEntry,
+    facts: Facts,
+    built: Path,
+    *,
+    version: Version,
+    memory_gb: float | None,
 ) -> dict[str, Parameters]:
     """Parameters by role. TensorRT-LLM gets absolute paths.
 
     Args:
         built: artifacts/<name>/.
         version: of TensorRT-LLM.
+        memory_gb: of one GPU; None if it is unknown.
     """
     beside = _links(built.resolve())
     config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
-    logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
+    shape = Architecture.read(config)
+    options = memory.with_rows(shape, entry.gpu, memory_gb=memory_gb)
+    entry = entry.model_copy(update={"gpu": options})
+    logits_size = {"logits_size": str(shape.vocabulary)}
     limits = served_engine(entry, facts, version)
     tokenizer = _guides(entry, limits.guide_kinds)
     rows = _rows(entry)
     if limits.backend == "cpp":
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = {
-            **llm_args.backend_parameters(entry.gpu, beside["engine"], beside),
+            **backend_parameters.of(entry.gpu, beside["engine"], beside),
             triton_models.MAX_QUEUE: str(_queue(entry, rows)),
         }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
@@ -88,7 +99,7 @@ def on_gpus(
         "trtllm_backend": limits.backend,
         "llm_args": json.dumps(arguments, sort_keys=True),
         "lora_adapters": json.dumps({name: str(folder) for name, folder in adapters.items()}),
-        "max_log_probs": str(limits.max_log_probs),
+        "max_log_probs": "" if limits.max_log_probs is None else str(limits.max_log_probs),
         **_process(entry.gpu),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
@@ -163,7 +174,7 @@ def _guides(entry: BuiltEntry, kinds: Collection[str]) -> Parameters:
 
 def _queue(entry: BuiltEntry, rows: int) -> int:
     """How many requests may wait for a row."""
-    return entry.max_queue or max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows)
+    return entry.max_queue or min(max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows), QUEUE_AT_MOST)
 
 
 def _python_engine(
@@ -176,7 +187,7 @@ def _python_engine(
         "context_length": str(facts.context_length),
         "runtime": entry.runtime,
         "end_ids": ",".join(map(str, facts.end_ids)),
-        "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
+        "responses_a_core": str(RESPONSES_A_CORE[entry.runtime]),
         "hold_ms": str(entry.hold_ms),
         "max_unfinished": str(rows + _queue(entry, rows)),
     }
@@ -197,7 +208,7 @@ def _rows(entry: OnnxEntry | GpuEntry) -> int:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
-            return entry.gpu.max_batch_size
+            return entry.gpu.max_batch_size * entry.gpu.attention_groups
         case _:
             assert_never(entry)
 
@@ -221,10 +232,9 @@ def _cores() -> int:
 def served_engine(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
     """Which requests the engine can serve, see engine_limits."""
     return TrtllmEngine(
-        version=(version.major, version.minor),
-        is_prerelease=version.is_prerelease,
+        version=version,
         backend=_backend(entry),
-        sampler=SAMPLERS[entry.gpu.sampler],
+        sampler=SAMPLERS[entry.gpu.sampler or llm_args.SAMPLER],
         end_tokens=len(facts.end_ids),
         has_guides=entry.gpu.guided_decoding != "off",
         has_adapters=entry.gpu.lora is not None,

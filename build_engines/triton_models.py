@@ -71,7 +71,8 @@ def render(
             policy = config.dynamic_batching.default_queue_policy
             policy.max_queue_size = int(parameters.get(role, {}).get(MAX_QUEUE, 0))
         folder = repository / config.name
-        _copy_code(role if role != "engine" else engine, folder / "1")
+        _copy_code(TEMPLATES / (role if role != "engine" else engine) / "1", folder / "1")
+        _copy_code(TEMPLATES / engine / role, folder / "1")  # what only this engine needs there
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
 
 
@@ -79,12 +80,11 @@ def _template(folder: str, name: str) -> str:
     return (TEMPLATES / folder / name).read_text(encoding="utf-8")
 
 
-def _copy_code(folder: str, version: Path) -> None:
-    source = TEMPLATES / folder / "1"
+def _copy_code(source: Path, version: Path) -> None:
+    version.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, version, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        version.mkdir(parents=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, version, ignore=ignored, dirs_exist_ok=True)
 
 
 def _leave_out(configs: Mapping[str, ModelConfig], tensors: Collection[str]) -> None:

@@ -4,8 +4,11 @@
     install.py beside FOLDER EXTRA…     a venv in FOLDER that also sees this Python's packages, with
                                         the dependencies of pyproject.toml and of these extras
 
-`beside` takes what NVIDIA's container has, and installs the rest into the venv. A package of the
-container that does not fit is a conflict: pip reports it, and the image's build fails.
+`beside` is for our own processes in NVIDIA's container: what fits of the container's packages is
+used, the rest is installed into the venv. Tritonserver's models and NVIDIA's tools run with the
+container's own Python, which does not see the venv. `build` imports the extras' packages from the
+container, so those and all that they need stay the container's: if one does not fit, pip reports
+the conflict, and the image's build fails.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTINUED = re.compile(r"\s*\\\n\s*")
-PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+PIN = re.compile(rf"{NAME.pattern}==")
 PARENT = "packages_of_the_image.pth"
 
 
@@ -50,18 +54,26 @@ def from_lock(lock: str, wanted: Iterable[str]) -> list[str]:
     return [line for name in wanted for line in known[name]]
 
 
-def dependencies(pyproject: str, *extras: str) -> list[str]:
-    project = tomllib.loads(pyproject)["project"]
-    named: list[str] = list(project["dependencies"])
-    for extra in extras:
-        named += project["optional-dependencies"][extra]
-    return named
+def dependencies(pyproject: str) -> list[str]:
+    return list(tomllib.loads(pyproject)["project"]["dependencies"])
 
 
-def installed() -> list[str]:
-    """A pin for each package of this interpreter."""
-    found = {canonical(one.name): one.version for one in metadata.distributions()}
-    return sorted(f"{name}=={version}" for name, version in found.items())
+def of_extras(pyproject: str, *extras: str) -> list[str]:
+    optional = tomllib.loads(pyproject)["project"]["optional-dependencies"]
+    return [line for extra in extras for line in optional[extra]]
+
+
+def kept(lines: Iterable[str], path: list[str]) -> list[str]:
+    """A pin for each package in these folders that the requirements need, directly or not."""
+    pins: dict[str, str] = {}
+    waiting = [*lines]
+    while waiting:
+        name = canonical(NAME.match(waiting.pop())[0])
+        found = next(iter(metadata.distributions(name=name, path=path)), None)
+        if found is not None and name not in pins:
+            pins[name] = f"{name}=={found.version}"
+            waiting += [line for line in found.requires or () if "extra ==" not in line]
+    return sorted(pins.values())
 
 
 def canonical(name: str) -> str:
@@ -80,8 +92,10 @@ def arguments(mode: str, *names: str) -> list[str]:
         lines = from_lock(locks, names)
         return ["--no-deps", "--require-hashes", "--requirement", _file(lines)]
     if mode == "beside":
-        lines = dependencies((ROOT / "pyproject.toml").read_text(), *names)
-        return ["--constraint", _file(installed()), "--requirement", _file(lines)]
+        pyproject = (ROOT / "pyproject.toml").read_text()
+        shared = of_extras(pyproject, *names)
+        pins, lines = kept(shared, sys.path), [*dependencies(pyproject), *shared]
+        return ["--constraint", _file(pins), "--requirement", _file(lines)]
     raise ValueError(f"unknown mode {mode!r}: give lock SECTION…, or beside FOLDER EXTRA…")
 
 
@@ -89,21 +103,15 @@ def make_venv(folder: Path) -> str:
     """Makes the venv and returns its Python, which has no pip of its own but sees the image's.
 
     NVIDIA's container has its Python packages in a venv. `--system-site-packages` shows those of
-    the Python below that venv only, so a .pth file adds the packages of this interpreter.
+    the Python below that venv only, so a .pth file adds the packages of this interpreter, after
+    the venv's own. It also adds our code, for which PYTHONPATH would reach Triton's models.
     """
     venv.create(folder, system_site_packages=True, symlinks=True, with_pip=False)
     own = Path(folder, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
     here = [path for path in site.getsitepackages() if path.startswith(sys.prefix)]
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in here]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in here] + [f"{ROOT}\n"]
     (own / "site-packages" / PARENT).write_text("".join(lines))
     return str(folder / "bin" / "python")
-
-
-def shadowed(folder: Path) -> set[str]:
-    """Packages that the image and the venv have in different versions."""
-    inside = [str(path) for path in folder.glob("lib/python*/site-packages")]
-    own = {canonical(one.name) for one in metadata.distributions(path=inside)}
-    return own & {canonical(one.name) for one in metadata.distributions()}
 
 
 def _file(lines: Iterable[str]) -> str:
@@ -112,17 +120,13 @@ def _file(lines: Iterable[str]) -> str:
     return file.name
 
 
-def main(mode: str, *names: str) -> int | str:
-    """The exit status, or what sys.exit prints."""
-    python, folder = sys.executable, None
+def main(mode: str, *names: str) -> int:
+    """The exit status."""
+    python = sys.executable
     if mode == "beside":
-        folder, names = Path(names[0]), names[1:]
-        python = make_venv(folder)
+        python, names = make_venv(Path(names[0])), names[1:]
     pip = [python, "-m", "pip", "install", "--no-cache-dir"]
-    status = subprocess.run([*pip, *arguments(mode, *names)], check=False).returncode
-    if status == 0 and folder is not None and (found := sorted(shadowed(folder))):
-        return f"{folder} replaces packages of the image: {', '.join(found)}"
-    return status
+    return subprocess.run([*pip, *arguments(mode, *names)], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ LABEL org.opencontainers.image.title="triton-openai Triton" \
 WORKDIR /app
 COPY requirements.lock pyproject.toml ./
 COPY docker/install.py docker/
-# Our packages are in a venv that sees NVIDIA's; those stay as they are.
+# Our packages are in a venv that sees NVIDIA's. It is not on PATH: Triton's models, MPI's workers and
+# upstream's tools take the first python3 there, which is NVIDIA's, with the packages that it tested.
 RUN ["python3", "docker/install.py", "beside", "/opt/triton-openai", "gpu"]
-ENV PATH=/opt/triton-openai/bin:$PATH \
-    PYTHONDONTWRITEBYTECODE=1 \
+ENV PYTHONDONTWRITEBYTECODE=1 \
     ARTIFACTS_DIR=/artifacts \
     HF_HOME=/artifacts/huggingface \
     HOME=/home/triton-server \
@@ -37,8 +37,8 @@ COPY docker/triton/wait_idle.py docker/triton/
 # tritonclient does not declare which protobuf it needs: one that is too old shows here. NVIDIA's own
 # files are in this folder, too. The user is NVIDIA's, whose home is not made there: kernels that are
 # compiled at run time are kept in it.
-RUN python3 -c "import build_engines.build, proxy.operate.run, tritonclient.grpc" \
-    && python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
+RUN /opt/triton-openai/bin/python3 -c "import build_engines.build, proxy.operate.run, tritonclient.grpc" \
+    && /opt/triton-openai/bin/python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
     && python3 -m compileall -q build_engines docker model_repository proxy \
     && install --directory --owner=1000 --group=1000 /artifacts "$HOME"
 USER 1000:1000
@@ -46,7 +46,7 @@ VOLUME /artifacts
 EXPOSE 8001 8002
 HEALTHCHECK --interval=10s --timeout=3s --start-period=1800s --retries=3 \
     CMD ["python3", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['TRITON_METRICS_PORT']}/metrics\", timeout=2)"]
-# NVIDIA's entry point stays: it checks driver and GPU, then runs this.
+# NVIDIA's entry point stays: it checks driver and GPU, then runs this. In Kubernetes, give `args`.
 CMD ["triton-openai", "triton"]
 
 # One model over several nodes: the leader's mpirun starts its ranks in the other pods.

@@ -92,7 +92,14 @@ def render(
     triton_models.render(
         name,
         repository,
-        role_parameters.on_gpus(name, entry, facts, folder, version=version),
+        role_parameters.on_gpus(
+            name,
+            entry,
+            facts,
+            folder,
+            version=version,
+            memory_gb=Device.of(entry.gpu).memory_gb,
+        ),
         engine="tensorrt_llm" if entry.runtime == "tensorrtllm" else "engine",
         without=role_parameters.served_engine(entry, facts, version).missing(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import subprocess
@@ -80,6 +81,19 @@ def listed() -> list[ListedGpu] | None:
         elif (mig := _MIG.match(line)) is not None and found:
             found.append(ListedGpu(index=found[-1].index, name=f"MIG {mig[1]}", uuid=mig[2]))
     return found
+
+
+def cuda_version() -> tuple[int, int] | None:
+    """The newest CUDA that the driver here supports, or the forward compatibility package in the
+    loader's path; None without a driver.
+    """
+    found = ctypes.c_int()
+    try:
+        if ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(found)) != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return found.value // 1000, found.value % 1000 // 10
 
 
 def _nvidia_smi(*arguments: str) -> str | None:

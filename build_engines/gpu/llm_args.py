@@ -1,6 +1,6 @@
 """The keyword arguments of TensorRT-LLM's `LLM`, as its engine's Triton parameter `llm_args`.
 
-The names are those of llmapi/llm_args.py from 1.0 to 1.2. The engine adds `model`.
+The names are those of the installed version's llmapi/llm_args.py. The engine adds `model`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any
 
 from packaging.version import Version
 
-from build_engines.engine_limits import Sampler
+from build_engines.engine_limits import TORCH_SAMPLER_IS_WHOLE, Sampler
+from build_engines.gpu import extra_arguments
+from build_engines.gpu.legacy.options import Lookahead
 from build_engines.gpu.options import (
     DraftTarget,
     Eagle3,
     GpuOptions,
-    Lookahead,
     Lora,
     Mtp,
     NGram,
@@ -25,12 +26,12 @@ from build_engines.gpu.options import (
 
 BYTES = 10**9
 SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
+SAMPLER = "trtllm"  # where there are two
 SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
-# Before that, CUDA graphs change the answers of adapters (its pull requests 5480 and 8279).
-LORA_HAS_GRAPHS_SINCE = Version("1.3.0")
-# By default its queue ignores priorities (pull request 12362, and WaitingQueuePolicy in llm_args.py
-# at 0004396). It is not known which release candidate of 1.3 had them first.
-QUEUE_HAS_PRIORITIES_SINCE = Version("1.3.0")
+# The first whose names are recorded in upstream/classes_1.3.json. Its LLM reads the dictionary of
+# speculative_config, has one sampler, and does not change answers of adapters by CUDA graphs (its
+# pull requests 5480 and 8279). By default its queue ignores priorities (12362).
+IS_1_3 = TORCH_SAMPLER_IS_WHOLE
 LORA = "lora/"  # prefix of an adapter's name among the folders beside an engine
 PLAN_LIMITS = ("max_batch_size", "max_num_tokens")
 
@@ -61,10 +62,12 @@ def of(
     if options.guided_decoding != "off":
         found["guided_decoding_backend"] = options.guided_decoding
     if options.speculative is not None:
-        found["speculative_config"] = _speculation(options.speculative, folders)
+        has_from_dict = version < IS_1_3
+        found["speculative_config"] = _speculation(options.speculative, folders, has_from_dict)
     if options.engine == "pytorch":
         found["scheduler_config"] |= _queue(version)
-        return found | _pytorch(options, version, lora_modules)
+        own = found | _pytorch(options, version, lora_modules)
+        return extra_arguments.merged(own, options.llm_args)
     # BaseLlmArgs' defaults would replace the plan's own limits
     return found | {name: plan[name] for name in PLAN_LIMITS if plan is not None}
 
@@ -77,6 +80,7 @@ def _pytorch(
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
+        "stream_interval": _stream_interval(options.max_batch_size),
         "enable_iter_perf_stats": options.iteration_stats,
         "cuda_graph_config": _cuda_graphs(options, version),
     }
@@ -84,6 +88,8 @@ def _pytorch(
         found["max_seq_len"] = options.max_seq_len
     if options.expert_parallel > 1:
         found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.attention_dp:
+        found["enable_attention_dp"] = True
     if options.lora is not None:
         found["lora_config"] = _lora(options.lora, lora_modules)
     if options.speculative is None:  # speculative decoding has its own sampler
@@ -91,8 +97,17 @@ def _pytorch(
     return found
 
 
+def _stream_interval(rows: int) -> int:
+    """A request's first token comes at once, the others with each `interval`th step (pull request
+    5836). Each response costs the engine's process up to 100 microseconds, so a full batch should
+    not send many more than the 4,000 a second that it sends on: 64 rows with steps of 16 ms. Longer
+    batches have longer steps: 53,000 tokens a second are the most that NVIDIA publishes for a GPU.
+    """
+    return max(1, min(rows // 64, 8))
+
+
 def _queue(version: Version) -> dict[str, str]:
-    if version < QUEUE_HAS_PRIORITIES_SINCE:
+    if version < IS_1_3:
         return {}
     return {"waiting_queue_policy": "priority"}
 
@@ -103,7 +118,7 @@ def _cuda_graphs(options: GpuOptions, version: Version) -> dict[str, Any] | None
     Without padding, upstream has no graphs for batches of 33 to 63 and of 65 to 127 requests, and
     decodes them eagerly (CudaGraphConfig in llm_args.py).
     """
-    if options.lora is not None and version < LORA_HAS_GRAPHS_SINCE:
+    if options.lora is not None and version < IS_1_3:
         return None
     return {"enable_padding": True, "max_batch_size": options.max_batch_size}
 
@@ -124,9 +139,12 @@ def _lora(lora: Lora, modules: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _sampler(options: GpuOptions, version: Version) -> dict[str, Any]:
+    if version >= IS_1_3:
+        return {}
+    chosen = options.sampler or SAMPLER
     if version < SAMPLER_HAS_TYPE_SINCE:
-        return {"use_torch_sampler": options.sampler == "torch"}
-    return {"sampler_type": SAMPLERS[options.sampler]}
+        return {"use_torch_sampler": chosen == "torch"}
+    return {"sampler_type": SAMPLERS[chosen]}
 
 
 def _kv_cache(options: GpuOptions) -> dict[str, Any]:
@@ -143,17 +161,20 @@ def _kv_cache(options: GpuOptions) -> dict[str, Any]:
     return found
 
 
-def _speculation(chosen: Speculation, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """The dictionary that `DecodingBaseConfig.from_dict` reads, up to 1.2."""
+def _speculation(
+    chosen: Speculation, folders: Mapping[str, Path], has_from_dict: bool
+) -> dict[str, Any]:
+    """The dictionary that `DecodingBaseConfig.from_dict` reads, or later `LLM` itself."""
     match chosen:
         case Eagle3():
-            draft = {"speculative_model_dir": str(folders["draft"])}
-            return {"decoding_type": "Eagle", "max_draft_len": chosen.max_draft_len, **draft}
+            kind = "Eagle" if has_from_dict else "Eagle3"
+            return _drafted(kind, chosen.max_draft_len, folders["draft"], has_from_dict)
         case DraftTarget():
-            draft = {"speculative_model_dir": str(folders["draft"])}
-            return {"decoding_type": "DraftTarget", "max_draft_len": chosen.max_draft_len, **draft}
+            kind = "DraftTarget" if has_from_dict else "Draft_Target"
+            return _drafted(kind, chosen.max_draft_len, folders["draft"], has_from_dict)
         case Mtp():
-            return {"decoding_type": "MTP", "num_nextn_predict_layers": chosen.layers}
+            length = "num_nextn_predict_layers" if has_from_dict else "max_draft_len"
+            return {"decoding_type": "MTP", length: chosen.layers}
         case NGram():
             return {
                 "decoding_type": "NGram",
@@ -169,54 +190,6 @@ def _speculation(chosen: Speculation, folders: Mapping[str, Path]) -> dict[str, 
             }
 
 
-def backend_parameters(
-    options: GpuOptions, engine: Path, folders: Mapping[str, Path]
-) -> dict[str, str]:
-    """The Triton config parameters of NVIDIA's C++ backend, `tensorrtllm`, as models.yaml decides.
-
-    The names are those of all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt around 1.2.
-
-    Args:
-        engine: the plan's absolute folder, because the backend runs in Triton's working directory.
-        folders: `weights`, and `guide_info` if guided decoding is on.
-    """
-    kv_cache = options.kv_cache
-    return {
-        "gpt_model_type": "inflight_fused_batching",
-        "gpt_model_path": str(engine),
-        "batch_scheduler_policy": options.scheduler,
-        "kv_cache_free_gpu_mem_fraction": str(kv_cache.fraction),
-        "kv_cache_host_memory_bytes": str(int(kv_cache.host_offload_gb * BYTES)),
-        "enable_kv_cache_reuse": str(kv_cache.reuse).lower(),
-        "enable_chunked_context": str(options.chunked_prefill).lower(),
-        "exclude_input_in_output": "true",
-        "max_beam_width": "1",
-        "gpu_device_ids": ",".join(map(str, options.devices or ())),
-        **_decoding(options),
-        **_guides(options, folders),
-    }
-
-
-def _decoding(options: GpuOptions) -> dict[str, str]:
-    chosen = options.speculative
-    if not isinstance(chosen, Lookahead):
-        return {"decoding_mode": "top_k_top_p"}
-    return {
-        "decoding_mode": "lookahead",
-        "lookahead_window_size": str(chosen.window),
-        "lookahead_ngram_size": str(chosen.ngram),
-        "lookahead_verification_set_size": str(chosen.verification),
-    }
-
-
-def _guides(options: GpuOptions, folders: Mapping[str, Path]) -> dict[str, str]:
-    """The backend needs all three keys, and silently switches guides off if two are empty."""
-    found = {"tokenizer_dir": str(folders["weights"])}
-    if options.guided_decoding == "off":
-        return {**found, "guided_decoding_backend": "", "xgrammar_tokenizer_info_path": ""}
-    info = folders["guide_info"] / "xgrammar_tokenizer_info.json"
-    return {
-        **found,
-        "guided_decoding_backend": "xgrammar",
-        "xgrammar_tokenizer_info_path": str(info),
-    }
+def _drafted(kind: str, length: int, draft: Path, has_from_dict: bool) -> dict[str, Any]:
+    model = "speculative_model_dir" if has_from_dict else "speculative_model"
+    return {"decoding_type": kind, "max_draft_len": length, model: str(draft)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from build_engines.gpu.architecture import Architecture
-from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.options import GpuOptions, Mtp
 
 # Bytes of one weight, including its share of the block's scale (AWQ: 16 bits for 128 weights, NVFP4
 # and MXFP4: 8 bits for 16 and for 32).
@@ -21,11 +21,15 @@ WEIGHT_BYTES = {
     "nvfp4": 0.5 + 1 / 16,
     "mxfp4": 0.5 + 1 / 32,
 }
-ONLY_EXPERTS = ("mxfp4",)
+KV_BYTES = {"fp8": 1.0, "int8": 1.0, "nvfp4": 0.5 + 1 / 16}
 CONTEXT_BYTES = 1.5e9  # CUDA, NCCL and TensorRT-LLM's own buffers: 1 to 2 GB were seen
 LEAST_CACHED_TOKENS = 256
-BLOCK_TOKENS = 32  # the KV cache is reserved in blocks; TensorRT-LLM's default tokens_per_block
+# The KV cache is reserved in blocks: TensorRT-LLM's default tokens_per_block, and that of FlashMLA.
+BLOCK_TOKENS, LATENT_BLOCK_TOKENS = 32, 64
 PROMPT_TOKENS = 1024  # assumed when requests are counted
+# For max_batch_size, requests are as in NVIDIA's published runs: a thousand tokens in, as many out.
+# Powers of 2, as upstream's CUDA graphs; 2,048 is upstream's own default.
+ROW_TOKENS, LEAST_ROWS, MOST_ROWS = 2048, 256, 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,7 @@ class Estimate:
     kv_token: float
     kv_windowed_token: float
     window: int
+    block_tokens: int = BLOCK_TOKENS
 
     def sequence(self, tokens: int) -> float:
         """Bytes of KV cache for one request of that many tokens."""
@@ -53,17 +58,32 @@ class Estimate:
 
 
 def estimate(shape: Architecture, options: GpuOptions) -> Estimate:
-    kv_heads = max(1, shape.kv_heads / options.tensor_parallel)
-    kv_layer = 2 * kv_heads * shape.head * kv_bytes(options)
+    """As KVCacheManager in TensorRT-LLM's resource_manager.py (b35ac1b6) counts: latent attention
+    has one vector for all heads, on each GPU, and attention_dp splits no heads.
+    """
     windowed = shape.windowed_layers / shape.layers
-    kv_token = math.ceil(shape.layers / options.pipeline_parallel) * kv_layer
+    kv_token = _layers(shape, options) * _kv_numbers(shape, options) * kv_bytes(shape, options)
     return Estimate(
         weights=_weights(shape, options),
         step=CONTEXT_BYTES + _activations(shape, options),
         kv_token=kv_token,
         kv_windowed_token=kv_token * windowed,
         window=shape.window or 0,
+        block_tokens=BLOCK_TOKENS if shape.latent is None else LATENT_BLOCK_TOKENS,
     )
+
+
+def _layers(shape: Architecture, options: GpuOptions) -> int:
+    """Layers with a KV cache on the GPU that has most: a drafting layer has one, too."""
+    drafting = options.speculative.layers if isinstance(options.speculative, Mtp) else 0
+    return math.ceil(shape.layers / options.pipeline_parallel) + drafting
+
+
+def _kv_numbers(shape: Architecture, options: GpuOptions) -> float:
+    """Numbers of one token and layer on one GPU, which has one key-value head at least."""
+    if shape.latent is not None:
+        return shape.kv_numbers
+    return shape.kv_numbers / min(options.attention_ways, shape.kv_heads)
 
 
 def problems(shape: Architecture, options: GpuOptions, *, memory_gb: float) -> Iterator[str]:
@@ -130,45 +150,84 @@ def concurrency(
     if memory_gb is None or not is_known or options.scheduler != "guaranteed_no_evict":
         return
     length = min(PROMPT_TOKENS + max_tokens, options.max_seq_len or shape.positions)
-    fitting = admitted(estimate(shape, options), options, memory_gb=memory_gb, tokens=length)
-    at_once = min(fitting, options.max_batch_size)
+    groups = options.attention_groups
+    most = options.max_batch_size * groups
+    found = estimate(shape, options)
+    fitting = groups * admitted(found, options, memory_gb=memory_gb, tokens=length)
+    at_once = min(fitting, most)
     yield (
         f"guaranteed_no_evict runs {at_once:,} requests of {length:,} tokens at once (an assumed "
         f"prompt of {PROMPT_TOKENS:,} and max_tokens {max_tokens:,}, at most the context): the KV "
-        f"cache has room for {fitting:,}, max_batch_size allows {options.max_batch_size:,}"
+        f"cache has room for {fitting:,}, max_batch_size allows {most:,}"
     )
 
 
+def with_rows(shape: Architecture, options: GpuOptions, *, memory_gb: float | None) -> GpuOptions:
+    """The options with the max_batch_size of a checkpoint for which models.yaml has none.
+
+    memory_gb: None if the GPU is unknown.
+    """
+    if options.engine == "plan" or "max_batch_size" in options.model_fields_set:
+        return options
+    rows = LEAST_ROWS
+    if memory_gb is not None and shape.native_quantization in {None, *WEIGHT_BYTES}:
+        tokens = min(ROW_TOKENS, options.max_seq_len or shape.positions or ROW_TOKENS)
+        found = estimate(shape, options)
+        fitting = admitted(found, options, memory_gb=memory_gb, tokens=tokens)
+        while rows < min(fitting, MOST_ROWS):
+            rows *= 2
+    return options.model_copy(update={"max_batch_size": min(rows, options.max_num_tokens)})
+
+
 def admitted(found: Estimate, options: GpuOptions, *, memory_gb: float, tokens: int) -> int:
-    """How many requests of that many tokens the KV cache can reserve at once."""
-    blocks = math.ceil(tokens / BLOCK_TOKENS)
+    """How many requests of that many tokens the KV cache of one GPU can reserve at once."""
+    blocks = math.ceil(tokens / found.block_tokens)
     cache = found.cache(memory_gb * 1e9, options.kv_cache.fraction)
-    return int(cache / found.sequence(blocks * BLOCK_TOKENS))
+    return int(cache / found.sequence(blocks * found.block_tokens))
 
 
-def kv_bytes(options: GpuOptions) -> int:
-    """Bytes of one number in the KV cache."""
-    return 2 if options.kv_cache.dtype == "auto" else 1
+def kv_bytes(shape: Architecture, options: GpuOptions) -> float:
+    """Bytes of one number in the KV cache; `auto` takes the type that the checkpoint names."""
+    chosen = options.kv_cache.dtype
+    return KV_BYTES.get((shape.native_kv_cache or "") if chosen == "auto" else chosen, 2.0)
 
 
 def _weights(shape: Architecture, options: GpuOptions) -> float:
     plain = 4.0 if options.dtype == "float32" else 2.0
     name = options.quantization or shape.native_quantization or ""
     quantized = WEIGHT_BYTES.get(name, plain)
-    beside = plain if name in ONLY_EXPERTS else quantized
-    layers = beside * (shape.attention_parameters + shape.mlp_parameters)
-    layers += quantized * shape.expert_parameters
+    beside = plain if shape.only_experts else quantized
+    attention = shape.layers * (shape.head_parameters + _key_copy(shape)) + shape.mlp_parameters
+    layers = beside * attention / options.attention_ways
+    layers += beside * shape.layers * shape.compression_parameters
+    layers += quantized * shape.expert_parameters / options.tensor_parallel
     share = math.ceil(shape.layers / options.pipeline_parallel) / shape.layers
-    return layers * share / options.tensor_parallel + plain * _table_weights(shape, options)
+    drafting = _drafting(shape, options, plain if name == "nvfp4" else quantized)
+    return layers * share + drafting + plain * _table_weights(shape, options)
+
+
+def _key_copy(shape: Architecture) -> int:
+    """Latent attention keeps each head's keys a second time, transposed: k_b_proj_trans."""
+    latent = shape.latent
+    return 0 if latent is None else shape.heads * latent.kv_rank * latent.plain
+
+
+def _drafting(shape: Architecture, options: GpuOptions, bytes_each: float) -> float:
+    """Multi-token prediction, on the last pipeline stage; not quantized in NVFP4 checkpoints."""
+    if not isinstance(options.speculative, Mtp):
+        return 0.0
+    experts, rest = shape.mtp_parameters
+    return bytes_each * (experts / options.tensor_parallel + rest / options.attention_ways)
 
 
 def _table_weights(shape: Architecture, options: GpuOptions) -> float:
     """Parameters of embedding and output layer, which are never quantized.
 
-    In a plan, each GPU of the first pipeline stage holds the whole embedding.
+    In a plan, each GPU of the first pipeline stage holds the whole embedding. With attention_dp,
+    each GPU holds both.
     """
     table = shape.vocabulary * shape.hidden
-    head = table / options.tensor_parallel
+    head = table / options.attention_ways
     embedding = table if options.engine == "plan" else head
     if options.pipeline_parallel > 1:
         return max(embedding, head)
@@ -176,7 +235,15 @@ def _table_weights(shape: Architecture, options: GpuOptions) -> float:
 
 
 def _activations(shape: Architecture, options: GpuOptions) -> float:
-    """Bytes of the widest layer's input and output for one step, and of the logits in 32 bits."""
-    width = 2 * shape.hidden + 3 * shape.intermediate / options.tensor_parallel
-    logits = options.max_batch_size * shape.vocabulary * 4
-    return 2 * options.max_num_tokens * width + logits
+    """Bytes of the widest layer's input and output for one step, and of the logits in 32 bits.
+
+    With attention_dp, the experts get the tokens of all GPUs.
+    """
+    tokens = options.max_num_tokens
+    mlp = 2 * shape.hidden + 3 * shape.intermediate / options.tensor_parallel
+    widest = tokens * options.attention_groups * mlp
+    if (latent := shape.latent) is not None:  # a prompt's queries, keys and values are unfolded
+        head = 2 * (latent.plain + latent.rotary) + 2 * latent.value
+        attention = 2 * shape.hidden + shape.heads * head / options.attention_ways
+        widest = max(widest, tokens * attention)
+    return 2 * widest + options.max_batch_size * shape.vocabulary * 4

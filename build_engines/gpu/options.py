@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
+    JsonValue,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -15,7 +15,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from build_engines.section import ModelName, Section
+from build_engines.gpu.legacy.options import LORAS, Lookahead, Plan
+from build_engines.section import ModelName, Off, Section
 from build_engines.weights import WeightsField
 
 DraftLength = Annotated[int, Field(ge=1, le=64)]
@@ -52,20 +53,6 @@ class NGram(Section):
     max_matching_ngram_size: Annotated[int, Field(ge=1, le=64)] = 2
 
 
-class Lookahead(Section):
-    """Jacobi decoding; needs no draft model."""
-
-    method: Literal["lookahead"]
-    window: Annotated[int, Field(ge=2, le=64)] = 4
-    ngram: Annotated[int, Field(ge=2, le=64)] = 3
-    verification: Annotated[int, Field(ge=1, le=64)] = 4
-
-    @property
-    def max_draft_len(self) -> int:
-        """The formula of upstream's examples/lookahead: 83 tokens for (7, 7, 7)."""
-        return (self.ngram - 2) + (self.window - 1 + self.verification) * (self.ngram - 1)
-
-
 Speculation = Annotated[
     Eagle3 | DraftTarget | Mtp | NGram | Lookahead, Field(discriminator="method")
 ]
@@ -86,15 +73,6 @@ CALIBRATION_FILES = (".jsonl", ".txt")
 AWQ = ("int4_awq", "w4a8_awq")
 # quantize.py of TensorRT-LLM lowers the number for AWQ, which runs each text eleven times and more.
 SAMPLES, AWQ_SAMPLES = 512, 32
-PLAN_LORAS = 4  # the adapters that an engine plan holds, on the host and on a GPU: LlmArgs' default
-
-
-def _yaml_off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false."""
-    return "off" if value is False else value
-
-
-Off = BeforeValidator(_yaml_off)
 
 
 class KvCache(Section):
@@ -121,7 +99,7 @@ class Lora(Section):
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
     max_rank: Annotated[int, Field(ge=1, le=512)] = 64
-    max_loras: Count = PLAN_LORAS
+    max_loras: Count = LORAS
 
 
 class Calibration(Section):
@@ -156,28 +134,23 @@ class Calibration(Section):
         return Path((info.context or {}).get("base", ".")) / given.expanduser()
 
 
-class Plan(Section):
-    """Options of engine plans only. workers: how many ranks are built at a time, one GPU each."""
-
-    # None: auto where the type of the weights allows it
-    gemm_plugin: Annotated[Literal["auto", "off"], Off] | None = None
-    reduce_fusion: bool = False
-    workers: Ways = 1
-
-
 class GpuOptions(Section):
     """engine: `pytorch` serves a checkpoint, `plan` an engine that trtllm-build made.
 
     The model needs tensor_parallel x pipeline_parallel GPUs; expert_parallel divides
-    tensor_parallel. devices: the GPUs of a node; default: the first ones.
+    tensor_parallel. attention_dp: each of the tensor_parallel GPUs serves requests of its own, with
+    all attention heads, and max_batch_size and max_num_tokens are those of one GPU.
+    devices: the GPUs of a node; default: the first ones.
     memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
-    max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
+    max_batch_size: requests in one step; default: of a plan 64, of a checkpoint what the KV cache
+    has room for, 256 to 2,048. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer together; default: the model's own limit.
-    sampler: used by the PyTorch runtime. Up to 1.2, `trtllm` reports no alternatives to a token,
-    and `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    sampler: of the PyTorch runtime before 1.3.0rc25; default: `trtllm`, which reports no
+    alternatives to a token. `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
     models file, else `spawn`.
+    llm_args: further arguments of TensorRT-LLM's `LLM`, by upstream's names.
     """
 
     engine: Literal["pytorch", "plan"] = "pytorch"
@@ -187,6 +160,7 @@ class GpuOptions(Section):
     tensor_parallel: Ways = 1
     pipeline_parallel: Ways = 1
     expert_parallel: Ways = 1
+    attention_dp: bool = False
     gpus_per_node: Ways = 8
     devices: Annotated[tuple[DeviceId, ...], Field(min_length=1)] | None = None
     memory_gb: Annotated[float, Field(gt=0, le=4096)] | None = None
@@ -198,18 +172,29 @@ class GpuOptions(Section):
     chunked_prefill: bool = True
     scheduler: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     guided_decoding: Annotated[Literal["xgrammar", "llguidance", "off"], Off] = "xgrammar"
-    sampler: Literal["trtllm", "torch"] = "trtllm"
+    sampler: Literal["trtllm", "torch"] | None = None
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
-    iteration_stats: bool = True
+    iteration_stats: bool = False
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     mpi: Mpi | None = None
+    llm_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
         """The number of GPUs, and of processes."""
         return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def attention_ways(self) -> int:
+        """The number of GPUs over which the attention of one request is split."""
+        return 1 if self.attention_dp else self.tensor_parallel
+
+    @property
+    def attention_groups(self) -> int:
+        """How many parts of the engine have requests of their own."""
+        return self.tensor_parallel // self.attention_ways
 
     @property
     def node_size(self) -> int:

@@ -8,19 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import adapter, commands, memory, refusals
-from build_engines.gpu.architecture import Architecture
+from build_engines.gpu import adapter, extra_arguments, llm_args, memory, refusals
+from build_engines.gpu.architecture import OWN_FILE, Architecture
 from build_engines.gpu.device import Device
+from build_engines.gpu.legacy import refusals as legacy_refusals
+from build_engines.gpu.legacy import steps as legacy_steps
 from build_engines.gpu.llm_args import LORA
-from build_engines.gpu.options import AWQ, DraftTarget, Eagle3, GpuOptions
+from build_engines.gpu.options import AWQ, DraftTarget, Eagle3, GpuOptions, Mtp
 from build_engines.gpu.steps import BuildContext, StepFactory
 from build_engines.gpu.toolkit import Toolkit
+from build_engines.json_files import read_object
 from build_engines.models_file import GpuEntry
 from build_engines.step import Step
 from build_engines.tables_step import Tables
+from build_engines.upstream import signatures
+from build_engines.upstream.signatures import RecordedClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +66,39 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     Raises:
         BuildError: the model cannot be built with these options; the message has every reason.
     """
-    options, shape = entry.gpu, Architecture.read(config)
+    shape = Architecture.read(config)
+    options = memory.with_rows(shape, entry.gpu, memory_gb=context.device.memory_gb)
+    entry = entry.model_copy(update={"gpu": options})
     if found := list(_problems(options, shape, context.toolkit, context.device)):
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
     longest = options.max_seq_len or shape.positions
-    factory = StepFactory(
-        options=options, shape=shape, weights=weights, context=context, longest=longest
-    )
+    factory = StepFactory(options=options, weights=weights, context=context)
     context_length = min(longest, entry.context_length or longest)
     tables = Tables(
         context.store,
         weights,
         model=config.get("text_config", config),
         context_length=context_length,
-        kv_token_bytes=2 * shape.layers * shape.kv_heads * shape.head * memory.kv_bytes(options),
+        kv_token_bytes=round(shape.layers * shape.kv_numbers * memory.kv_bytes(shape, options)),
     )
     beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
-    checked, served = factory.checked_adapters(adapters), factory.served(adapters)
+    checked = factory.checked_adapters(adapters)
+    served = (
+        legacy_steps.served(factory, adapters, shape, longest=longest)
+        if options.engine == "plan"
+        else factory.served()
+    )
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
-        beside["guide_info"] = factory.guide_info()
+        beside["guide_info"] = legacy_steps.guide_info(factory)
     return Recipe(
         steps=(weights, factory.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(entry, shape, context.device)),
+        notes=(*_unlisted(options, config), *_notes(entry, shape, context.device)),
     )
 
 
@@ -102,8 +114,20 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     return found
 
 
+# Upstream's own list, of 2026: it is incomplete for other versions, so a model is not refused.
+MODELS = Path(signatures.__file__).with_name("models.json")
+
+
+def _unlisted(options: GpuOptions, config: dict[str, Any]) -> Iterator[str]:
+    name = next(iter(config.get("architectures") or ()), None)
+    if options.engine == "pytorch" and name not in {None, *read_object(MODELS)["architectures"]}:
+        yield f"TensorRT-LLM's list of its PyTorch runtime's models has no {name}: it may not load"
+
+
 def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str]:
     options, max_tokens = entry.gpu, entry.default_max_tokens
+    if options.engine == "plan":
+        yield legacy_refusals.NOTICE
     yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
     if entry.sampling.max_tokens is None:
         yield (
@@ -125,11 +149,15 @@ def _problems(
 ) -> Iterator[str]:
     """Every reason why the model cannot be built: version, GPU, shape, memory."""
     yield from toolkit.problems(options)
+    if options.engine == "plan":
+        yield from legacy_refusals.problems(options, shape, toolkit.version)
     if device.architecture is not None:
         yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
     yield from sharding_problems(shape, options)
     yield from _length_problems(options, shape)
-    yield from _origin_problems(options, shape)
+    yield from _origin_problems(options, shape, toolkit.version)
+    yield from _latent_problems(options, shape, device)
+    yield from _argument_problems(options, toolkit.version)
     if device.memory_gb is not None:
         yield from memory.problems(shape, options, memory_gb=device.memory_gb)
 
@@ -148,25 +176,70 @@ def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
         )
 
 
-def _origin_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
+# The quant_method in config.json that TensorRT-LLM's PyTorch runtime reads: _torch/model_config.py
+# at b35ac1b6 (1.2.0rc2), and at 008e0af8 (2026). It ignores others, and loads wrong numbers.
+READ_INLINE: tuple[str, ...] = ("fp8", "mxfp4")
+READ_INLINE_SINCE = Version("1.3.0a0")
+READ_INLINE_LATER = (*READ_INLINE, "compressed-tensors", "modelopt", "mxfp8", "nvfp4")
+
+
+def _origin_problems(options: GpuOptions, shape: Architecture, version: Version) -> Iterator[str]:
     native = shape.native_quantization
     if native is not None and options.quantization is not None:
         yield f"the weights are {native} already: leave out quantization {options.quantization}"
-    if options.engine != "plan":
-        if shape.is_mixture and options.quantization in AWQ:
-            yield (
-                f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
-                "nvidia-modelopt writes it: take fp8 or nvfp4"
-            )
+    if options.engine == "plan":
         return
-    converter = commands.CONVERTERS.get(shape.kind)
-    if converter is None:
-        known = ", ".join(commands.CONVERTERS)
-        yield f"engine plans support {known}, not {shape.kind}: use engine: pytorch"
-    elif native is not None:
-        yield f"engine plans need 16-bit weights, and these are {native}: use engine: pytorch"
-    elif options.pipeline_parallel > 1 and not converter.can_pipeline and not options.has_scales:
-        yield f"TensorRT-LLM's converter for {shape.kind} has no pipeline_parallel: leave it out"
+    readable = READ_INLINE if version < READ_INLINE_SINCE else READ_INLINE_LATER
+    if shape.quantized_in not in {None, OWN_FILE, *readable}:
+        yield (
+            f"config.json describes {shape.quantized_in} weights, which TensorRT-LLM {version} "
+            f"would read as 16-bit weights: it knows {', '.join(readable)} there, and any in "
+            f"{OWN_FILE}: take weights without quantization, or NVIDIA's quantized ones"
+        )
+    if options.kv_cache.dtype == "fp8" and shape.native_kv_cache not in {None, "fp8"}:
+        yield f"the checkpoint's KV cache is {shape.native_kv_cache}: leave out kv_cache.dtype"
+    if shape.is_mixture and options.quantization in AWQ:
+        yield (
+            f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
+            "nvidia-modelopt writes it: take fp8 or nvfp4"
+        )
+
+
+def _latent_problems(options: GpuOptions, shape: Architecture, device: Device) -> Iterator[str]:
+    """Latent attention, and the layers for multi-token prediction that come with it."""
+    if isinstance(options.speculative, Mtp) and not shape.mtp_layers:
+        yield (
+            "the checkpoint has no layers for multi-token prediction (num_nextn_predict_layers in "
+            "config.json): use another speculative.method, or leave out speculative"
+        )
+    if shape.latent is None:
+        return
+    if shape.kind == "deepseek_v2":  # its docs/source/models/supported-models.md at 00b6d5a2
+        yield "TensorRT-LLM's PyTorch runtime has no DeepSeek-V2, only DeepSeek-V3 and its like"
+    if options.quantization is not None and shape.native_quantization is None:
+        yield "latent attention is not quantized here: take a checkpoint that is quantized already"
+    if options.lora is not None:
+        yield "TensorRT-LLM has no adapters for models with latent attention: leave out lora"
+    silent = [
+        name
+        for name, is_on in (
+            ("chunked_prefill", options.chunked_prefill),
+            ("kv_cache.reuse", options.kv_cache.reuse),
+        )
+        if is_on and device.architecture in {"ampere", "ada"}
+    ]
+    if silent:  # upstream's py_executor_creator.py switches both off there, with a warning
+        yield f"latent attention has {' and '.join(silent)} from Hopper on: set to false"
+
+
+def _argument_problems(options: GpuOptions, version: Version) -> Iterator[str]:
+    if not options.llm_args:
+        return
+    folders = {"weights": Path(), "draft": Path()}
+    without = options.model_copy(update={"llm_args": {}})
+    own = llm_args.of(without, folders, version=version, lora_modules={})
+    record = RecordedClasses.read(signatures.record_of(version))
+    yield from extra_arguments.problems(options.llm_args, own, record)
 
 
 # Weights per scale: a GPU's part of a row must consist of whole blocks.
@@ -175,13 +248,18 @@ BLOCKS = {"int4_awq": 128, "w4a8_awq": 128, "nvfp4": 16}
 
 def sharding_problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
     """The reasons, one line each. TensorRT-LLM pads the vocabulary, so that always fits."""
-    tensor, pipeline = options.tensor_parallel, options.pipeline_parallel
+    tensor, pipeline = options.attention_ways, options.pipeline_parallel
     if shape.heads % tensor:
         yield _does_not_divide("tensor_parallel", tensor, shape.heads, "attention heads")
-    if shape.kv_heads % tensor and tensor % shape.kv_heads:
+    if shape.latent is None and shape.kv_heads % tensor and tensor % shape.kv_heads:
         yield (
             f"tensor_parallel {tensor} does not fit the {shape.kv_heads} key-value heads: one must "
             "divide the other"
+        )
+    if options.attention_dp and not shape.is_mixture:
+        yield (
+            "attention_dp splits experts only, and this model has none: each GPU would hold all of "
+            "it. Serve it on several GPUs as a pool of engines"
         )
     if pipeline > shape.layers:
         yield f"pipeline_parallel {pipeline} is more than the {shape.layers} layers"
@@ -202,18 +280,20 @@ def _expert_problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
 
 
 def _block_problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
-    block = BLOCKS.get(options.quantization or "")
+    name = options.quantization or shape.native_quantization
+    block = BLOCKS.get(options.quantization or "", shape.weight_block)
     if block is None:
         return
+    head = shape.head if shape.latent is None else shape.latent.value
     parts = {
         "intermediate size": shape.intermediate / tensor_ways(shape, options),
-        "attention width": shape.heads * shape.head / options.tensor_parallel,
+        "attention width": shape.heads * head / options.attention_ways,
     }
-    for name, part in parts.items():
+    for what, part in parts.items():
         if part % block:
             yield (
-                f"{options.quantization} has blocks of {block} weights, and each GPU's part of the "
-                f"{name} is {part:g}: use fewer GPUs"
+                f"{name} has blocks of {block} weights, and each GPU's part of the "
+                f"{what} is {part:g}: use fewer GPUs"
             )
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from build_engines import tool
 from build_engines.errors import BuildError
-from build_engines.gpu import adapter, commands, verify
-from build_engines.gpu.architecture import Architecture
+from build_engines.gpu import adapter, verify
 from build_engines.gpu.device import Device
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.quantization import environment
@@ -146,13 +145,9 @@ class BuildContext:
 
 @dataclass(frozen=True, kw_only=True)  # without slots: a cached property
 class StepFactory:
-    """longest: the most tokens of prompt and answer together."""
-
     options: GpuOptions
-    shape: Architecture
     weights: Step
     context: BuildContext
-    longest: int
 
     def checked(self) -> Checked:
         return Checked(
@@ -172,26 +167,12 @@ class StepFactory:
         about = [str(each) for each in shape]
         return [Checked("check_adapters", self.context.store, adapters, check, about)]
 
-    def served(self, adapters: Sequence[Step]) -> list[Step]:
+    def served(self) -> list[Step]:
         """The steps from the weights to the served folder; none if the weights are served."""
-        if self.options.engine == "plan":
-            shards = self._shards()
-            return [*self._texts, shards, self._plan(shards, adapters)]
         return [] if self.options.quantization is None else self._quantized()
 
-    def guide_info(self) -> ToolStep:
-        toolkit = self.context.toolkit
-        return ToolStep(
-            "guide_info",
-            self.context.store,
-            [self.weights],
-            about=[str(toolkit.version)],
-            command=lambda to, after: commands.guide_info(toolkit, after[0], to),
-            check=verify.guide_info,
-        )
-
     @cached_property
-    def _texts(self) -> list[CalibrationText]:
+    def texts(self) -> list[CalibrationText]:
         """One step, if the quantization measures texts.
 
         Raises:
@@ -210,44 +191,8 @@ class StepFactory:
             context.store,
             self.options,
             weights=self.weights,
-            texts=self._texts[0],
+            texts=self.texts[0],
             packages=packages,
             check=lambda folder: verify.checkpoint(folder, self.weights.folder, self.options),
         )
-        return [packages, *self._texts, quantized]
-
-    def _shards(self) -> ToolStep:
-        toolkit, options = self.context.toolkit, self.options
-        converter = commands.CONVERTERS[self.shape.kind]
-
-        def command(to: Path, after: Sequence[Path]) -> list[str]:
-            if options.has_scales:
-                texts = after[1] if self._texts else None
-                return commands.quantize(toolkit, options, after[0], texts, to)
-            return commands.convert(toolkit, converter, options, after[0], to)
-
-        return ToolStep(
-            "checkpoint",
-            self.context.store,
-            [self.weights, *self._texts],
-            about=[str(toolkit.version)],
-            command=command,
-            check=lambda folder: verify.shards(folder, options),
-        )
-
-    def _plan(self, shards: Step, adapters: Sequence[Step]) -> ToolStep:
-        version, options, longest = self.context.toolkit.version, self.options, self.longest
-
-        def command(to: Path, after: Sequence[Path]) -> list[str]:
-            found = commands.build_plan(options, after[0], to, max_seq_len=longest)
-            return [*found, *commands.adapters(options, list(after[1:]))]
-
-        return ToolStep(
-            "plan",
-            self.context.store,
-            [shards, *adapters],
-            # a plan runs on the kind of GPU on which it was built
-            about=[str(version), str(self.context.device.architecture)],
-            command=command,
-            check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
-        )
+        return [packages, *self.texts, quantized]

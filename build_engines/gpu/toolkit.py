@@ -9,12 +9,14 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from build_engines.engine_limits import TORCH_SAMPLER_IS_WHOLE
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
 
 OLDEST = Version("0.20.0")  # the first with its examples in models/core
 PYTORCH_SINCE = Version("1.0.0")
-PLANS_BEFORE = Version("1.3.0a0")
+# Its candidates until then were not looked at, but for speculation's names, which change there.
+CANDIDATES_OF_1_3 = (Version("1.3.0a0"), TORCH_SAMPLER_IS_WHOLE)
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 # The examples' folder in NVIDIA's Triton container, and in its TensorRT-LLM container.
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
@@ -22,41 +24,28 @@ EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolkit:
-    """examples: upstream's folder of that name, with quantize.py and the converters."""
+    """examples: upstream's folder of that name, with the tools for engine plans."""
 
     version: Version
     examples: Path
 
-    @property
-    def quantize(self) -> Path:
-        return self.examples / "quantization" / "quantize.py"
-
-    @property
-    def guide_info(self) -> Path:
-        return self.examples / "generate_xgrammar_tokenizer_info.py"
-
-    def converter(self, family: str) -> Path:
-        return self.examples / "models" / "core" / family / "convert_checkpoint.py"
-
     def problems(self, options: GpuOptions) -> Iterator[str]:
         """The options that this version does not support, one line each."""
+        first, fixed = CANDIDATES_OF_1_3
         if self.version < OLDEST:
             yield f"TensorRT-LLM {self.version} is too old: use {OLDEST} or later"
-        elif options.engine == "plan" and self.version >= PLANS_BEFORE:
-            yield (
-                f"TensorRT-LLM {self.version} no longer builds engine plans: use runtime: "
-                f"tensorrt_llm with engine: pytorch, or the container {CONTAINER} (1.2.1)"
-            )
         elif options.engine == "pytorch" and self.version < PYTORCH_SINCE:
             yield (
                 f"TensorRT-LLM {self.version} has no stable PyTorch runtime: use engine: plan, or "
                 f"{PYTORCH_SINCE} or later"
             )
-        elif options.speculative is not None and self.version >= PLANS_BEFORE:
+        elif options.speculative is not None and first <= self.version < fixed:
             yield (
-                f"TensorRT-LLM {self.version} configures speculative decoding differently from 1.0 "
-                "to 1.2, which are supported here: leave out speculative"
+                f"TensorRT-LLM {self.version} has other names for speculative decoding than 1.2 "
+                f"and {fixed}, which are known here: leave out speculative"
             )
+        elif options.sampler == "trtllm" and self.version >= fixed:
+            yield f"TensorRT-LLM {self.version} has one sampler only: leave out sampler"
 
 
 def installed() -> Toolkit:

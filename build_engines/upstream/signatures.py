@@ -1,8 +1,8 @@
 """The signatures of tensorrt_llm that the engine relies on, and how an installed one differs.
 
-classes.json records TensorRT-LLM's classes; tests/upstream/record.py writes it. tensorrt_llm.json
-has for each callable its name there, the parameters that the engine uses, and those that newer
-versions add; for each class the attributes that the engine uses.
+classes_1.2.json and classes_1.3.json record TensorRT-LLM's classes; tests/upstream/record.py writes
+them. tensorrt_llm.json has for each callable its name there and the parameters that the engine
+uses; for each class the attributes that the engine uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CLASSES = Path(__file__).with_name("classes.json")
+from packaging.version import Version
+
+from build_engines.engine_limits import TORCH_SAMPLER_IS_WHOLE
+
+OLDER, NEWER = (Path(__file__).with_name(f"classes_{name}.json") for name in ("1.2", "1.3"))
+VERSIONS = {OLDER: "1.2.1", NEWER: str(TORCH_SAMPLER_IS_WHOLE)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +34,7 @@ class RecordedClasses:
     aliases: Mapping[str, str]
 
     @classmethod
-    def read(cls, path: Path = CLASSES) -> RecordedClasses:
+    def read(cls, path: Path = OLDER) -> RecordedClasses:
         found = json.loads(path.read_text(encoding="utf-8"))
         return cls(rows=found["classes"], aliases=found["aliases"])
 
@@ -60,6 +65,11 @@ class RecordedClasses:
                 yield from self._lineage(base)
 
 
+def record_of(version: Version) -> Path:
+    """The record that holds for that version."""
+    return NEWER if version >= TORCH_SAMPLER_IS_WHOLE else OLDER
+
+
 FACTS = Path(__file__).with_name("tensorrt_llm.json")
 Found = Mapping[str, frozenset[str] | None]
 
@@ -78,7 +88,7 @@ class Signatures:
     """What the engine relies on in tensorrt_llm `version`, by target: `module:Class.method`.
 
     known: all parameters of that version. used: the parameters that the engine passes; by
-    `target attributes`, the attributes that it reads. later: parameters that newer versions add.
+    `target attributes`, the attributes that it reads. later: parameters of the newest record only.
     """
 
     version: str
@@ -87,18 +97,20 @@ class Signatures:
     later: Mapping[str, frozenset[str]]
 
     @classmethod
-    def read(cls, path: Path = FACTS) -> Signatures:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+    def read(cls, record: Path = OLDER) -> Signatures:
+        facts = json.loads(FACTS.read_text(encoding="utf-8"))
         callables, attributes = facts["callables"], facts["attributes"]
-        recorded = RecordedClasses.read()
+        recorded, newest = RecordedClasses.read(record), RecordedClasses.read(NEWER)
+        known, later = (
+            {target: classes.parameters(row["recorded"]) for target, row in callables.items()}
+            for classes in (recorded, newest)
+        )
         return cls(
-            version=facts["version"],
-            known={
-                target: recorded.parameters(row["recorded"]) for target, row in callables.items()
-            },
+            version=VERSIONS[record],
+            known=known,
             used={target: frozenset(row["used"]) for target, row in callables.items()}
             | {f"{target} attributes": frozenset(names) for target, names in attributes.items()},
-            later={target: frozenset(row["later"]) for target, row in callables.items()},
+            later={target: names - known[target] for target, names in later.items()},
         )
 
     def found(self) -> dict[str, frozenset[str] | None]:

@@ -41,7 +41,7 @@ async def together(
 
 
 async def triton(settings: Settings, launch: Launch, say: Say) -> None:
-    server = TritonServer(launch)
+    server = TritonServer(launch, shows_log=True)
     async with (
         _started(settings, say) as (settings, stop),
         _supervised(settings, server, stop, say) as is_up,

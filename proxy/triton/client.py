@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,9 +25,9 @@ from typing_extensions import Self
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import ModelCard
-from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
-from proxy.domain.request_limits import smaller
+from proxy.domain.output import BlockChanges, TokenDelta
 from proxy.triton import codec, tensors
+from proxy.triton.cpp_backend import MissingFinishReason
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -47,7 +46,6 @@ STOP_TIMEOUT_S = 5.0
 MAX_WAIT_S = 60.0  # for a guide that is being compiled
 FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
 LONGEST_PAUSE_S = 0.1
-NOTHING = TokenDelta(())
 
 
 class TritonClient:
@@ -213,45 +211,6 @@ async def _finish_stop(stop: LeanStream, request_id: str) -> None:
             error=error.details,
             advice="nothing: the engine ends at the request's token limit or deadline",
         )
-
-
-class MissingFinishReason:
-    """Infers the finish reason of one stream of NVIDIA's C++ backend, which has no such output.
-
-    That backend ends a stream for two reasons only. An answer that is shorter than it may be, or
-    that ends with an end token, was ended by that token; any other was cut off by its length.
-    `push` adds the reason to the final message.
-    """
-
-    def __init__(self, request: EngineRequest) -> None:
-        facts, sampling = request.model.facts, request.sampling
-        default = smaller(facts.default_max_tokens, request.token_cap)
-        self._max_tokens = request.max_tokens or default
-        self._context_length = facts.context_length
-        self._ends = {
-            *(sampling.stop_token_ids or ()),
-            *(() if sampling.ignore_eos else facts.end_ids),
-        }
-        self._prompt_tokens = 0
-        self._tokens = 0
-        self._last: int | None = None
-
-    def push(self, message: codec.StreamMessage) -> codec.StreamMessage:
-        delta = message.delta or NOTHING
-        if delta.prompt_tokens is not None:
-            self._prompt_tokens = delta.prompt_tokens
-        self._tokens += len(delta.token_bytes)
-        if delta.token_ids:
-            self._last = delta.token_ids[-1]
-        if not message.is_final:
-            return message
-        return codec.StreamMessage(replace(delta, finish=self._reason()), is_final=True)
-
-    def _reason(self) -> FinishReason:
-        room = self._context_length - self._prompt_tokens
-        limit = min(room, self._max_tokens or room)
-        is_cut = self._tokens >= limit and self._last not in self._ends
-        return FinishReason.LENGTH if is_cut else FinishReason.STOP
 
 
 class GuideRetries:

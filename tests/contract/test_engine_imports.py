@@ -30,7 +30,7 @@ RANKS = {
     ],
     "tokenizer": [
         {"grammars", "refusal"},
-        {"admission", "executor_inputs", "guide_check", "plain_spans"},
+        {"admission", "guide_check", "plain_spans"},
         {"request"},
         {"prompt_encoder"},
         {"model"},

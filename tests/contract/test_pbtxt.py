@@ -50,8 +50,10 @@ def test_a_model_uses_all_declared_tensors_and_no_other(role):
     config = triton_models.config_of(role)
     if role != "engine":
         config = triton_models.config_of(role, "tensorrt_llm")
-    folder = Path(triton_models.TEMPLATES, role, "1")
-    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    folders = (
+        Path(triton_models.TEMPLATES, each) for each in (f"{role}/1", f"tensorrt_llm/{role}")
+    )
+    source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     quoted = set(re.findall(r'"(\w+)"', source))
     declared = {row.name for row in [*config.input, *config.output]}
     assert declared <= quoted
@@ -140,11 +142,17 @@ def test_what_is_rendered_parses_and_declares_nothing_that_was_left_out(tmp_path
     assert (tmp_path / "m_engine" / "1" / "model.py").exists() == (engine == "engine")
 
 
-def test_chunks_stay_in_order():
-    """One detokenizer instance without dynamic batching keeps the order of responses."""
-    config = triton_models.config_of("detokenizer")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_chunks_stay_in_order(engine):
+    """One detokenizer instance keeps the order of responses, batches only if they preserve it."""
+    config = triton_models.config_of("detokenizer", engine)
     assert [group.count for group in config.instance_group] == [1]
-    assert not config.HasField("dynamic_batching")
+    is_batched = engine == "tensorrt_llm"
+    assert config.HasField("dynamic_batching") is is_batched
+    assert config.dynamic_batching.preserve_ordering is is_batched
+    streams = [row for row in config.input if -1 in row.dims]
+    ragged = {row.name for row in streams if row.allow_ragged_batch}
+    assert not is_batched or {"output_ids", "output_log_probs"} <= ragged
 
 
 @pytest.mark.parametrize(

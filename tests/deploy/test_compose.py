@@ -212,6 +212,16 @@ def test_every_service_has_a_memory_limit_and_gains_no_rights(name):
         assert each in WRITING or own["read_only"], each
 
 
+def test_the_gpu_servers_folders_for_kernels_are_bounded_and_execute():
+    """Docker mounts a tmpfs with noexec if `exec` is not given: dlopen fails there."""
+    mounts = dict(mount.split(":") for mount in services("compose.yaml")["triton"]["tmpfs"])
+    home = re.search(r"\bHOME=(\S+)", (DOCKER / "triton.Dockerfile").read_text())
+    assert set(mounts) == {"/tmp", home[1]}
+    for options in mounts.values():
+        assert {"exec", "size=8g"} <= set(options.split(","))
+    assert {"uid=1000", "gid=1000"} < set(mounts[home[1]].split(","))
+
+
 @each_file
 def test_compose_refuses_to_start_without_secrets(name):
     found = services(name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
 import re
 import subprocess
+import sys
 import venv
 import zipfile
 from importlib import metadata
@@ -13,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from build_engines.gpu.toolkit import CONTAINER
 from tests.deploy.places import DOCKER, ROOT
 from tests.fixtures.stack import HANG_S
 
@@ -32,6 +35,8 @@ LOCK = "\n".join(
 )
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
+# cupy wants numpy 2, TensorRT-LLM numpy 1: the one that is installed last decides.
+UNSTEADY = {"numpy"}
 RECORDED = json.loads(Path(__file__).with_name("container_packages.json").read_text())
 
 
@@ -75,7 +80,8 @@ def test_the_proxys_section_is_what_its_dependencies_need():
         if (one := Requirement(line)) and (not one.marker or one.marker.evaluate())
         for name in names([line])
     }
-    assert section == closure(install.dependencies(PYPROJECT, "postgres", "redis"))
+    further = install.of_extras(PYPROJECT, "postgres", "redis")
+    assert section == closure([*install.dependencies(PYPROJECT), *further])
     heavy = {"torch", "transformers", "tokenizers", "xgrammar", "onnxruntime", "nvidia-pytriton"}
     assert not heavy & section
 
@@ -104,26 +110,16 @@ def test_every_pin_has_hashes_which_the_images_demand():
     assert given.count("--hash=") == len(HASH.findall(" ".join(everything["proxy"])))
 
 
-def test_what_an_image_brings_is_pinned_and_the_gpu_image_takes_what_a_build_needs_beside_it():
-    told = install.arguments("beside", "gpu")
-    pinned = Path(told[told.index("--constraint") + 1]).read_text().splitlines()
-    assert f"pydantic=={metadata.version('pydantic')}" in pinned
-    wanted = Path(told[told.index("--requirement") + 1]).read_text().splitlines()
-    assert wanted == install.dependencies(PYPROJECT, "gpu")
-    assert {"huggingface-hub", "obstore", "packaging", "fastapi"} <= names(wanted)
-    assert "tensorrt-llm" not in names(wanted), "it is there, and pip cannot resolve it again"
-    dockerfile = (DOCKER / "triton.Dockerfile").read_text()
-    assert '"beside", "/opt/triton-openai", "gpu"' in dockerfile
-    assert "ENV PATH=/opt/triton-openai/bin:$PATH" in dockerfile
+def described(name: str, version: str, *requires: str) -> str:
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    return "\n".join([*lines, *(f"Requires-Dist: {line}" for line in requires), ""])
 
 
-def wheel(folder: Path, name: str, version: str) -> None:
+def wheel(folder: Path, name: str, version: str, *requires: str) -> None:
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
         file.writestr(f"{name}.py", f"version = {version!r}\n")
-        file.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
+        file.writestr(f"{info}/METADATA", described(name, version, *requires))
         file.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
@@ -131,15 +127,17 @@ def wheel(folder: Path, name: str, version: str) -> None:
 
 
 class Image:
-    """An image as NVIDIA's: its Python is a venv, here with a package of its own."""
+    """An image as NVIDIA's: its Python is a venv. `build` imports its xgrammar and pydantic."""
 
     def __init__(self, folder: Path) -> None:
         self.venv, self.index = folder / "venv", folder / "index"
         venv.create(self.venv, with_pip=True, symlinks=True)
         self.index.mkdir()
         wheel(self.index, "pydantic", "2.12.0")
-        self._run(self.venv, "-m", "pip", "install", "pydantic")
-        for name, version in (("pydantic", "2.99.0"), ("newone", "1.0")):
+        wheel(self.index, "xgrammar", "0.1", "pydantic")
+        wheel(self.index, "httpx", "0.27.2")
+        self._run(self.venv, "-m", "pip", "install", "xgrammar", "httpx")
+        for name, version in (("pydantic", "2.99.0"), ("httpx", "0.28.0"), ("newone", "1.0")):
             wheel(self.index, name, version)
         (folder / "docker").mkdir()
         self.script = folder / "docker" / "install.py"
@@ -148,8 +146,9 @@ class Image:
 
     def install(self, *requirements: str) -> subprocess.CompletedProcess[str]:
         project = f"[project]\ndependencies = {json.dumps(requirements)}\n"
+        project += '[project.optional-dependencies]\ngpu = ["xgrammar"]\n'
         (self.script.parents[1] / "pyproject.toml").write_text(project)
-        return self._run(self.venv, str(self.script), "beside", str(self.ours))
+        return self._run(self.venv, str(self.script), "beside", str(self.ours), "gpu")
 
     def versions(self, folder: Path, *names: str) -> list[str]:
         code = "".join(f"import {name}; print({name}.version)\n" for name in names)
@@ -167,26 +166,31 @@ class Image:
         )  # fmt: skip
 
 
-def test_our_packages_are_in_a_venv_that_sees_the_images_and_replaces_none(tmp_path):
+def test_our_venv_owns_what_does_not_fit_and_the_images_python_never_sees_it(tmp_path):
     image = Image(tmp_path)
-    result = image.install("pydantic>=2.9", "newone>=1")
+    result = image.install("pydantic>=2.9", "httpx>=0.28", "newone>=1")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert image.versions(image.ours, "pydantic", "newone") == ["2.12.0", "1.0"]
-    assert image.versions(image.venv, "newone") == []
+    wanted = ["pydantic", "httpx", "newone", "xgrammar"]
+    assert image.versions(image.ours, *wanted) == ["2.12.0", "0.28.0", "1.0", "0.1"]
+    assert image.versions(image.venv, "httpx", "newone") == ["0.27.2"]
+
+
+def test_what_build_imports_from_the_image_stays_the_images_or_the_build_fails(tmp_path):
+    image = Image(tmp_path)
     refused = image.install("pydantic>=2.99")
     assert refused.returncode != 0
-    assert "pydantic" in refused.stderr
-    assert image.versions(image.venv, "pydantic") == ["2.12.0"], "the image's own stays"
+    assert "constraint) pydantic==2.12.0" in refused.stdout
+    assert image.versions(image.ours, "pydantic") == ["2.12.0"]
 
 
-def test_a_package_of_the_image_in_the_venv_is_found(tmp_path):
-    packages = tmp_path / "lib" / "python3.12" / "site-packages"
-    for name in ("Pydantic", "newone"):
-        (packages / f"{name}-9.9.dist-info").mkdir(parents=True)
-        (packages / f"{name}-9.9.dist-info" / "METADATA").write_text(
-            f"Name: {name}\nVersion: 9.9\n"
-        )
-    assert install.shadowed(tmp_path) == {"pydantic"}
+def test_the_image_runs_our_code_in_our_venv_and_all_else_with_nvidias_python():
+    """No PATH and no PYTHONPATH of ours, which tritonserver's models would have, too."""
+    dockerfile = (DOCKER / "triton.Dockerfile").read_text()
+    assert '"beside", "/opt/triton-openai", "gpu"' in dockerfile
+    assert not re.search(r"\bPATH=|PYTHONPATH", dockerfile)
+    script = (DOCKER / "triton" / "triton-openai").read_text()
+    assert "/opt/triton-openai/bin/python3 -P -m proxy.cli" in script
+    assert "PYTHONPATH" not in script
 
 
 @pytest.mark.parametrize(
@@ -198,28 +202,63 @@ def test_an_unknown_mode_or_section_is_named(words, said):
         install.arguments(*words)
 
 
-def has_common_version(one: SpecifierSet, other: SpecifierSet) -> bool:
-    """Whether some version satisfies both: then a bound of one does, or the patch after it."""
-    bounds = [Version(spec.version) for spec in (*one, *other)] or [Version("1")]
-    near = [Version(f"{bound.base_version}.1") for bound in bounds]
-    return any(both in one and both in other for both in (*bounds, *near, Version("0")))
+def test_the_record_is_of_the_image_that_is_built_and_named():
+    tag = re.search(r"TRITON_TAG=(\S+)", (DOCKER / "triton.Dockerfile").read_text())[1]
+    assert RECORDED["image"] == CONTAINER == f"nvcr.io/nvidia/tritonserver:{tag}"
 
 
-def conflicts(requirements: list[str]) -> dict[str, str]:
-    """Package -> both specifiers, for requirements that the container cannot satisfy."""
-    found = {}
-    for line in requirements:
-        ours = Requirement(line)
-        name = canonicalize_name(ours.name)
-        for source in RECORDED["sources"]:
-            theirs = source["packages"].get(name)
-            if theirs is not None and not has_common_version(
-                ours.specifier, SpecifierSet(theirs, prereleases=True)
-            ):
-                found[name] = f"{ours.specifier} and {theirs} ({source['path']})"
-    return found
+def with_python(version: str) -> str:
+    """An interpreter of this version, or else the running one."""
+    here = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for program in (f"python{version}", *map(str, here.glob(f"{version}.*/bin/python"))):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run([program, "-c", "import venv"], check=True, capture_output=True)
+            return program
+    return sys.executable
 
 
-def test_every_requirement_fits_the_packages_of_nvidias_container():
-    """As far as public sources name them; container_packages.json records the sources."""
-    assert not conflicts(install.dependencies(PYPROJECT, "gpu"))
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A venv that says that it has the packages of NVIDIA's container; they are empty."""
+    folder = tmp_path_factory.mktemp("container")
+    subprocess.run([with_python("3.12"), "-m", "venv", folder], check=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    for name, (version, *requires) in RECORDED["packages"].items():
+        info = packages / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(described(name, version, *requires))
+    return folder
+
+
+@pytest.mark.parametrize("stage", RECORDED["stages"], ids=lambda stage: stage["what"])
+def test_the_recorded_packages_are_what_the_stages_install(stage):
+    """Each stage as far as none after it changes the same package."""
+    later = RECORDED["stages"][RECORDED["stages"].index(stage) + 1 :]
+    lines = [line for each in later for line in (each.get("packages") or each["removed"])]
+    changed = names(lines) | UNSTEADY
+    for line in stage.get("packages", ()):
+        one = Requirement(line)
+        name = canonicalize_name(one.name)
+        if name not in changed:
+            assert one.specifier.contains(RECORDED["packages"][name][0], prereleases=True), line
+    assert not {*stage.get("removed", ())} & RECORDED["packages"].keys()
+
+
+def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(container, tmp_path):
+    """The Dockerfile's own line, with the index that pip is configured for."""
+    report, folder = tmp_path / "report.json", tmp_path / "ours"
+    command = [container / "bin" / "python", DOCKER / "install.py", "beside", folder, "gpu"]
+    given = {**os.environ, "PIP_DRY_RUN": "1", "PIP_REPORT": str(report)}
+    result = subprocess.run(command, env=given, capture_output=True, text=True)
+    if "NewConnectionError" in result.stderr:
+        pytest.skip("pip reaches no package index")
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = json.loads(report.read_text())["install"]
+    ours = {canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
+    assert Version(ours["httpx"]) >= Version("0.28"), "the container has 0.27.2"
+    assert "obstore" in ours
+    shared = {"torch", "transformers", "tokenizers", "xgrammar", "numpy", "pydantic"}
+    [packages] = container.glob("lib/python*/site-packages")
+    kept = names(install.kept(install.of_extras(PYPROJECT, "gpu"), [str(packages)]))
+    assert shared < kept
+    assert not kept & ours.keys()

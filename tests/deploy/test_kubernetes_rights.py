@@ -42,6 +42,15 @@ def test_a_pod_with_a_read_only_root_has_places_to_write_to():
                 assert "sizeLimit" in volumes[mounts[path]["name"]]["emptyDir"]
 
 
+def test_tritons_containers_keep_nvidias_entry_point_which_checks_driver_and_gpu():
+    """`command` replaces an image's entry point, `args` its command."""
+    of_triton = [
+        each for pod in pods() for each in containers_of(pod) if "/triton" in each["image"]
+    ]
+    assert len(of_triton) == 5
+    assert not any("command" in each for each in of_triton)
+
+
 def test_only_the_build_has_the_hubs_token():
     for pod in pods():
         for container in containers_of(pod):
@@ -114,6 +123,6 @@ def test_the_leader_may_run_commands_in_its_workers_only():
 def test_only_a_leader_may_reach_into_pods():
     for pod in pods():
         account = pod["spec"].get("serviceAccountName")
-        leads = pod["spec"]["containers"][0].get("command") == ["lead"]
+        leads = pod["spec"]["containers"][0].get("args") == ["lead"]
         assert (account == "triton-leader") is leads
         assert account or pod["spec"]["automountServiceAccountToken"] is False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -32,10 +33,13 @@ SCRIPTS = {
 
 
 def install(folder: Path, version: str = "1.2.1") -> Toolkit:
-    """examples/, and bin/trtllm-build, which belongs on PATH."""
+    """examples/, and bin/ with trtllm-build and the python3 for them all, which belongs on PATH."""
     for name, path in SCRIPTS.items():
         _write(folder / "examples" / path, name, folder, version)
     _write(folder / "bin" / "trtllm-build", "build", folder, version)
+    python = folder / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
     return Toolkit(version=Version(version), examples=folder / "examples")
 
 

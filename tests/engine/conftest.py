@@ -8,6 +8,7 @@ from pathlib import Path
 
 for role in ("tokenizer", "engine", "detokenizer"):
     sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))
+sys.path.append(str(Path(__file__).parents[2] / "model_repository" / "tensorrt_llm" / "tokenizer"))
 for double in ("backend", "packages"):
     sys.path.append(str(Path(__file__).parents[1] / "doubles" / double))
 

@@ -80,7 +80,7 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     given = models(weights, "tensorrt_llm", engine="plan", tensor_parallel=2)
     said = build(tmp_path, toolkit, given)
     assert ran(tmp_path) == ["convert_llama", "build"]
-    assert said[0].startswith("m: memory of a GPU: ")
+    assert said[0].startswith("m: engine plans and NVIDIA's C++ backend are legacy: ")
     assert said[-4:] == [
         "m: [1/3] check",
         "m: [2/3] checkpoint",
@@ -144,6 +144,18 @@ def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
     assert (told["devices"], told["single_process"], told["hang_seconds"]) == ("3", "true", "60.0")
     assert told["max_log_probs"] == "20"
     assert ran(tmp_path) == []
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_further_arguments_reach_the_engine_and_a_wrong_one_stops_the_build(
+    tmp_path, weights, toolkit
+):
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", llm_args={"stream_interval": 4}))
+    told = json.loads(parameters(tmp_path, "m_engine")["llm_args"])
+    assert told["stream_interval"] == 4
+    wrong = models(weights, "tensorrt_llm", llm_args={"stream_intervall": 4})
+    with pytest.raises(BuildError, match=r"llm_args\.stream_intervall: did you mean stream_int"):
+        build(tmp_path, toolkit, wrong)
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import statistics
 import time
 import weakref
@@ -16,7 +17,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as 
 from leases import Leases
 from metrics import MetricReporter, add_nvidias
 from port import Token, TokenLogProbs
-from response_writer import FEW_STREAMS, ResponseWriter
+from response_writer import FEW_STREAMS, ResponseWriter, usable_cores
 from stats import Stats
 from stream import INT32_MOST, microseconds
 from tests.doubles.response_sender import Sender
@@ -26,11 +27,22 @@ HOLD_S = 0.2
 
 
 @pytest.fixture
-def writer():
+def make_writer():
+    made = []
+
+    def make(**options: float) -> ResponseWriter:
+        made.append(ResponseWriter(Leases(), **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def writer(make_writer):
     # with 8 streams: one response of each in 160 ms
-    made = ResponseWriter(Leases(), responses_per_s=50, hold_s=HOLD_S)
-    yield made
-    made.close()
+    return make_writer(cores=4, wanted_a_core=12.5, hold_s=HOLD_S)
 
 
 def test_an_end_without_a_token_still_has_its_reason(writer):
@@ -156,6 +168,38 @@ def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(wr
     assert statistics.median(first) < 0.1
     assert statistics.median(last) < 0.1
     assert statistics.median(gap) < HOLD_S + 0.1
+
+
+@pytest.mark.parametrize(
+    ("hold_s", "is_joined"), [(0.001, True), (0.0, False)], ids=["hold_ms: 1", "hold_ms: 0"]
+)
+def test_more_streams_do_not_send_more_responses(make_writer, hold_s, is_joined):
+    """A token waits as long as the rate demands, also longer than hold_ms."""
+    writer = make_writer(cores=0.4, wanted_a_core=1_000_000, hold_s=hold_s)
+    senders = [Sender() for _ in range(200)]
+    streams = [writer.open(sender, 1) for sender in senders]
+    for token in range(60):
+        for stream in streams:
+            stream.token(Token(token), None)
+        time.sleep(0.01)
+    for stream in streams:
+        stream.token(Token(60), "stop")
+    for sender in senders:
+        assert sender.is_over.wait(HANG_S)
+        assert [token for ids in sender.ids for token in ids] == list(range(61))
+    middle = [moment for sender in senders for moment, *_ in sender.sent[1:-1]]
+    spent_s = max(sender.sent[-1][0] for sender in senders) - min(
+        sender.sent[0][0] for sender in senders
+    )
+    assert (len(middle) <= 400 * spent_s + len(senders)) is is_joined
+
+
+def test_the_cores_are_those_of_this_process_and_of_its_container(tmp_path):
+    own, quota = len(os.sched_getaffinity(0)), tmp_path / "cpu.max"
+    assert usable_cores(quota) == own
+    for text, cores in (("max 100000", own), ("9900000 100000", own), ("50000 100000", 0.5)):
+        quota.write_text(f"{text}\n")
+        assert usable_cores(quota) == cores
 
 
 def test_log_probs_stay_with_their_tokens(writer):
@@ -334,5 +378,4 @@ def reported(stats: Stats) -> dict[tuple[str, str], float]:
 
 
 def test_what_a_runtime_does_not_know_is_not_exported():
-    assert reported(Stats(has_load=False)) == {}
     assert {kind for _, kind in reported(Stats())} == {"waiting", "scheduled", "active", "context"}

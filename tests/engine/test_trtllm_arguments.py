@@ -1,6 +1,7 @@
 """The arguments that `build` writes are upstream's: every key, nested ones too, and its type.
 
-The stand-in's argument classes are made of upstream's recorded fields, and refuse all others.
+The argument classes are made of upstream's recorded fields, and refuse all others: the stand-in's
+of 1.2, and those of 1.3.0rc25.
 """
 
 from __future__ import annotations
@@ -11,40 +12,58 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from packaging.version import Version
 from pydantic import ValidationError
-from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, TorchLlmArgs, TrtLlmArgs
+from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig, Names, TorchLlmArgs, TrtLlmArgs
 
 from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions
+from build_engines.upstream.signatures import NEWER
 from tests.fixtures.gpu_examples import examples
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.trtllm_runtime import PARAMETERS, executor, generate
-from trtllm.library import Library, StartFailed, process_environment
+from trtllm.library import Library, StartFailed
 
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 EXAMPLES = examples()
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
-        {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
-        {"kv_cache": {"event_buffer_max_size": 100_000}},
-        {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
-        {"lora": {"adapters": {"sql": "l", "poet": "l"}}},
-        {"speculative": {"method": "eagle3", "draft": "d"}},
-        {"speculative": {"method": "draft_target", "draft": "d"}},
-        {"speculative": {"method": "mtp", "layers": 2}},
-        {"speculative": {"method": "ngram"}},
-        {"engine": "plan"},
-        {"engine": "plan", "speculative": {"method": "lookahead"}},
-    ],
-)
+CHOICES: list[dict[str, object]] = [
+    {},
+    {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
+    {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
+    {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
+    {"kv_cache": {"event_buffer_max_size": 100_000}},
+    {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
+    {"lora": {"adapters": {"sql": "l", "poet": "l"}}},
+    {"speculative": {"method": "eagle3", "draft": "d"}},
+    {"speculative": {"method": "draft_target", "draft": "d"}},
+    {"speculative": {"method": "mtp", "layers": 2}},
+    {"speculative": {"method": "ngram"}},
+    {
+        "attention_dp": True,
+        "tensor_parallel": 2,
+        "llm_args": {
+            "stream_interval": 4,
+            "attention_dp_config": {"enable_balance": True},
+            "torch_compile_config": {"capture_num_tokens": [64]},
+            "moe_config": {"backend": "DEEPGEMM"},
+            "kv_cache_config": {"tokens_per_block": 64},
+            "cuda_graph_config": {"batch_sizes": [1, 8]},
+            "peft_cache_config": {"num_put_workers": 2},
+        },
+    },
+]
+PLANS: list[dict[str, object]] = [
+    {"engine": "plan"},
+    {"engine": "plan", "speculative": {"method": "lookahead"}},
+]
+
+
+@pytest.mark.parametrize("given", CHOICES + PLANS)
 def test_they_start_it(tmp_path, given):
     start(tmp_path, GpuOptions.model_validate(given))
 
@@ -56,10 +75,49 @@ def test_those_of_each_example_start_it(tmp_path, label, entry):
 
 def start(folder: Path, options: GpuOptions) -> None:
     library = Library.load("tensorrt" if options.engine == "plan" else "pytorch")
-    version, modules = Version(library.version), {"attn_qkv": "qkv_proj"}
-    arguments = llm_args.of(options, FOLDERS, version=version, lora_modules=modules)
-    llm = library.start(folder, json.dumps(arguments))
+    llm = library.start(folder, json.dumps(arguments_of(options, library.version)))
     llm.shutdown()
+
+
+def arguments_of(options: GpuOptions, version: str) -> dict[str, Any]:
+    modules = {"attn_qkv": "qkv_proj"}
+    return llm_args.of(options, FOLDERS, version=Version(version), lora_modules=modules)
+
+
+LATER = Names(NEWER)["TorchLlmArgs"]  # of 1.3.0rc25
+
+
+@pytest.mark.parametrize("given", CHOICES)
+def test_they_are_those_of_the_later_record(given):
+    take_later(GpuOptions.model_validate(given))
+
+
+@pytest.mark.parametrize(("label", "entry"), EXAMPLES, ids=[label for label, _ in EXAMPLES])
+def test_those_of_each_example_are_of_the_later_record(label, entry):
+    options = GpuOptions.model_validate(entry.gpu.model_dump())
+    if options.engine == "pytorch":
+        take_later(options)
+
+
+def take_later(options: GpuOptions) -> None:
+    found = arguments_of(options, "1.3.0rc25")
+    if found["cuda_graph_config"] is not None:  # upstream's infer_cuda_graph_config_mode
+        found["cuda_graph_config"]["mode"] = "decode"
+    LATER(model="/m", **found)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sampler_type": "TorchSampler"},
+        {"speculative_config": {"decoding_type": "DraftTarget", "max_draft_len": 4}},
+        {"speculative_config": {"decoding_type": "Eagle3", "draft": "/d"}},
+        {"scheduler_config": {"waiting_queue_policy": "fair"}},
+    ],
+)
+def test_the_later_record_refuses_what_it_has_not(given):
+    with pytest.raises(ValidationError, match=next(iter(given))):
+        LATER(model="/m", **given)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +152,7 @@ def test_a_speculation_of_another_type_or_key_is_refused():
         DecodingBaseConfig.from_dict({"decoding_type": "NGram", "ngram_size": 2})
 
 
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
-        ({"method": "draft_target", "draft": "d"}, "Draft_Target"),
-        ({"method": "ngram"}, "NGram"),
-    ],
-)
-def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch, given, kind):
+def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch):
     """Upstream's later llm_args.py, whose `LLM` chooses the class by decoding_type."""
     monkeypatch.delattr(DecodingBaseConfig.__base__, "from_dict")
     got = []
@@ -111,10 +162,9 @@ def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch, 
             got.append(arguments["speculative_config"])
             self._executor = SimpleNamespace(is_shutdown=lambda: False)
 
-    options = GpuOptions.model_validate({"speculative": given})
-    arguments = llm_args.of(options, FOLDERS, version=Version("1.2.1"), lora_modules={})
-    replace(Library.load("pytorch"), llm=Alive).start(tmp_path, json.dumps(arguments))
-    assert got == [{**arguments["speculative_config"], "decoding_type": kind}]
+    given = {"speculative_config": {"decoding_type": "NGram", "max_draft_len": 4}}
+    replace(Library.load("pytorch"), llm=Alive).start(tmp_path, json.dumps(given))
+    assert got == [given["speculative_config"]]
 
 
 ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {
@@ -177,10 +227,7 @@ def test_a_folder_that_is_gone_is_named_at_the_start(runtime, told, tmp_path):
 ENGINE = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
 IMPORTED = """
 import json, os
-seen = {name: os.environ.get(name) for name in (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TLLM_WORKER_USE_SINGLE_PROCESS",
-)}
-print(json.dumps(seen))
+print(json.dumps(dict(os.environ)))
 raise ImportError("that is all")
 """
 PROGRAM = """
@@ -195,28 +242,60 @@ except StartFailed:
 """
 
 
-def seen_at_import(folder: Path, **parameters: str) -> dict[str, str | None]:
+# Under `mpirun -n 1` of Open MPI 4.1.8, and what an operator may have set beside it.
+RANK = {
+    "OMPI_COMM_WORLD_RANK": "0",
+    "OMPI_UNIVERSE_SIZE": "2",
+    "OMPI_MCA_ess": "^singleton",
+    "OMPI_MCA_ess_base_jobid": "1274806273",
+    "OMPI_MCA_orte_hnp_uri": "1274806272.0;tcp://192.0.2.2:42487",
+    "PMIX_NAMESPACE": "1274806273",
+    "PMIX_RANK": "0",
+    "PMIX_SERVER_URI3": "1274806272.0;tcp4://127.0.0.1:54609",
+    "PMI_RANK": "0",
+}
+CONFIGURATION = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_MCA_btl": "^openib",
+    "OMPI_MCA_rmaps_base_oversubscribe": "0",
+    "PMIX_MCA_gds": "hash",
+}
+
+
+def seen_at_import(folder: Path, given: dict[str, str], **parameters: str) -> dict[str, str]:
     """The variables when the runtime imports tensorrt_llm, in a process of its own."""
     (folder / "tensorrt_llm.py").write_text(IMPORTED)
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps({**PARAMETERS, **parameters})],
-        env={"PYTHONPATH": f"{ENGINE}:{folder}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{ENGINE}:{folder}", "PATH": "/usr/bin:/bin", **given},
         capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     return json.loads(result.stdout)
 
 
 def test_named_gpus_are_the_only_ones_that_cuda_sees(tmp_path):
-    found = seen_at_import(tmp_path, devices="2,3")
+    found = seen_at_import(tmp_path, {}, devices="2,3")
     assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_DEVICE_ORDER"]) == ("2,3", "PCI_BUS_ID")
-    assert found["TLLM_WORKER_USE_SINGLE_PROCESS"] is None
 
 
-def test_without_names_cuda_sees_all(tmp_path):
-    assert set(seen_at_import(tmp_path).values()) == {None}
+def test_without_names_cuda_sees_all_and_workers_need_no_cores(tmp_path):
+    found = seen_at_import(tmp_path, {})
+    assert not {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"} & set(found)
+    assert found["OMPI_MCA_rmaps_base_oversubscribe"] == "1"
 
 
 @pytest.mark.parametrize(("chosen", "value"), [("true", "1"), ("false", None)])
-def test_the_single_process_worker_is_chosen_by_its_variable(chosen, value):
-    found = process_environment({**PARAMETERS, "single_process": chosen})
+def test_the_single_process_worker_is_chosen_by_its_variable(tmp_path, chosen, value):
+    found = seen_at_import(tmp_path, {}, single_process=chosen)
     assert found.get("TLLM_WORKER_USE_SINGLE_PROCESS") == value
+
+
+def test_under_mpirun_it_has_a_job_of_its_own(tmp_path):
+    found = seen_at_import(tmp_path, {**RANK, **CONFIGURATION})
+    assert not set(RANK) & set(found)
+    assert {name: found.get(name) for name in CONFIGURATION} == CONFIGURATION
+
+
+def test_below_upstreams_launcher_it_keeps_its_place(tmp_path):
+    found = seen_at_import(tmp_path, {**RANK, "TLLM_SPAWN_PROXY_PROCESS": "1"})
+    assert {name: found.get(name) for name in RANK} == RANK

@@ -146,6 +146,22 @@ def test_no_statistics_are_asked_for_before_the_first_request(runtime):
 
 
 @pytest.mark.parametrize(
+    ("tokens_a_response", "load"), [(10_000, (0, 1)), (1, (1, 0))], ids=["no token yet", "a token"]
+)
+def test_without_statistics_a_request_waits_up_to_its_first_token(runtime, tokens_a_response, load):
+    running = runtime({"step_s": 0.01, "tokens_a_response": tokens_a_response})
+
+    def is_load(rows: int, waiting: int) -> bool:
+        return (running.stats.rows, running.stats.waiting) == (rows, waiting)
+
+    generate(running, max_tokens=10_000, wait=False)
+    eventually(lambda: is_load(*load), 10, "it is counted")
+    assert running.cancel("r")
+    eventually(lambda: is_load(0, 0), 10, "it is over")
+    assert not running.stats.has_kv_blocks
+
+
+@pytest.mark.parametrize(
     ("script", "parameters", "message"),
     [
         ({"start_error": "no CUDA device"}, {}, r"1\.2\.1 cannot start the model in .*no CUDA"),

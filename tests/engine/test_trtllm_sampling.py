@@ -114,6 +114,21 @@ def test_bias_and_allowed_tokens(runtime):
     assert generate(running, biased).ids == [5, 41, 7, 5, 41]
 
 
+@pytest.mark.parametrize(
+    ("most", "wanted", "asked"),
+    [("20", None, None), ("20", 0, 20), ("1", 1, 1), ("", None, None), ("", 0, 0), ("", 3, 3)],
+)
+def test_log_probs_are_asked_for_as_the_version_reports_the_sampled_token(
+    runtime, most, wanted, asked
+):
+    running = runtime(max_log_probs=most)
+    sink = generate(running, SamplingParams(temperature=0, log_probs=wanted), max_tokens=1)
+    assert sent()[0][1].logprobs == asked
+    if wanted is not None:
+        assert sink.tokens[0].log_probs.sampled == -0.5
+        assert len(sink.tokens[0].log_probs.top) == wanted
+
+
 def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(runtime):
     running = runtime({"alternatives": [2]})
     sink = generate(running, SamplingParams(log_probs=1), max_tokens=1)

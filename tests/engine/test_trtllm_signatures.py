@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 import tensorrt_llm
+from packaging.version import Version
 
-from build_engines.upstream.signatures import Signatures
+from build_engines.upstream.signatures import NEWER, OLDER, Signatures, record_of
 from port import GenerationInput, Guide, SamplingParams
 from trtllm.library import Library, LoraAdapters
 from trtllm.sampling_params import SamplingTranslator
 
-KNOWN = Signatures.read()
+KNOWN, KNOWN_LATER = Signatures.read(OLDER), Signatures.read(NEWER)
 ALL_OF_IT = SamplingParams(
     temperature=0.5,
     top_k=3,
@@ -34,10 +35,21 @@ def test_the_stand_in_is_as_the_facts_say():
     assert list(KNOWN.differences(KNOWN.found())) == []
 
 
-def test_the_facts_know_all_that_is_used():
-    for target, known in KNOWN.known.items():
-        assert KNOWN.used[target] <= known, target
-        assert not known & KNOWN.later[target], target
+@pytest.mark.parametrize("record", [OLDER, NEWER])
+def test_the_facts_know_all_that_is_used(record):
+    recorded = Signatures.read(record)
+    for target, known in recorded.known.items():
+        assert recorded.used[target] <= known, target
+        assert not known & recorded.later[target], target
+
+
+def test_each_version_is_compared_with_its_record():
+    """A later one that lacks what its record has is told so; the earlier one never had it."""
+    assert [record_of(Version(v)) for v in ("1.0.0", "1.3.0rc24")] == [OLDER, OLDER]
+    assert [record_of(Version(v)) for v in ("1.3.0rc25", "1.4.0")] == [NEWER, NEWER]
+    later = {d.text for d in KNOWN_LATER.differences(KNOWN.found())}
+    assert "has no 'priority' any more" in later
+    assert not any(d.breaks for d in KNOWN_LATER.differences(KNOWN.found()))
 
 
 def test_the_facts_have_every_parameter_that_the_runtime_sends():

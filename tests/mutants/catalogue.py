@@ -18,7 +18,7 @@ API_TESTS = (
 )
 STREAM_TESTS = ("tests/server/test_streams.py",)
 GPU = "build_engines/gpu"
-RECORD_TESTS = ("tests/unit/build_engines/gpu/test_upstream_flags.py",)
+RECORD_TESTS = ("tests/unit/build_engines/gpu/legacy/test_upstream_flags.py",)
 ARGUMENT_TESTS = ("tests/engine/test_trtllm_arguments.py",)
 
 CATALOGUE = (
@@ -216,14 +216,14 @@ CATALOGUE = (
     ),
     Mutant(
         fault="quantize.py gets a flag that upstream does not have",
-        path=f"{GPU}/commands.py",
+        path=f"{GPU}/legacy/commands.py",
         before="return [*command, *_shards(options)]",
         after='return [*command, "--export_format", "tensorrt_llm", *_shards(options)]',
         tests=RECORD_TESTS,
     ),
     Mutant(
         fault="trtllm-build gets a choice that upstream does not have",
-        path=f"{GPU}/commands.py",
+        path=f"{GPU}/legacy/commands.py",
         before='"--kv_cache_type", "paged"',
         after='"--kv_cache_type", "pages"',
         tests=RECORD_TESTS,

@@ -12,7 +12,7 @@ import yaml
 from proxy.operate.triton_server import binaries, launch
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
-from tests.fixtures.stack import ROOT
+from tests.fixtures.stack import ROOT, triton_log
 
 TRIES = 3
 # In the stub's place; notes the exit status and the model (128 and the signal's number more).
@@ -49,7 +49,7 @@ def ends(start: Start, models_file: Path, noted: Path) -> set[str]:
     stack = start("serve", MODELS_FILE=models_file, ARTIFACTS_DIR=models_file.parent)
     stack.wait_ready(within_s=240)
     assert stack.stop() == 0
-    log = (models_file.parent / "triton" / "tritonserver.log").read_text()
+    log = triton_log(models_file.parent).read_text()
     assert "Traceback" not in log
     return set(noted.read_text().splitlines())
 

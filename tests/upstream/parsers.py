@@ -1,4 +1,4 @@
-"""Parsers of upstream's tools, made of their recorded arguments: build_engines/upstream/tools.json.
+"""Parsers of upstream's tools, made of their recorded arguments: TOOLS of tests/upstream/record.py.
 
 They take no abbreviations. A default or a choice that is an expression in upstream's source is
 left out.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from build_engines.upstream.signatures import RecordedClasses
-from tests.upstream.record import RECORDS
+from tests.upstream.record import TOOLS
 
 TYPES = {"str": str, "int": int, "float": float, "Path": Path}
 ENUM = "enum_type("
@@ -20,7 +20,7 @@ ENUM = "enum_type("
 
 def recorded() -> dict[str, Any]:
     """Tool -> sources and arguments."""
-    return dict(json.loads((RECORDS / "tools.json").read_text(encoding="utf-8")))
+    return dict(json.loads(TOOLS.read_text(encoding="utf-8")))
 
 
 def parser(tool: str) -> argparse.ArgumentParser:

@@ -1,10 +1,11 @@
-"""Writes the records in build_engines/upstream/ from upstream's source files.
+"""Writes a record of build_engines/ from upstream's source files.
 
-usage: python -m tests.upstream.record FOLDER     each file at the path that sources.json gives it
+usage: python -m tests.upstream.record RECORD FOLDER   each file at the path that sources.json gives
 
-sources.json has each file's repository and commit, what dates it, and what FOLDER holds of it: a
-"script" is the file itself; a "transcript" has its declarations without help texts, docstrings and
-bodies, written down by hand. Only facts are recorded, never source text.
+RECORD: a key of sources.json, such as classes_1.3. There, each file has its repository and commit,
+what dates it, and what FOLDER holds of it: a "script" is the file itself; a "transcript" has its
+declarations without help texts, docstrings and bodies, written down by hand. Only facts are
+recorded, never source text.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from tests.upstream.classes import aliases_of, fields_of
 
 SOURCES = Path(__file__).with_name("sources.json")
 RECORDS = Path(__file__).parents[2] / "build_engines" / "upstream"
+TOOLS = RECORDS.parent / "gpu" / "legacy" / "tools.json"
 WIDTH = 100
 
 
-def main(folder: Path) -> None:
-    sources = json.loads(SOURCES.read_text(encoding="utf-8"))
-    for name, record in (("tools", _tools), ("classes", _classes), ("references", _references)):
-        found = record(folder, sources[name])
-        (RECORDS / f"{name}.json").write_text(f"{_text(found)}\n", encoding="utf-8")
+def main(name: str, folder: Path) -> None:
+    sources = json.loads(SOURCES.read_text(encoding="utf-8"))[name]
+    record = {"tools": _tools, "references": _references}.get(name, _classes)
+    path = TOOLS if name == "tools" else RECORDS / f"{name}.json"
+    path.write_text(f"{_text(record(folder, sources))}\n", encoding="utf-8")
 
 
 def _tools(folder: Path, sources: dict[str, Any]) -> dict[str, Any]:
@@ -90,4 +92,4 @@ def _tree(folder: Path, file: dict[str, Any]) -> ast.Module:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -33,7 +33,14 @@ class TritonPythonModel:
         self._table = TokenBytes.load(Path(args["model_repository"], artifacts, "token_bytes.npz"))
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        return [self._respond(request) for request in requests]
+        return [self._response(request) for request in requests]
+
+    def _response(self, request: Any) -> Any:
+        """An error is its own request's; raised, it would be the answer of all of the batch."""
+        try:
+            return self._respond(request)
+        except ValueError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
 
     def _respond(self, request: Any) -> Any:
         if pb_utils.get_input_tensor_by_name(request, "end_process") is not None:

@@ -166,10 +166,9 @@ def add_nvidias(reporter: MetricReporter, stats: Stats, model: str, version: str
             labels = {label: value, "model": model, "version": version}
             reporter.add("GAUGE", family, description, partial(getattr, stats, field), labels)
 
-    if stats.has_load:
-        known = {kind: field for kind, field in REQUEST_TYPES.items() if kind != "max"}
-        types = REQUEST_TYPES if stats.most_rows else known
-        gauges(REQUESTS, "Requests of the engine by their state", "request_type", types)
+    known = {kind: field for kind, field in REQUEST_TYPES.items() if kind != "max"}
+    types = REQUEST_TYPES if stats.most_rows else known
+    gauges(REQUESTS, "Requests of the engine by their state", "request_type", types)
     if stats.has_kv_blocks:
         text = "Blocks of the engine's KV cache; tokens_per and fraction are not counts"
         gauges(KV_BLOCKS, text, "kv_cache_block_type", KV_BLOCK_TYPES)

@@ -32,7 +32,7 @@ from request_tensors import (
     timeout_s,
     tokenized_for,
 )
-from response_writer import ResponseWriter
+from response_writer import ResponseWriter, usable_cores
 from runtimes import RUNTIMES
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,8 @@ class TritonPythonModel:
         self._leases = Leases()
         self._writer = ResponseWriter(
             self._leases,
-            responses_per_s=float(parameters["responses_per_s"]),
+            cores=usable_cores(),
+            wanted_a_core=float(parameters["responses_a_core"]),
             hold_s=float(parameters["hold_ms"]) / 1000,
         )
         self._most_unfinished = int(parameters["max_unfinished"])

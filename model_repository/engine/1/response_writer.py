@@ -2,19 +2,23 @@
 
 Sending a response to Triton takes longer than a decode step of a small model, so the decode loop
 only posts a stream here. With few streams every token is sent at once. With more, the writer joins
-a stream's tokens into one response, so that all responses together stay within the rate that
-Triton, the proxy and the client can carry. The first and the last token of a stream never wait,
-and no token waits longer than `hold_s`, or twice that above CROWD_TOKENS_PER_S.
+a stream's tokens into one response. The first and the last token of a stream never wait.
+
+Triton queues without bound what its models have not taken, so responses that come faster than the
+detokenizer, the proxy and the client take them would wait longer and longer. The writer stays below
+that rate at any number of streams.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
+import os
 import queue
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from leases import Leases
@@ -26,23 +30,39 @@ FEW_STREAMS = 4
 CHECK_EVERY_S = 0.1  # for disconnected clients: asking Triton is a round trip to its process
 CHECKS_AT_ONCE = 64
 DEADLINES_EVERY_S = 0.5
-CROWD_TOKENS_PER_S = 10_000
+# Responses a second. A response costs Triton and the proxy half a millisecond of CPU together, and
+# the processes of engine and detokenizer carry 8,000 to 12,000 at most, on any number of cores.
+MOST_A_CORE, MOST = 1000, 4000
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores(quota: Path = CPU_QUOTA) -> float:
+    """The cores that this process may use, here and now: a container's quota may be a fraction."""
+    cores = float(len(os.sched_getaffinity(0)))
+    given = quota.read_text().split() if quota.is_file() else ["max"]
+    return cores if given[0] == "max" else min(cores, int(given[0]) / int(given[1]))
 
 
 class ResponseWriter:
-    """`totals`: prompt and generated tokens, responses, and streams by how they ended."""
+    """`totals`: prompt and generated tokens, responses, and streams by how they ended.
 
-    def __init__(self, leases: Leases, *, responses_per_s: float, hold_s: float) -> None:
+    cores: what this process may use. wanted_a_core: responses a second, fewer than `cores` carry;
+    kept as long as no token waits longer than `hold_s` for it. With a hold_s of 0 each token is
+    sent at once, at any rate.
+    """
+
+    def __init__(
+        self, leases: Leases, *, cores: float, wanted_a_core: float, hold_s: float
+    ) -> None:
         self.totals: Counter[str] = Counter()
         self._leases = leases
-        self._responses_per_s = responses_per_s
+        self._most_per_s = min(MOST_A_CORE * cores, MOST)
+        self._wanted_per_s = wanted_a_core * cores
         self._hold_s = hold_s
         self._posted: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._held: list[tuple[float, int, Stream]] = []  # a heap, by the time to send
         self._open: dict[Stream, None] = {}  # in the order of the next checks
         self._checked_at = self._deadlines_at = 0.0
-        self._tokens_at_check = 0
-        self._is_crowded = False
         self._thread = threading.Thread(target=self._run, name="response-writer", daemon=True)
         self._thread.start()
 
@@ -95,10 +115,10 @@ class ResponseWriter:
     def _interval_s(self) -> float:
         """The time between two responses of one stream."""
         streams = len(self._open)
-        if streams <= FEW_STREAMS:
+        if streams <= FEW_STREAMS or not self._hold_s:
             return 0.0
-        hold_s = self._hold_s * 2 if self._is_crowded else self._hold_s
-        return min(hold_s, streams / self._responses_per_s)
+        joined_s = min(self._hold_s, streams / self._wanted_per_s)
+        return max(joined_s, streams / self._most_per_s)
 
     def _send_due(self) -> None:
         while self._held and self._held[0][0] <= time.monotonic():
@@ -121,19 +141,16 @@ class ResponseWriter:
             self.totals[end] += 1
 
     def _check(self) -> None:
-        """Ten times a second: the token rate, disconnected clients, leases and deadlines."""
-        since_s = time.monotonic() - self._checked_at
-        if since_s < CHECK_EVERY_S:
+        """Ten times a second: disconnected clients, leases and deadlines."""
+        now = time.monotonic()
+        if now - self._checked_at < CHECK_EVERY_S:
             return
-        self._checked_at += since_s
-        tokens = self.totals["generated_tokens"]
-        self._is_crowded = tokens - self._tokens_at_check > CROWD_TOKENS_PER_S * since_s
-        self._tokens_at_check = tokens
+        self._checked_at = now
         self._check_clients()
         self._check_leases()
-        if self._checked_at >= self._deadlines_at:
-            self._deadlines_at = self._checked_at + DEADLINES_EVERY_S
-            self._check_deadlines()
+        if now >= self._deadlines_at:
+            self._deadlines_at = now + DEADLINES_EVERY_S
+            self._check_deadlines(now)
 
     def _check_clients(self) -> None:
         for stream in list(self._open)[:CHECKS_AT_ONCE]:
@@ -145,7 +162,6 @@ class ResponseWriter:
             for stream in list(self._open):
                 stream.is_gone = stream.is_gone or stream.lease in over
 
-    def _check_deadlines(self) -> None:
-        now = time.monotonic()
+    def _check_deadlines(self, now: float) -> None:
         for stream in list(self._open):
             stream.check_deadline(now)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Stats:
     """Totals since the start, and from `rows_prefilling` on the current values.
 
-    has_load: the runtime knows its rows and waiting requests. most_rows: 0 if it does not know it.
-    kv_blocks: of the whole KV cache, in blocks of `kv_block_tokens`; has_kv_blocks: it knows them.
+    most_rows: 0 if the runtime does not know it. kv_blocks: of the whole KV cache, in blocks of
+    `kv_block_tokens`; has_kv_blocks: the runtime knows them.
     """
 
     prefill_steps: int = 0
@@ -31,7 +31,6 @@ class Stats:
     kv_row_bytes: int = 0
     kv_cached_bytes: int = 0
     seconds_without_progress: float = 0.0
-    has_load: bool = True
     most_rows: int = 0
     has_kv_blocks: bool = False
     kv_block_tokens: int = 0

@@ -19,7 +19,6 @@ import triton_python_backend_utils as pb_utils
 from tokenizers import Tokenizer
 
 from admission import Admission
-from executor_inputs import ExecutorInputs
 from guide_check.check import MB, GuideCheck
 from prompt_encoder import PromptEncoder, bad_words_list
 from refusal import Refusal
@@ -103,10 +102,12 @@ def _tokenizer(artifacts: Path) -> Tokenizer:
     return tokenizer
 
 
-def _executor_inputs(parameters: dict[str, str]) -> ExecutorInputs | None:
-    """None if the engine is not TensorRT-LLM's C++ backend."""
+def _executor_inputs(parameters: dict[str, str]) -> Any:
+    """None if the engine is not TensorRT-LLM's C++ backend, see model_repository/tensorrt_llm."""
     if "executor_end_ids" not in parameters:
         return None
+    from executor_inputs import ExecutorInputs
+
     return ExecutorInputs(
         end_ids=tuple(int(i) for i in parameters["executor_end_ids"].split(",") if i),
         logits_size=int(parameters["logits_size"]),

@@ -131,8 +131,14 @@ def tritonserver(wheel: Wheel) -> Check:
     )
 
 
-def installed(path: Path) -> Check:
-    return Check(name="tritonserver", ok=True, detail=f"{path} (installed on this machine)")
+def installed(path: Path, python: str | None) -> Check:
+    """python: the first on PATH, with which such a server runs its Python models."""
+    return Check(
+        name="tritonserver",
+        ok=python is not None,
+        detail=f"{path} is installed; its Python models run with {python or 'no python3 on PATH'}",
+        remedy="put the python3 that has TensorRT-LLM on PATH: activate its environment",
+    )
 
 
 def packages(missing: Sequence[str]) -> Check:

@@ -5,43 +5,69 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from packaging.version import Version
+
 from build_engines.errors import BuildError
 from build_engines.gpu import device, refusals
 from build_engines.gpu.device import ListedGpu
+from build_engines.gpu.legacy import backend_config
 from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.toolkit import CONTAINER
 from build_engines.models_file import GpuEntry, ModelsFileError
-from build_engines.upstream import backend_config
-from build_engines.upstream.signatures import Found, Signatures
+from build_engines.upstream.signatures import VERSIONS, Found, Signatures, record_of
 from proxy.models import policy
 from proxy.operate.doctor import checks
 from proxy.operate.doctor.checks import Check
 from proxy.settings import Settings
 
-CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
+# Of 26.04 to 26.07: docs/introduction/compatibility.md of triton-inference-server/server at r26.07
+# (819ee37770df2fcd6d799d2a5d1dacf812f7d62c).
+CUDA, DRIVER = (13, 1), "590.44.01"
 
 
 def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
-    known = Signatures.read()
     version = checks.version("tensorrt_llm")
-    found = known.found() if version is not None else {}
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
-        package(version, known.version),
-        *(signatures(known, found) if version is not None else ()),
+        package(version),
+        driver(device.cuda_version()),
+        *(() if version is None else installed_signatures(version)),
         cpp_backend(text, backend_config.ALL_MODELS),
         *of_models(settings),
     ]
 
 
-def package(version: str | None, known: str) -> Check:
+def package(version: str | None) -> Check:
     return Check(
         name="TensorRT-LLM",
         ok=version is not None,
-        detail=f"tensorrt_llm {version} (known: {known})"
+        detail=f"tensorrt_llm {version} (known: {', '.join(VERSIONS.values())})"
         if version
         else "tensorrt_llm is not installed",
         remedy=f"run this in NVIDIA's container {CONTAINER}",
+    )
+
+
+def installed_signatures(version: str) -> list[Check]:
+    """Against the record that holds for the installed version."""
+    known = Signatures.read(record_of(Version(version)))
+    return signatures(known, known.found())
+
+
+def driver(cuda: tuple[int, int] | None) -> Check:
+    """cuda: the newest that the driver supports, if there is one."""
+    needs = f"NVIDIA's container 26.07 needs {CUDA[0]}.{CUDA[1]}, as driver {DRIVER} has it"
+    return Check(
+        name="CUDA",
+        ok=cuda is not None and cuda >= CUDA,
+        detail=f"no NVIDIA driver here (libcuda.so.1); {needs}"
+        if cuda is None
+        else f"the driver supports CUDA {cuda[0]}.{cuda[1]}; {needs}",
+        remedy="give the container its GPUs, as --gpus all does with the NVIDIA Container Toolkit"
+        if cuda is None
+        else f"install NVIDIA's driver {DRIVER} or later on the host; on a data center GPU, the "
+        "container's forward compatibility package may do instead: its entry point says so",
     )
 
 

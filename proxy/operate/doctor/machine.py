@@ -40,7 +40,8 @@ MODULE, SCRIPT = "proxy.cli", "triton-openai"
 def runtime() -> list[Check]:
     """What the tritonserver that `installation` chooses needs."""
     if (installed := binaries.tritonserver()) is not None:
-        return [checks.installed(installed), checks.bash(shutil.which("bash"))]
+        python = shutil.which("python3")
+        return [checks.installed(installed, python), checks.bash(shutil.which("bash"))]
     files = binaries.wheel()
     return [
         checks.python(sys.version_info[:2]),

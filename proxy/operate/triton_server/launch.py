@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,8 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        return self.artifacts / "triton" / "tritonserver.log"
+        """Of this host: replicas may share artifacts/."""
+        return self.artifacts / "triton" / f"tritonserver.{socket.gethostname()}.log"
 
 
 def with_secret(settings: Settings) -> Settings:
@@ -140,15 +142,16 @@ def _launch(
     start = [str(tritonserver), *server_options(settings, traces_url), *options]
     if CLIENT_REGIONS.encode() in tritonserver.read_bytes():
         start.append(f"{CLIENT_REGIONS}=true")
-    shm_prefix = shm.prefix(settings.triton_grpc_port)
+    shm_prefix, secret = shm.prefix(settings.triton_grpc_port), settings.triton_secret_value or ""
+    variables = {ranks.SECRET_VARIABLE: secret} if world.launcher else {}
     launch = Launch(
-        arguments=ranks.command(start, world, shm_prefix=shm_prefix),
-        environment=environment(os.environ, libraries) | world.environment,
+        arguments=ranks.command(start, world, shm_prefix=shm_prefix, secret=secret),
+        environment=environment(os.environ, libraries) | world.environment | variables,
         artifacts=settings.artifacts_dir.resolve(),
         grpc_port=settings.triton_grpc_port,
         metrics_port=settings.triton_metrics_port,
         shm_prefix=shm_prefix,
-        secret=settings.triton_secret_value or "",
+        secret=secret,
         start_timeout_s=settings.triton_start_timeout_s,
     )
     launch.log.parent.mkdir(parents=True, exist_ok=True)
@@ -209,12 +212,17 @@ def _restricted(protocols: Sequence[str], settings: TritonServer) -> str:
 def environment(base: Mapping[str, str], libraries: Sequence[str] = ()) -> dict[str, str]:
     """Removes the credentials that only a build or the proxy needs.
 
-    The stub ignores PYTHONPATH and finds its packages through the first `python3` on PATH: that of
-    the running environment, whose path is not resolved, because a venv's python is a link.
+    The stub finds its packages through the first `python3` on PATH. For a server that is installed,
+    that is the one beside TensorRT-LLM, as in NVIDIA's container, where ours has other packages
+    (docker/install.py). For the embedded one it is the running one, whose path is not resolved,
+    because a venv's python is a link.
+
+    Args:
+        libraries: the folders of the embedded server's libraries.
     """
     found = {name: value for name, value in base.items() if not CREDENTIALS.fullmatch(name)}
-    found["PATH"] = _joined(str(Path(sys.executable).parent), base.get("PATH"))
     if libraries:
+        found["PATH"] = _joined(str(Path(sys.executable).parent), base.get("PATH"))
         found["LD_LIBRARY_PATH"] = _joined(*libraries, base.get("LD_LIBRARY_PATH"))
     return found
 

@@ -1,8 +1,9 @@
 """The processes of one Triton with models over several GPUs, and the command that starts them.
 
 NVIDIA's C++ backend runs one tritonserver per GPU, under mpirun: rank 0 serves, the others only
-load the engines. The LLM API spawns its own processes inside one node, by MPI; under `mpirun -n 1`
-mpirun starts them. Over several nodes, upstream's launcher precedes each rank's command: on rank 0
+load the engines. The LLM API spawns its own processes inside one node, by MPI, in a job of their
+own also under `mpirun -n 1`, with which upstream starts even one tritonserver. Over several nodes,
+upstream's launcher precedes each rank's command: on rank 0
 it connects the `LLM` in tritonserver to the other ranks, which are processes of its own and ignore
 their command. All commands are as upstream's launch_triton_server.py writes them, except UNBOUND.
 Called by `command`.
@@ -21,8 +22,7 @@ LLM_API_LAUNCHER = "trtllm-llmapi-launch"
 MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model
 # Open MPI binds each of two ranks to one core, but rank 0 is a server with its Python models.
 UNBOUND = ("--bind-to", "none")
-# The workers that a model spawns need slots, by default one core each: upstream's issue 5495.
-OVERSUBSCRIBE = "--oversubscribe"
+SECRET_VARIABLE = "TRITON_SECRET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +65,13 @@ class World:
 
     @classmethod
     def _one_rank(cls, entries: Mapping[str, GpuEntry]) -> World:
-        """Under mpirun, only one process of the server may use MPI: it is the only rank."""
-        if len(entries) > 1:
-            if chosen := [name for name, entry in entries.items() if entry.gpu.mpi == "mpirun"]:
-                raise LaunchError(_two_processes(chosen[0], entries))
-            return cls()
-        if not any(_is_llm_api({n: e}) and e.gpu.mpi in MPIRUN for n, e in entries.items()):
-            return cls()
-        return cls(is_under_mpirun=True, devices=_devices(entries))
+        under = MPIRUN if len(entries) == 1 else ("mpirun",)
+        llm_api = [entry for entry in entries.values() if entry.runtime == "tensorrt_llm"]
+        return cls(is_under_mpirun=any(entry.gpu.mpi in under for entry in llm_api))
 
     @property
     def environment(self) -> dict[str, str]:
-        """For ranks on other nodes, and for an MPI whose workers inherit mpirun's environment."""
+        """For ranks on other nodes."""
         if not self.devices:
             return {}
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
@@ -86,14 +81,6 @@ class World:
 def _devices(entries: Mapping[str, GpuEntry]) -> tuple[str, ...]:
     """The named GPUs of the only model."""
     return tuple(str(one) for entry in entries.values() for one in entry.gpu.devices or ())
-
-
-def _two_processes(name: str, entries: Mapping[str, GpuEntry]) -> str:
-    other = next(one for one in entries if one != name)
-    return (
-        f"{name} has gpu.mpi: mpirun, and {other} is in the same server: under mpirun only one of "
-        "its processes may use MPI. Leave gpu.mpi out, or give each model a models file of its own"
-    )
 
 
 def _is_spread(entry: GpuEntry) -> bool:
@@ -114,10 +101,13 @@ def _conflict(first: str, second: str, how: str) -> str:
     )
 
 
-def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> list[str]:
+def command(
+    tritonserver: Sequence[str], world: World, *, shm_prefix: str, secret: str
+) -> list[str]:
     """
     Args:
         tritonserver: its path and options, without the Python backend's.
+        secret: what no launcher may print; it is in SECRET_VARIABLE, too.
 
     Raises:
         LaunchError: mpirun or upstream's launcher is not on PATH.
@@ -125,15 +115,27 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
     if world.size == 1 and not world.is_under_mpirun:
         return [*tritonserver, _python_backend(shm_prefix)]
     found = [_on_path("mpirun"), "--allow-run-as-root", *UNBOUND]
-    found += [OVERSUBSCRIBE] if world.is_under_mpirun else []
     found += [part for variable in world.environment for part in ("-x", variable)]
     for rank in range(world.size):
         start = [":"] if rank else []
         options = list(_only(world.engines)) if rank else []
         backend = _python_backend(f"{shm_prefix}{rank}-")
-        found += [*start, "-n", "1", *map(_on_path, world.launcher), *tritonserver]
+        program = _without_secret(tritonserver, secret) if world.launcher else tritonserver
+        found += [*start, "-n", "1", *map(_on_path, world.launcher), *program]
         found += [*options, backend]
     return found
+
+
+def _without_secret(tritonserver: Sequence[str], secret: str) -> list[str]:
+    """The command behind upstream's launcher, which prints it, and splits it at every space.
+
+    A shell adds the options that hold the secret.
+    """
+    hidden = [option for option in tritonserver if secret and secret in option]
+    given = " ".join(f'"{option}"' for option in hidden).replace(secret, "$S")
+    script = f'S=${SECRET_VARIABLE};unset {SECRET_VARIABLE};exec "$@" {given}'
+    shown = [option for option in tritonserver if option not in hidden]
+    return ["/bin/sh", "-c", script.replace(" ", "${IFS}"), "sh", *shown]
 
 
 def _only(engines: Sequence[str]) -> Iterator[str]:

@@ -11,10 +11,12 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 import psutil
 
@@ -30,6 +32,8 @@ LEAST_CPU_SHARE = 0.02
 MOST_LINES = 3
 TAIL_BYTES = 100_000
 STUB_POLL_S = 0.25
+SHOW_POLL_S = 0.25
+OLD_LOG_S = 7 * 86_400.0  # each pod has a host name of its own
 STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped
 # Proxies check Triton every half second; until then they may send more requests.
 QUIET_S = 2.0
@@ -63,9 +67,12 @@ class StartCrashed(LaunchError):
 class TritonServer:
     """It is killed when the thread that started it ends."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, shows_log: bool = False) -> None:
+        """shows_log: what it logs is also written to stdout, as containers' logs are read."""
         self._launch = launch
+        self._shows_log = shows_log
         self._process: Process | None = None
+        self._showing: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -109,7 +116,9 @@ class TritonServer:
         self._is_stopping = True
         if self._process is not None:
             await _end(self._process, grace_s)
-        self._process = None
+        if self._showing is not None:
+            await self._showing
+        self._process = self._showing = None
         shm.sweep(self._launch.shm_prefix)
 
     async def drain(self, timeout_s: float, say: Callable[[str], None]) -> None:
@@ -129,12 +138,16 @@ class TritonServer:
             say(f"DRAIN_TIMEOUT_S is over: ending streams after {timeout_s:g} s")
 
     async def _spawn(self) -> Process:
-        """The log of the previous start is kept as `.1`."""
+        """The log of the previous start is kept as `.1`; hosts that are gone lose theirs."""
         log = self._launch.log
+        for other in log.parent.glob("tritonserver.*.log*"):
+            with contextlib.suppress(OSError):
+                if time.time() - other.stat().st_mtime > OLD_LOG_S:
+                    other.unlink()
         if log.exists():
             log.replace(log.with_suffix(".log.1"))
         with log.open("wb") as written:
-            return await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *lifeline.command(self._launch.arguments),
                 cwd=self._launch.artifacts,
                 env=self._launch.environment,
@@ -142,6 +155,9 @@ class TritonServer:
                 stdout=written,
                 stderr=written,
             )
+        if self._shows_log:
+            self._showing = asyncio.create_task(_show(log.open("rb"), process))
+        return process
 
     async def _until_ready(self, process: Process) -> None:
         timeout_s, began = self._launch.start_timeout_s, time.monotonic()
@@ -229,6 +245,20 @@ class _Progress:
                 with contextlib.suppress(psutil.Error):  # it has ended
                     found.append((_name(process), float(sum(process.cpu_times()[:4]))))
         return found
+
+
+async def _show(log: BinaryIO, process: Process) -> None:
+    """Copies the log to stdout until the process has ended, or nobody reads stdout."""
+    with log, contextlib.suppress(BrokenPipeError):
+        while True:
+            is_last = process.returncode is not None
+            while read := log.read(TAIL_BYTES):
+                sys.stdout.buffer.write(read)
+                sys.stdout.buffer.flush()
+                await asyncio.sleep(0)
+            if is_last:
+                return
+            await asyncio.sleep(SHOW_POLL_S)
 
 
 def _name(process: psutil.Process) -> str:

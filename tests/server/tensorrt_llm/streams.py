@@ -8,6 +8,7 @@ from __future__ import annotations
 
 END = 2
 LONG_STEPS = 400
+MANY = 300
 
 STREAMS = {
     # The end comes in a response without tokens.
@@ -32,6 +33,8 @@ STREAMS = {
     "14": {"responses": [{"ids": [75, 76]}, {"ids": [77]}]},
     # Long, and slow enough to be stopped.
     "15": {"pause_s": 0.02, "responses": [{"ids": [75 + at % 8]} for at in range(LONG_STEPS)]},
+    # Many tokens, faster than the detokenizer answers one at a time.
+    "18": {"responses": [{"ids": [75 + at % 8], "log_probs": [-at / 8]} for at in range(MANY)]},
     # Refused before the first token.
     "16": {"responses": [{"error": "Prompt length (5000) exceeds maximum input length (4096)."}]},
     # An answer of nothing.

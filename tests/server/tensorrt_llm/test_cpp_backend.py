@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.request import Sampling
 from tests.fixtures.stack import HANG_S, eventually
-from tests.server.tensorrt_llm.streams import LONG_STEPS
+from tests.server.tensorrt_llm.streams import LONG_STEPS, MANY
 
 LOGITS = 512
 
@@ -69,6 +71,35 @@ def test_log_probs_are_each_tokens_own_although_they_come_cumulated(stack):
     answer = complete(stack, 12, max_tokens=9, logprobs=0).raise_for_status().json()
     assert answer["choices"][0]["logprobs"]["token_logprobs"] == [-0.25, -0.5, -0.75, -1.0]
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_many_streams_share_the_detokenizers_batches_and_keep_their_order(triton, stack, models):
+    def counted(name: str) -> float:
+        page = httpx.get(f"http://127.0.0.1:{triton.triton_metrics_port}/metrics").text
+        return float(
+            re.search(rf'^{name}{{model="cpp_detokenizer".*}} (\S+)$', page, re.MULTILINE)[1]
+        )
+
+    table = np.load(models.artifacts / "cpp" / "token_bytes.npz")
+    starts = [0, *table["ends"]]
+    due = [75 + at % 8 for at in range(MANY)]
+    text = b"".join(table["blob"].tobytes()[starts[i] : starts[i + 1]] for i in due).decode()
+    names = ("nv_inference_request_success", "nv_inference_exec_count")
+    before = [counted(name) for name in names]
+
+    def asked(number: int) -> dict:
+        wants = {"logprobs": 0} if number % 2 else {}  # an input of their own, longer each time
+        answer = complete(stack, 18, max_tokens=MANY, **wants).raise_for_status()
+        return answer.json()["choices"][0]
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(asked, range(16)))
+    assert [answer["text"] == text for answer in answers] == [True] * 16
+    for answer in answers[1::2]:
+        assert answer["logprobs"]["token_logprobs"] == [-at / 8 for at in range(MANY)]
+    requests, batches = (counted(name) - at for name, at in zip(names, before, strict=True))
+    assert requests == 16 * MANY
+    assert batches < requests * 0.9
 
 
 def test_a_late_error_ends_the_stream_with_it(stack):

@@ -13,7 +13,7 @@ import pytest
 from openai import NotFoundError, OpenAI
 
 from proxy.domain.constraint import Constraint, GuideKind
-from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.stack import HANG_S, eventually, triton_log
 
 PROMPT = [75, 76, 77, 78]  # which the stand-in says again, over and over
 TAG = {
@@ -219,7 +219,7 @@ def test_what_cannot_start_is_named_and_only_that(run, tmp_path_factory):
     models.add_llm_api("bad", {"start_error": "no CUDA-capable device is detected"})
     triton = run(models.artifacts)
     assert triton.process.wait(HANG_S) == 1
-    log = (models.artifacts / "triton" / "tritonserver.log").read_text()
+    log = triton_log(models.artifacts).read_text()
     failed = dict(re.findall(r"failed to load '(\w+)' version 1: (.*)", log))
     assert failed.keys() == {"cpp_engine", "bad_engine"}
     assert "unable to find backend library for backend 'tensorrtllm'" in failed["cpp_engine"]

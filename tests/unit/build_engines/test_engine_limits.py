@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from packaging.version import Version
 
 from build_engines import triton_models
 from build_engines.engine_limits import (
@@ -17,35 +18,40 @@ from build_engines.engine_limits import (
     TrtllmEngine,
 )
 
-TORCH_BEFORE_1_3 = PENALTIES | {"min_p", "bad_words", "seed", "min_tokens", "priority"}
+CHANGES = PENALTIES | {"min_p", "bad_words", "min_tokens"}
+TORCH_BEFORE_1_3 = CHANGES | {"seed", "priority"}
 
 
-def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
+def missing(version="1.2.1", backend="pytorch", **fields) -> frozenset[str]:
     fields = {"has_adapters": True, **fields}
-    return TrtllmEngine(version=version, backend=backend, **fields).missing()
+    return TrtllmEngine(version=Version(version), backend=backend, **fields).missing()
 
 
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
         ({}, ALTERNATIVES | {"priority"}),
-        ({"version": (1, 0)}, ALTERNATIVES | {"priority", "cache_salt"}),
+        ({"version": "1.0.0"}, ALTERNATIVES | {"priority", "cache_salt"}),
         ({"sampler": "TorchSampler"}, TORCH_BEFORE_1_3),
         (
-            {"sampler": "TorchSampler", "version": (1, 0)},
-            TORCH_BEFORE_1_3 | ALTERNATIVES | {"cache_salt"},
+            {"sampler": "TorchSampler", "version": "1.1.0rc1"},
+            TORCH_BEFORE_1_3 | ALTERNATIVES,
         ),
-        ({"sampler": "TorchSampler", "version": (1, 3)}, {"seed"}),
-        ({"version": (1, 3)}, ALTERNATIVES),
-        ({"version": (1, 3), "is_prerelease": True}, ALTERNATIVES | {"priority"}),
-        ({"version": (1, 4), "is_prerelease": True}, ALTERNATIVES),
+        ({"sampler": "TorchSampler", "version": "1.2.0rc1"}, TORCH_BEFORE_1_3),
+        ({"sampler": "TorchSampler", "version": "1.3.0rc24"}, TORCH_BEFORE_1_3),
+        ({"sampler": "TorchSampler", "version": "1.3.0rc25"}, set()),
+        ({"version": "1.3.0rc24"}, ALTERNATIVES | {"priority"}),
+        ({"version": "1.3.0rc25"}, set()),
+        ({"version": "1.4.0rc1"}, set()),
         ({"backend": "tensorrt"}, ALTERNATIVES | LOG_PROBS | {"priority"}),
         ({"backend": "cpp"}, set()),
         ({"has_adapters": False}, ALTERNATIVES | LORA | {"priority"}),
         ({"backend": "cpp", "has_adapters": False}, set()),
         ({"backend": "cpp", "has_guides": False}, GUIDES),
         ({"backend": "cpp", "end_tokens": 3}, {"min_tokens"}),
-        ({"is_speculative": True}, ALTERNATIVES | LOG_PROBS | {"priority"}),
+        ({"is_speculative": True}, ALTERNATIVES | LOG_PROBS | TORCH_BEFORE_1_3),
+        ({"is_speculative": True, "version": "1.3.0rc25"}, ALTERNATIVES | LOG_PROBS | CHANGES),
+        ({"is_speculative": True, "backend": "cpp"}, ALTERNATIVES | LOG_PROBS),
     ],
 )
 def test_what_is_missing(fields, names):
@@ -60,13 +66,14 @@ def test_only_an_engine_with_events_reports_its_cache():
 @pytest.mark.parametrize(
     ("version", "sampler", "most"),
     [
-        ((1, 2), "TRTLLMSampler", 1),
-        ((1, 1), "TorchSampler", 1),
-        ((1, 2), "TorchSampler", 20),
+        ("1.2.1", "TRTLLMSampler", 1),
+        ("1.1.0", "TorchSampler", 1),
+        ("1.2.1", "TorchSampler", 20),
+        ("1.3.0rc25", "TRTLLMSampler", None),
     ],
 )
 def test_one_log_prob_is_requested_unless_alternatives_are_served(version, sampler, most):
-    engine = TrtllmEngine(version=version, backend="pytorch", sampler=sampler)
+    engine = TrtllmEngine(version=Version(version), backend="pytorch", sampler=sampler)
     assert engine.max_log_probs == most
 
 
@@ -74,7 +81,7 @@ def test_the_names_are_tensors_of_the_contract():
     config = triton_models.config_of("ensemble")
     tensors = {row.name for row in (*config.input, *config.output)}
     everything = missing(
-        (1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False
+        "1.0.0", sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False
     )
     assert everything | missing(backend="tensorrt") <= tensors
 
@@ -83,6 +90,6 @@ def test_the_names_are_tensors_of_the_contract():
     ("backend", "knows"), [("pytorch", True), ("tensorrt", False), ("cpp", False)]
 )
 def test_structural_tags_need_the_pytorch_backend(backend, knows):
-    kinds = TrtllmEngine(version=(1, 2), backend=backend).guide_kinds
+    kinds = TrtllmEngine(version=Version("1.2.1"), backend=backend).guide_kinds
     assert ("structural_tag" in kinds) is knows
     assert "json_schema" in kinds

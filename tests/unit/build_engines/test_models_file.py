@@ -26,7 +26,7 @@ models:
     gpu:
       quantization: fp8
       tensor_parallel: 4
-      pipeline_parallel: 2
+      gpus_per_node: 8
       kv_cache:
         dtype: fp8
         host_offload_gb: 16
@@ -61,7 +61,7 @@ def test_a_gpu_model_is_read_with_its_options(tmp_path):
     entry = read(tmp_path, GPU)["big"]
     assert isinstance(entry, TensorrtLlmEntry)
     assert entry.weights == HubRepository("org/big", "v1")
-    assert entry.gpu.world_size == 8
+    assert entry.gpu.world_size == 4
     assert entry.gpu.speculative.draft == LocalFolder(tmp_path / "drafts" / "big")
     tuned = read(tmp_path, TUNED)["big"]
     assert tuned.gpu.lora.adapters == {"sql": LocalFolder(tmp_path / "adapters" / "sql")}
@@ -84,6 +84,12 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
     [
         ("dtype: fp8", "dtype: int4", 11, "models.big.gpu.kv_cache.dtype: Input should be"),
         ("dtype: fp8", "dtype: int8", 11, "models.big.gpu.kv_cache.dtype: the PyTorch runtime"),
+        (
+            "gpus_per_node: 8",
+            "llm_args: {kv_cache_config: {dtype: fp8}}",
+            9,
+            "models.big.gpu.llm_args.kv_cache_config.dtype: is set by gpu.kv_cache.dtype: use that",
+        ),
         ("aliases: [gpt-4o]", "aliases: [gpt-4o, 5]", 5, "models.big.aliases.1: Input should"),
         ("quantization", "quantisation", 7, "models.big.gpu.quantisation: unknown key: did you"),
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),

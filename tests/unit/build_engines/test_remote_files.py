@@ -156,7 +156,7 @@ def test_what_model_optimizer_says_is_part_of_the_config(ask, store):
     quantized = {"quantization": {"quant_algo": "FP8"}}
     (store.folder / "hf_quant_config.json").write_text(json.dumps(quantized))
     found = ask("hf://org/name", "ahead")["config"]
-    assert found["quantization_config"] == {"quant_algo": "FP8"}
+    assert found["hf_quant_config.json"] == {"quant_algo": "FP8"}
 
 
 @pytest.mark.parametrize(

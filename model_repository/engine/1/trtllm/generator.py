@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from block_log import PROMPT_BLOCKS, BlockKeys, BlockLog
@@ -81,6 +81,7 @@ TOO_LONG = "should not exceed"  # part of the message of LLM._check_arguments
 class Generator:
     """`llm`: a running tensorrt_llm.LLM. `progressed` is called for each of its responses.
 
+    `begun`: the jobs that have had a response; whoever ends them takes them out.
     `blocks`: of its KV cache, if it reports them.
     """
 
@@ -89,6 +90,7 @@ class Generator:
     stats: Stats
     progressed: Callable[[], None]
     blocks: BlockLog | None = None
+    begun: set[Job] = field(default_factory=set)
 
     async def generate(self, job: Job) -> None:
         """Returns when the job has ended. A cancel of this task also aborts TensorRT-LLM's request.
@@ -123,6 +125,7 @@ class Generator:
             raise
 
     def _start(self, job: Job, cached_tokens: int) -> None:
+        self.begun.add(job)
         self.stats.looked_up(cached_tokens)
         job.sink.started(cached_tokens, is_late=True, blocks=self._blocks_of(job.input))
         if job.input.echoes_prompt:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from port import BadParameter
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
-LATER_TYPES = {"DraftTarget": "Draft_Target"}  # decoding_type: from_dict's name -> LLM's own
 
 
 class StartFailed(RuntimeError):
@@ -93,11 +93,8 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
 
     from_dict = getattr(DecodingBaseConfig, "from_dict", None)
     if from_dict is None:
-        kind = speculative["decoding_type"]
-        made = {**speculative, "decoding_type": LATER_TYPES.get(kind, kind)}
-    else:
-        made = from_dict(speculative)
-    return {**arguments, "speculative_config": made}
+        return arguments
+    return {**arguments, "speculative_config": from_dict(speculative)}
 
 
 def is_alive(llm: Any) -> bool:
@@ -132,21 +129,33 @@ def _parameters(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def process_environment(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that CUDA and TensorRT-LLM read when they are imported, as the
-    engine's Triton config parameters demand.
+# What mpirun or Slurm tells a process about its place in a job; two processes of a server cannot
+# both take it. NVIDIA's own model deletes it, too (TensorRT-LLM 044a90d2), but not OMPI_MCA_ess*,
+# with which two models under one mpirun hang (seen with Open MPI 4.1.8).
+MPI_JOB = re.compile(
+    "OMPI_COMM_|OMPI_(UNIVERSE_SIZE|FIRST_RANKS|APP_CTX_NUM_PROCS|NUM_APP_CTX|FILE_LOCATION)$"
+    "|OMPI_MCA_(orte|ess)|ORTE_|PMIX_(?!MCA_|INSTALL_)|PMI_"
+)
+# Open MPI counts a slot for each core, and a worker needs one (TensorRT-LLM's issue 5495).
+OVERSUBSCRIBE = "OMPI_MCA_rmaps_base_oversubscribe"
+
+
+def prepare_environment(environ: MutableMapping[str, str], parameters: Mapping[str, str]) -> None:
+    """Sets the variables that CUDA, MPI and TensorRT-LLM read when they are imported, as the
+    engine's Triton config parameters demand. MPI workers inherit them (seen with Open MPI 4.1.8).
 
     devices: indices as nvidia-smi counts them, or UUIDs; empty for all GPUs. CUDA's own order of
-    GPUs differs from nvidia-smi's unless CUDA_DEVICE_ORDER is set. MPI workers that this process
-    spawns inherit these variables (seen with Open MPI 4.1.8).
+    GPUs differs from nvidia-smi's unless CUDA_DEVICE_ORDER is set.
     """
-    found: dict[str, str] = {}
+    if environ.get("TLLM_SPAWN_PROXY_PROCESS") != "1":  # set by upstream's trtllm-llmapi-launch
+        for name in filter(MPI_JOB.match, list(environ)):
+            del environ[name]
+        environ.setdefault(OVERSUBSCRIBE, "1")
     if parameters["devices"]:
-        found["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
-        found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        environ["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if parameters["single_process"] == "true":
-        found["TLLM_WORKER_USE_SINGLE_PROCESS"] = "1"
-    return found
+        environ["TLLM_WORKER_USE_SINGLE_PROCESS"] = "1"
 
 
 @dataclass(frozen=True, slots=True)

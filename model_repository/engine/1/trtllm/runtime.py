@@ -27,7 +27,7 @@ from trtllm.library import (
     LoraAdapters,
     background_error,
     is_alive,
-    process_environment,
+    prepare_environment,
 )
 from trtllm.progress import HangWatch
 from trtllm.sampling_params import SamplingTranslator
@@ -56,7 +56,7 @@ class TrtllmRuntime:
         blocks: BlockLog | None = None,
     ) -> None:
         self.blocks = blocks
-        self.stats = Stats(has_load=has_statistics, has_kv_blocks=has_statistics)
+        self.stats = Stats(has_kv_blocks=has_statistics)
         self._llm = llm
         self._hang_watch = hang_watch
         self._generator = Generator(llm, translator, self.stats, hang_watch.progressed, blocks)
@@ -66,6 +66,7 @@ class TrtllmRuntime:
         self._jobs: dict[str, list[Job]] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._other_tasks: list[asyncio.Task[None]] = []
+        self._has_statistics = has_statistics
         self._collectors: list[Callable[[], Coroutine[Any, Any, None]]] = []
         if has_statistics:
             self._collectors.append(
@@ -138,6 +139,7 @@ class TrtllmRuntime:
         elif task.cancelled():
             job.sink.cancelled()
         del self._tasks[job]
+        self._generator.begun.discard(job)
         with self._lock:
             jobs = self._jobs[job.request_id]
             jobs.remove(job)
@@ -151,8 +153,15 @@ class TrtllmRuntime:
             for job in list(self._tasks):
                 if job.sink.is_abandoned():
                     self._cancel(job)
+            if not self._has_statistics:
+                self._count_jobs()
             self._check_alive(None)
             self._check_progress()
+
+    def _count_jobs(self) -> None:
+        """Without statistics, a job counts as waiting up to its first token."""
+        self.stats.rows_decoding = len(self._generator.begun)
+        self.stats.waiting = len(self._tasks) - self.stats.rows_decoding
 
     def _check_alive(self, error: Exception | None) -> None:
         if not is_alive(self._llm):
@@ -190,7 +199,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         StartFailed: TensorRT-LLM is not installed, or cannot load the model.
     """
     backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-    os.environ.update(process_environment(parameters))
+    prepare_environment(os.environ, parameters)
     library = Library.load(backend)
     given = json.loads(arguments)
     translator = SamplingTranslator(
@@ -199,7 +208,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         backend=backend,
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),
-        max_log_probs=int(parameters["max_log_probs"]),
+        max_log_probs=int(parameters["max_log_probs"]) if parameters["max_log_probs"] else None,
         has_guides=bool(given.get("guided_decoding_backend")),
     )
     cache = given.get("kv_cache_config", {})

@@ -31,8 +31,8 @@ NEUTRAL = {
 class SamplingTranslator:
     """logits_size: the width of the model's logits, and so the length of a bias.
 
-    max_log_probs: how many of the likeliest tokens to request with log-probabilities, see
-    build_engines/engine_limits.py.
+    max_log_probs: how many of the likeliest tokens to request with log-probabilities, None for as
+    many as the caller asks for, see build_engines/engine_limits.py.
     """
 
     library: Library
@@ -40,7 +40,7 @@ class SamplingTranslator:
     backend: str
     end_ids: tuple[int, ...]
     logits_size: int
-    max_log_probs: int
+    max_log_probs: int | None
     has_guides: bool
 
     def translate(self, generation: GenerationInput) -> Any:
@@ -61,7 +61,7 @@ class SamplingTranslator:
             seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,
             embedding_bias=self._bias(sampling),
             guided_decoding=self._guide(generation.guide),
-            logprobs=None if sampling.log_probs is None else self.max_log_probs,
+            logprobs=self._log_probs(sampling.log_probs),
             **_drawing(sampling, top_k),
             **_changed(sampling),
             **self._penalty_range(generation),
@@ -86,6 +86,9 @@ class SamplingTranslator:
                     name, f"TensorRT-LLM {self.library.version} does not support {name}"
                 )
         return extras
+
+    def _log_probs(self, wanted: int | None) -> int | None:
+        return wanted if wanted is None or self.max_log_probs is None else self.max_log_probs
 
     def _bias(self, sampling: SamplingParams) -> Any:
         if not sampling.logit_bias and sampling.allowed_token_ids is None:

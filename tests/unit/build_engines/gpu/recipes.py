@@ -62,3 +62,7 @@ def shown(found: Recipe) -> dict[str, str]:
                 start = ["python3"] if words[0] == sys.executable else words[:1]
                 lines[step.name] = " ".join([*start, *words[1:]])
     return lines
+
+
+def keys(found: Recipe) -> dict[str, str]:
+    return {step.name: step.key for step in found.steps}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from build_engines.errors import BuildError
 from build_engines.gpu import device
 from build_engines.gpu.device import Device
 from build_engines.gpu.options import GpuOptions
+from tests.fixtures.stack import ROOT
 
 
 @pytest.fixture
@@ -61,6 +66,20 @@ def test_gpus_and_their_mig_instances_are_listed(nvidia_smi):
     ]  # fmt: skip
     assert (found[0].name, found[2].name) == ("NVIDIA H100 80GB HBM3", "NVIDIA L4")
     assert found[1].name.startswith("MIG 3g.40gb")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which makes the stand-in")
+def test_the_drivers_library_says_which_cuda_it_supports(tmp_path):
+    source = "int cuDriverGetVersion(int *v) { *v = 13010; return 0; }"
+    library = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", tmp_path / "libcuda.so.1"]
+    subprocess.run(library, input=source, text=True, check=True)
+    code = "from build_engines.gpu import device; print(device.cuda_version())"
+    for folder, told in ((tmp_path, "(13, 1)"), ("/nowhere", str(device.cuda_version()))):
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+        found = subprocess.run(
+            [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True
+        )
+        assert found.stdout.strip() == told, found.stderr
 
 
 def test_without_nvidia_smi_nothing_is_known(monkeypatch):

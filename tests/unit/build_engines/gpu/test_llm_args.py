@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from build_engines import triton_models
 from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions
 
 FOLDERS = {
     "weights": Path("/w"),
     "draft": Path("/d"),
-    "guide_info": Path("/g"),
 }
+EAGLE3 = {"method": "eagle3", "draft": "d", "max_draft_len": 5}
 LORA = {"adapters": {"sql": "l"}}
 MODULES = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj"}
 
@@ -62,7 +61,8 @@ def test_a_checkpoint_is_told_everything():
             "event_buffer_max_size": 100_000,
         },
         "enable_chunked_prefill": False,
-        "enable_iter_perf_stats": True,
+        "stream_interval": 1,
+        "enable_iter_perf_stats": False,
         "cuda_graph_config": {"enable_padding": True, "max_batch_size": 16},
         "sampler_type": "TRTLLMSampler",
         "scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"},
@@ -71,10 +71,31 @@ def test_a_checkpoint_is_told_everything():
 
 
 @pytest.mark.parametrize(
+    ("given", "interval"),
+    [
+        ({"max_batch_size": 8}, 1),
+        ({"max_batch_size": 127}, 1),
+        ({"max_batch_size": 128}, 2),
+        ({"max_batch_size": 256}, 4),
+        ({"max_batch_size": 512}, 8),
+        ({"max_batch_size": 2048}, 8),
+        ({"max_batch_size": 2048, "llm_args": {"stream_interval": 1}}, 1),
+    ],
+)
+def test_large_batches_join_steps_before_the_engines_process_sees_them(given, interval):
+    assert arguments(**given)["stream_interval"] == interval
+
+
+def test_statistics_are_collected_if_models_yaml_wants_them():
+    assert arguments(iteration_stats=True)["enable_iter_perf_stats"] is True
+
+
+@pytest.mark.parametrize(
     ("version", "given", "policy"),
     [
         ("1.2.1", {}, None),
-        ("1.3.0rc2", {}, None),
+        ("1.3.0rc24", {}, None),
+        ("1.3.0rc25", {}, "priority"),
         ("1.3.0", {}, "priority"),
         ("1.4.0rc1", {}, "priority"),
         ("1.3.0", {"engine": "plan"}, None),
@@ -85,9 +106,15 @@ def test_the_engines_queue_follows_priorities_where_requests_can_have_them(versi
     assert found.get("waiting_queue_policy") == policy
 
 
+def test_attention_dp_is_told_only_where_it_is_on():
+    assert arguments(tensor_parallel=8, attention_dp=True)["enable_attention_dp"] is True
+    assert "enable_attention_dp" not in arguments(tensor_parallel=8)
+
+
 def test_a_plan_is_not_told_what_it_has_inside():
     found = arguments(engine="plan", max_seq_len=4096)
-    told = {"dtype", "max_seq_len", "enable_iter_perf_stats", "cuda_graph_config"}
+    told = {"dtype", "max_seq_len", "stream_interval", "enable_iter_perf_stats"}
+    told |= {"cuda_graph_config"}
     assert not told & set(found)
     assert "dtype" not in found["kv_cache_config"]
 
@@ -104,7 +131,7 @@ def test_a_plan_keeps_its_own_limits():
     ("speculative", "config"),
     [
         (
-            {"method": "eagle3", "draft": "d", "max_draft_len": 5},
+            EAGLE3,
             {"decoding_type": "Eagle", "max_draft_len": 5, "speculative_model_dir": "/d"},
         ),
         (
@@ -132,10 +159,33 @@ def test_speculation_is_what_upstreams_from_dict_takes(speculative, config):
 
 
 @pytest.mark.parametrize(
+    ("speculative", "config"),
+    [
+        (EAGLE3, {"decoding_type": "Eagle3", "max_draft_len": 5, "speculative_model": "/d"}),
+        (
+            {"method": "draft_target", "draft": "d"},
+            {"decoding_type": "Draft_Target", "max_draft_len": 4, "speculative_model": "/d"},
+        ),
+        ({"method": "mtp", "layers": 2}, {"decoding_type": "MTP", "max_draft_len": 2}),
+        (
+            {"method": "ngram"},
+            {"decoding_type": "NGram", "max_draft_len": 4, "max_matching_ngram_size": 2},
+        ),
+    ],
+)
+def test_later_speculation_is_what_the_llm_itself_takes(speculative, config):
+    assert arguments("1.3.0rc25", speculative=speculative)["speculative_config"] == config
+
+
+@pytest.mark.parametrize(
     ("version", "sampler", "told"),
     [
         ("1.2.1", "torch", {"sampler_type": "TorchSampler"}),
+        ("1.2.1", None, {"sampler_type": "TRTLLMSampler"}),
         ("1.1.0", "trtllm", {"sampler_type": "TRTLLMSampler"}),
+        ("1.3.0rc24", None, {"sampler_type": "TRTLLMSampler"}),
+        ("1.3.0rc25", None, {}),
+        ("1.3.0rc25", "torch", {}),
         ("1.0.0", "torch", {"use_torch_sampler": True}),
         ("1.0.0", "trtllm", {"use_torch_sampler": False}),
     ],
@@ -145,8 +195,10 @@ def test_the_sampler_is_named_as_the_version_has_it(version, sampler, told):
     assert {name: value for name, value in found.items() if "sampler" in name} == told
 
 
-def test_speculation_has_its_own_sampler():
-    assert not [name for name in arguments(speculative={"method": "mtp"}) if "sampler" in name]
+@pytest.mark.parametrize("version", ["1.0.0", "1.2.1", "1.3.0rc25"])
+def test_speculation_has_its_own_sampler(version):
+    found = arguments(version, speculative={"method": "mtp"})
+    assert not [name for name in found if "sampler" in name]
 
 
 def test_without_guides_there_is_no_backend_for_them():
@@ -176,58 +228,3 @@ def test_adapters_go_without_cuda_graphs_where_those_change_the_answer(version, 
 
 def test_a_plan_has_its_adapters_shape_inside_it():
     assert not [name for name in arguments(engine="plan", lora=LORA) if "lora" in name]
-
-
-def backend(**given: object) -> dict[str, str]:
-    options = GpuOptions.model_validate({"engine": "plan", **given})
-    return llm_args.backend_parameters(options, Path("/e"), FOLDERS)
-
-
-def test_the_cpp_backend_is_told_by_its_own_keys():
-    kv_cache = {"fraction": 0.5, "reuse": False}
-    assert backend(kv_cache=kv_cache, chunked_prefill=False) == {
-        "gpt_model_type": "inflight_fused_batching",
-        "gpt_model_path": "/e",
-        "batch_scheduler_policy": "guaranteed_no_evict",
-        "kv_cache_free_gpu_mem_fraction": "0.5",
-        "kv_cache_host_memory_bytes": "0",
-        "enable_kv_cache_reuse": "false",
-        "enable_chunked_context": "false",
-        "exclude_input_in_output": "true",
-        "max_beam_width": "1",
-        "gpu_device_ids": "",
-        "decoding_mode": "top_k_top_p",
-        "tokenizer_dir": "/w",
-        "guided_decoding_backend": "xgrammar",
-        "xgrammar_tokenizer_info_path": "/g/xgrammar_tokenizer_info.json",
-    }
-
-
-def test_every_key_stands_in_the_backends_template():
-    template = triton_models.config_of("engine", "tensorrt_llm").parameters
-    speculative = {"method": "lookahead"}
-    assert set(backend()) | set(backend(speculative=speculative)) <= set(template)
-
-
-def test_the_keys_that_it_cannot_do_without_are_always_there():
-    """Those that its source reads without a default."""
-    wanted = {
-        "gpt_model_type",
-        "tokenizer_dir",
-        "xgrammar_tokenizer_info_path",
-        "guided_decoding_backend",
-    }
-    assert wanted <= set(backend()) & set(backend(guided_decoding="off"))
-
-
-def test_its_log_probs_are_over_the_whole_vocabulary():
-    """Normalized, they are over the top_k that are left: 0 for all that is greedy."""
-    template = triton_models.config_of("engine", "tensorrt_llm").parameters
-    assert template["normalize_log_probs"].string_value == "false"
-
-
-def test_lookahead_is_a_decoding_mode_of_it():
-    speculative = {"method": "lookahead", "window": 7, "ngram": 5, "verification": 3}
-    found = backend(speculative=speculative)
-    assert (found["decoding_mode"], found["lookahead_window_size"]) == ("lookahead", "7")
-    assert (found["lookahead_ngram_size"], found["lookahead_verification_set_size"]) == ("5", "3")

@@ -8,7 +8,7 @@ import pytest
 
 from build_engines.gpu import memory
 from build_engines.gpu.options import GpuOptions
-from tests.fixtures.published import shape
+from tests.fixtures.published import MODEL_OPTIMIZER_FP8, shape
 
 
 def options(**given: object) -> GpuOptions:
@@ -43,10 +43,94 @@ def test_weights_take_what_their_files_take(name, gigabytes):
         ("llama-3.1-70b", {"pipeline_parallel": 3}, 110_592),  # 27 of the 80 layers
         ("qwen2.5-7b", {}, 57_344),
         ("phi-3.5-mini", {}, 393_216),
+        ("qwen3-30b-a3b", {"tensor_parallel": 4}, 24_576),
+        ("qwen3-30b-a3b", {"tensor_parallel": 4, "attention_dp": True}, 98_304),
+        ("deepseek-v3", {}, 70_272),  # 61 layers, (512 + 64) numbers
+        ("deepseek-v3", {"tensor_parallel": 8}, 70_272),  # one vector for all heads
+        ("deepseek-v3", {"tensor_parallel": 8, "attention_dp": True}, 70_272),
+        ("deepseek-v3", {"kv_cache": {"dtype": "fp8"}}, 35_136),
+        ("deepseek-v3", {"speculative": {"method": "mtp"}}, 71_424),
+        ("deepseek-v2-lite", {}, 31_104),
     ],
 )
 def test_a_tokens_keys_and_values(name, given, size):
     assert memory.estimate(shape(name), options(**given)).kv_token == size
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "chosen", "size"),
+    [
+        ({}, "auto", 131_072),
+        ({"kv_cache_quant_algo": "FP8"}, "auto", 65_536),
+        ({"kv_cache_quant_algo": "NVFP4"}, "auto", 36_864),  # 4 bits, and 8 for each 16 numbers
+        ({}, "fp8", 65_536),
+    ],
+)
+def test_auto_takes_the_checkpoints_type_of_the_kv_cache(checkpoint, chosen, size):
+    llama = shape("llama-3.1-8b", **{"hf_quant_config.json": {"quant_algo": "FP8", **checkpoint}})
+    given = options(kv_cache={"dtype": chosen})
+    assert memory.estimate(llama, given).kv_token == size
+
+
+def test_the_readmes_model_fits_on_24_gb_at_its_whole_context():
+    """nvidia/Llama-3.1-8B-Instruct-FP8: 131,072 tokens, of 65,536 bytes each, are 8.6 GB.
+
+    With 16-bit keys and values, they would be 17.2 GB, and 11.3 GB are left.
+    """
+    llama = shape("llama-3.1-8b", **{"hf_quant_config.json": MODEL_OPTIMIZER_FP8})
+    given = options()
+    assert not list(memory.problems(llama, given, memory_gb=24))
+    needed, left = memory.arithmetic(llama, given, memory_gb=24)
+    assert "9.1 GB of weights" in needed
+    assert "one token of KV cache takes 65,536 bytes" in needed
+    assert "11." in left.partition(" = ")[2][:3]
+    wide = shape("llama-3.1-8b", **{"hf_quant_config.json": {"quant_algo": "FP8"}})
+    assert "takes 17.2 GB of KV cache" in "".join(memory.problems(wide, given, memory_gb=24))
+
+
+def test_the_files_of_deepseek_v3_have_the_layers_for_multi_token_prediction():
+    """688.59 GB, which TensorRT-LLM loads without the second embedding and output layer."""
+    found = memory.estimate(shape("deepseek-v3"), options(speculative={"method": "mtp"}))
+    v3 = shape("deepseek-v3")
+    copied = 61 * 128 * 512 * 128  # each head's keys, a second time
+    twice = 2 * v3.table_parameters
+    assert (found.weights - copied + twice) / 1e9 == pytest.approx(688.59, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("given", "weights_gb"),
+    [  # by hand: experts / 8, and the rest of 15.3 GB and the tables of 3.7 GB split or not
+        ({"tensor_parallel": 8}, 85.0),
+        ({"tensor_parallel": 8, "expert_parallel": 8}, 85.0),
+        ({"tensor_parallel": 8, "attention_dp": True}, 101.2),
+        ({"tensor_parallel": 16}, 42.95),
+    ],
+)
+def test_attention_dp_splits_the_experts_only(given, weights_gb):
+    found = memory.estimate(shape("deepseek-v3"), options(**given))
+    assert found.weights / 1e9 == pytest.approx(weights_gb, rel=0.001)
+
+
+def test_experts_that_alone_are_quantized_leave_the_rest_at_16_bits():
+    """nvidia/DeepSeek-R1-FP4 is of this form."""
+    quantization = {"quant_algo": "NVFP4", "exclude_modules": ["model.layers.*.self_attn*"]}
+    fp4 = shape("deepseek-v3", **{"hf_quant_config.json": quantization})
+    experts, rest = 0.5625 * fp4.expert_parameters, fp4.parameters - fp4.expert_parameters
+    copied = 61 * 128 * 512 * 128
+    assert memory.estimate(fp4, options()).weights == pytest.approx(experts + 2 * (rest + copied))
+    drafted = memory.estimate(fp4, options(speculative={"method": "mtp"})).weights
+    more = drafted - memory.estimate(fp4, options()).weights
+    assert more == 2 * sum(fp4.mtp_parameters), "its layers for drafting are not quantized"
+
+
+def test_attention_dp_counts_the_requests_of_all_gpus():
+    given = options(tensor_parallel=8, attention_dp=True, max_seq_len=8_192, max_batch_size=64)
+    v3 = shape("deepseek-v3")
+    (said,) = memory.concurrency(v3, given, memory_gb=141, max_tokens=4_096)
+    assert said.startswith("guaranteed_no_evict runs 512 requests of 5,120 tokens at once")
+    found = memory.estimate(v3, given)
+    each = memory.admitted(found, given, memory_gb=141, tokens=5_120)
+    assert f"room for {8 * each:,}, max_batch_size allows 512" in said
 
 
 def test_a_layer_with_a_window_keeps_no_more_than_it():
@@ -137,6 +221,30 @@ def test_the_requests_that_guaranteed_no_evict_runs_at_once(given, max_tokens, a
     length = min(1024 + max_tokens, options_.max_seq_len or 131_072)
     cache = options_.kv_cache.fraction * (80e9 - found.weights - found.step)
     assert min(cache // (length * 131_072), options_.max_batch_size) == at_once
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "memory_gb", "rows"),
+    [
+        ("llama-3.1-8b", {"quantization": "fp8"}, None, 256),  # an unknown GPU
+        ("llama-3.1-8b", {}, 24, 256),  # room for 18
+        ("llama-3.1-8b", {"quantization": "fp8"}, 80, 256),  # 229
+        ("llama-3.1-8b", {"quantization": "fp8"}, 141, 512),  # 434
+        ("llama-3.1-8b", {"quantization": "fp8", "kv_cache": {"fraction": 0.4}}, 141, 256),
+        ("llama-3.1-8b", {"quantization": "fp8", "max_seq_len": 512}, 141, 2048),  # 1,738
+        ("llama-3.1-70b", {"quantization": "fp8", "tensor_parallel": 8}, 80, 1024),  # 739
+        ("gpt-oss-20b", {}, 192, 2048),  # 2,969
+        ("gpt-oss-20b", {"max_num_tokens": 300}, 192, 300),  # a step has a token of each request
+        ("gpt-oss-20b", {"max_batch_size": 8}, 192, 8),
+        ("gpt-oss-20b", {"max_batch_size": 4096}, 192, 4096),
+        ("llama-3.1-8b", {"engine": "plan"}, 192, 64),
+    ],
+)
+def test_rows_that_models_yaml_leaves_out_follow_from_the_kv_cache(name, given, memory_gb, rows):
+    """By hand: the requests of 2,048 tokens for which the cache has room, up to a power of 2."""
+    sized = memory.with_rows(shape(name), options(**given), memory_gb=memory_gb)
+    assert sized.max_batch_size == rows
+    assert memory.with_rows(shape(name), sized, memory_gb=None) == sized
 
 
 def test_requests_take_whole_blocks():

@@ -10,19 +10,14 @@ from pathlib import Path
 import pytest
 
 from build_engines.errors import BuildError
+from build_engines.gpu import recipe
+from build_engines.gpu.architecture import OWN_FILE
 from build_engines.gpu.device import Device
 from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.recipe import Recipe, sharding_problems
+from build_engines.gpu.recipe import sharding_problems
 from build_engines.gpu.steps import PROGRAM
-from tests.fixtures.published import PARAMETERS, config, shape
-from tests.unit.build_engines.gpu.recipes import H100, INT8_CACHE, make, shown
-
-CALIBRATED = "--calib_dataset <calibration> --calib_size 512"
-PLAN = (
-    "trtllm-build --checkpoint_dir <checkpoint> --output_dir <plan> --max_batch_size 64 "
-    "--max_num_tokens 8192 --max_seq_len {length} --kv_cache_type paged --use_paged_context_fmha "
-    "enable --multiple_profiles enable --workers 1"
-)
+from tests.fixtures.published import MODEL_OPTIMIZER_FP8, PARAMETERS, config, shape
+from tests.unit.build_engines.gpu.recipes import context, entry, keys, make, shown
 
 
 def test_a_checkpoint_that_is_served_as_it_is_is_only_checked(tmp_path):
@@ -50,116 +45,10 @@ def test_a_checkpoint_for_the_pytorch_runtime_is_quantized_once_for_all_gpus(tmp
 
 
 @pytest.mark.parametrize(
-    ("name", "gpu", "family", "flags", "length"),
-    [
-        ("llama-3.1-8b", {}, "llama", "--tp_size 1 --pp_size 1", 131_072),
-        (
-            "llama-3.1-70b",
-            {"tensor_parallel": 4, "pipeline_parallel": 2, "dtype": "bfloat16"},
-            "llama",
-            "--tp_size 4 --pp_size 2",
-            131_072,
-        ),
-        ("mistral-7b-v0.3", {"max_seq_len": 8192}, "llama", "--tp_size 1 --pp_size 1", 8192),
-        ("qwen2.5-7b", {"tensor_parallel": 2}, "qwen", "--tp_size 2 --pp_size 1", 32_768),
-        (
-            "qwen3-30b-a3b",
-            {"tensor_parallel": 4, "expert_parallel": 4},
-            "qwen",
-            "--tp_size 4 --pp_size 1 --moe_tp_size 1 --moe_ep_size 4",
-            40_960,
-        ),
-        (
-            "mixtral-8x7b",
-            {"tensor_parallel": 4, "expert_parallel": 2},
-            "llama",
-            "--tp_size 4 --pp_size 1 --moe_tp_size 2 --moe_ep_size 2",
-            32_768,
-        ),
-        ("phi-3.5-mini", {"tensor_parallel": 2}, "phi", "--tp_size 2 --pp_size 1", 131_072),
-    ],
-)
-def test_an_engine_plan_is_converted_and_built(tmp_path, name, gpu, family, flags, length):
-    found = make(tmp_path, name, {"engine": "plan", **gpu})
-    assert shown(found) == {
-        "checkpoint": f"python3 /examples/models/core/{family}/convert_checkpoint.py "
-        f"--model_dir <weights> --output_dir <checkpoint> --dtype {gpu.get('dtype', 'auto')} "
-        f"{flags} --workers 1",
-        "plan": f"{PLAN.format(length=length)} --gemm_plugin auto",
-    }
-    assert found.engine.name == "plan"
-
-
-@pytest.mark.parametrize(
-    ("gpu", "quantize", "plan"),
-    [
-        (
-            {"quantization": "fp8", "kv_cache": {"dtype": "fp8"}},
-            f"--qformat fp8 {CALIBRATED} --kv_cache_dtype fp8",
-            "",
-        ),
-        ({"quantization": "int8_sq"}, f"--qformat int8_sq {CALIBRATED}", " --gemm_plugin auto"),
-        (
-            {"quantization": "int4_awq"},
-            "--qformat int4_awq --calib_dataset <calibration> --calib_size 32 --awq_block_size 128",
-            " --gemm_plugin auto",
-        ),
-        (
-            INT8_CACHE,
-            f"--qformat full_prec {CALIBRATED} --kv_cache_dtype int8",
-            " --gemm_plugin auto",
-        ),
-        (
-            {"quantization": "int8_wo", "plan": {"gemm_plugin": "off", "reduce_fusion": True}},
-            "--qformat int8_wo",
-            " --reduce_fusion enable",
-        ),
-    ],
-)
-def test_a_quantized_engine_plan_comes_through_quantize(tmp_path, gpu, quantize, plan):
-    found = shown(make(tmp_path, "llama-3.1-8b", {"engine": "plan", "tensor_parallel": 2, **gpu}))
-    tokens = str(gpu.get("max_num_tokens", 8192))
-    assert found == {
-        "checkpoint": "python3 /examples/quantization/quantize.py --model_dir <weights> "
-        f"--output_dir <checkpoint> --dtype auto {quantize} --tp_size 2 "
-        "--pp_size 1",
-        "plan": PLAN.format(length=131_072).replace("8192", tokens) + plan,
-    }
-
-
-def test_lookahead_and_adapters_are_built_in(tmp_path):
-    (tmp_path / "sql").mkdir()
-    speculative = {"method": "lookahead", "window": 7, "ngram": 7, "verification": 7}
-    lora = {"adapters": {"sql": str(tmp_path / "sql")}, "max_rank": 16}
-    found = make(
-        tmp_path, "llama-3.1-8b", {"engine": "plan", "speculative": speculative, "lora": lora}
-    )
-    assert shown(found)["plan"].endswith(
-        " --speculative_decoding_mode lookahead_decoding --max_draft_len 83 "
-        "--lora_plugin auto --max_lora_rank 16 --lora_dir <adapter-sql>"
-    )
-
-
-def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
-    found = make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
-    program = "/examples/generate_xgrammar_tokenizer_info.py"
-    wanted = f"python3 {program} --model_dir <weights> --output_dir <guide_info>"
-    assert shown(found)["guide_info"] == wanted
-    without = make(tmp_path, "llama-3.1-8b", {"guided_decoding": "off"}, runtime="tensorrtllm")
-    assert "guide_info" not in shown(without)
-
-
-@pytest.mark.parametrize(
     ("name", "gpu", "said"),
     [
-        ("gpt-oss-20b", {"engine": "plan"}, "not gpt_oss: use engine: pytorch"),
         ("mixtral-8x7b", {"quantization": "int4_awq"}, "has no int4_awq of experts as nvidia"),
         ("gpt-oss-20b", {"quantization": "fp8"}, "the weights are mxfp4 already: leave out"),
-        (
-            "phi-3.5-mini",
-            {"engine": "plan", "pipeline_parallel": 2},
-            "converter for phi3 has no pipeline_parallel",
-        ),
         ("qwen2.5-7b", {"tensor_parallel": 8}, "does not divide the 28 attention heads"),
         ("llama-3.1-8b", {"expert_parallel": 2, "tensor_parallel": 2}, "has no experts"),
         ("llama-3.1-8b", {"quantization": "nvfp4"}, "nvfp4 needs Blackwell or later, this GPU is"),
@@ -169,6 +58,18 @@ def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
             "mistral-7b-v0.3",
             {"chunked_prefill": False},
             "a prompt of up to 32768 tokens must fit into one step of max_num_tokens 8192",
+        ),
+        ("qwen2.5-7b", {"speculative": {"method": "mtp"}}, "has no layers for multi-token pred"),
+        ("kimi-k2", {"speculative": {"method": "mtp"}}, "has no layers for multi-token prediction"),
+        ("deepseek-v2-lite", {}, "has no DeepSeek-V2, only DeepSeek-V3 and its like"),
+        ("deepseek-v2-lite", {"quantization": "fp8"}, "latent attention is not quantized here"),
+        ("deepseek-v3", {"engine": "plan"}, "not deepseek_v3: use engine: pytorch"),
+        ("deepseek-v3", {"quantization": "nvfp4"}, "the weights are fp8 already: leave out"),
+        ("deepseek-v3", {"lora": {"adapters": {"a": "l"}}}, "no adapters for models with latent"),
+        (
+            "llama-3.1-8b",
+            {"tensor_parallel": 2, "attention_dp": True},
+            "attention_dp splits experts only, and this model has none",
         ),
     ],
 )
@@ -181,13 +82,12 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(tmp_path, na
 @pytest.mark.parametrize(
     ("version", "gpu", "said"),
     [
-        ("1.3.0rc2", {"engine": "plan"}, "1.3.0rc2 no longer builds engine plans: use runtime"),
         ("0.21.0", {}, "0.21.0 has no stable PyTorch runtime: use engine: plan"),
-        ("0.16.0", {"engine": "plan"}, "0.16.0 is too old: use 0.20.0 or later"),
+        ("0.16.0", {}, "0.16.0 is too old: use 0.20.0 or later"),
         (
-            "1.3.0",
+            "1.3.0rc24",
             {"speculative": {"method": "ngram"}},
-            "configures speculative decoding differently",
+            "has other names for speculative decoding",
         ),
     ],
 )
@@ -197,9 +97,69 @@ def test_the_version_decides_what_is_possible(tmp_path, version, gpu, said):
     assert said in str(error.value)
 
 
+B200 = Device(memory_gb=192, architecture="blackwell")
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        {"tensor_parallel": 8},
+        {"tensor_parallel": 8, "expert_parallel": 8, "attention_dp": True},
+        {"tensor_parallel": 8, "speculative": {"method": "mtp", "layers": 3}},
+    ],
+)
+def test_latent_attention_is_served_as_it_is_published(tmp_path, gpu):
+    found = make(tmp_path, "deepseek-v3", {**gpu, "max_seq_len": 32_768}, device=B200)
+    assert [step.name for step in found.steps] == ["weights", "check", "tables"]
+
+
+def test_latent_attention_on_older_gpus_names_what_upstream_would_switch_off(tmp_path):
+    old, gpu = Device(memory_gb=192, architecture="ada"), {"tensor_parallel": 8}
+    with pytest.raises(BuildError, match=r"has chunked_prefill and kv_cache\.reuse from Hopper on"):
+        make(tmp_path, "deepseek-v3", gpu, device=old)
+    without = {"chunked_prefill": False, "max_num_tokens": 32_768, "max_seq_len": 32_768}
+    make(tmp_path, "deepseek-v3", {**gpu, **without, "kv_cache": {"reuse": False}}, device=old)
+
+
+@pytest.mark.parametrize(
+    ("version", "quantization", "is_read"),
+    [
+        ("1.2.1", {"quant_method": "fp8", "weight_block_size": [128, 128]}, True),
+        ("1.2.1", {"quant_method": "mxfp4"}, True),
+        ("1.2.1", {"quant_method": "compressed-tensors"}, False),
+        ("1.3.0", {"quant_method": "compressed-tensors"}, True),
+        ("1.2.1", {"quant_method": "modelopt", "quant_algo": "FP8"}, False),
+        ("1.3.0", {"quant_method": "modelopt", "quant_algo": "FP8"}, True),
+        ("1.3.0", {"quant_method": "gptq"}, False),
+        ("1.3.0", {"quant_method": "fp8"}, False),
+    ],
+)
+def test_a_quantization_that_upstream_would_ignore_is_refused(
+    tmp_path, version, quantization, is_read
+):
+    llama = {**config("llama-3.1-8b"), "quantization_config": quantization}
+    given = entry(tmp_path, "tensorrt_llm", {"max_seq_len": 8192})
+    if is_read:
+        recipe.make(given, llama, context(tmp_path, version))
+        return
+    with pytest.raises(BuildError, match="would read as 16-bit weights: it knows fp8, mxfp4"):
+        recipe.make(given, llama, context(tmp_path, version))
+
+
+def test_model_optimizers_file_makes_any_quantization_readable(tmp_path):
+    given = entry(tmp_path, "tensorrt_llm", {})
+    llama = {**config("llama-3.1-8b"), OWN_FILE: MODEL_OPTIMIZER_FP8}
+    found = recipe.make(given, llama, context(tmp_path))
+    assert "one token of KV cache takes 65,536 bytes" in found.notes[0]
+    fp8 = entry(tmp_path, "tensorrt_llm", {"kv_cache": {"dtype": "fp8"}})
+    four = {**llama, OWN_FILE: {**MODEL_OPTIMIZER_FP8, "kv_cache_quant_algo": "NVFP4"}}
+    with pytest.raises(BuildError, match=r"KV cache is nvfp4: leave out kv_cache\.dtype"):
+        recipe.make(fp8, four, context(tmp_path))
+
+
 def test_all_reasons_are_told_at_once(tmp_path):
     with pytest.raises(BuildError) as error:
-        make(tmp_path, "qwen2.5-7b", {"engine": "plan", "tensor_parallel": 5}, version="1.3.0")
+        make(tmp_path, "qwen2.5-7b", {"tensor_parallel": 5}, version="0.21.0")
     assert str(error.value).count(";") >= 2
 
 
@@ -212,6 +172,18 @@ def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     assert architecture.startswith("the GPU's architecture is not checked")
 
 
+@pytest.mark.parametrize("name", [*PARAMETERS, "deepseek-v3", "kimi-k2"])
+def test_models_of_upstreams_list_are_not_noted(tmp_path, name):
+    big = Device(memory_gb=2000, architecture="blackwell")
+    assert not any("models has no" in note for note in make(tmp_path, name, {}, device=big).notes)
+
+
+def test_a_model_that_upstreams_list_does_not_have_is_noted(tmp_path):
+    strange = {**config("llama-3.1-8b"), "architectures": ["FalconForCausalLM"]}
+    given = entry(tmp_path, "tensorrt_llm", {"max_seq_len": 8192})
+    assert "has no FalconForCausalLM" in recipe.make(given, strange, context(tmp_path)).notes[0]
+
+
 def test_the_notes_tell_the_default_of_max_tokens_and_the_requests_that_fit(tmp_path):
     by_default = make(tmp_path, "llama-3.1-8b", {}).notes
     chosen = make(tmp_path, "llama-3.1-8b", {}, sampling={"max_tokens": 100}).notes
@@ -221,49 +193,19 @@ def test_the_notes_tell_the_default_of_max_tokens_and_the_requests_that_fit(tmp_
     assert "requests of 1,124 tokens at once" in chosen[2]
 
 
-def keys(found: Recipe) -> dict[str, str]:
-    return {step.name: step.key for step in found.steps}
-
-
-@pytest.mark.parametrize(
-    ("changed", "redone"),
-    [
-        ({"max_batch_size": 32}, {"plan"}),
-        ({"tensor_parallel": 2}, {"checkpoint", "plan"}),
-        ({"kv_cache": {"fraction": 0.5}}, set()),
-        ({"scheduler": "max_utilization", "guided_decoding": "off"}, set()),
-        ({"devices": [3], "hang_seconds": 0}, set()),
-        ({"max_seq_len": 4096}, {"plan", "tables"}),
-    ],
-)
-def test_a_changed_option_changes_the_keys_of_what_depends_on_it(tmp_path, changed, redone):
-    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
-    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan", **changed}))
-    assert {name for name in after if after[name] != before[name]} == redone
-
-
-def test_changed_weights_change_every_key(tmp_path):
-    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+def test_changed_weights_redo_all_that_is_made_of_them(tmp_path):
+    before = keys(make(tmp_path, "llama-3.1-8b", {"quantization": "fp8"}))
     (tmp_path / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
-    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
-    assert all(after[name] != before[name] for name in after)
-
-
-def test_a_plan_belongs_to_a_version_and_a_kind_of_gpu(tmp_path):
-    a100 = Device(memory_gb=80, architecture="ampere")
-    found = [
-        keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}, version=version, device=device))
-        for version, device in (("1.2.1", H100), ("1.2.0", H100), ("1.2.1", a100))
-    ]
-    assert len({key["plan"] for key in found}) == 3
-    assert len({key["checkpoint"] for key in found}) == 2
+    after = keys(make(tmp_path, "llama-3.1-8b", {"quantization": "fp8"}))
+    kept = {name for name in after if after[name] == before[name]}
+    assert kept == {"quantization_environment", "calibration"}
 
 
 def test_moving_artifacts_redoes_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     here, there = (
-        keys(make(tmp_path / folder, "llama-3.1-8b", {"engine": "plan"})) for folder in "ab"
+        keys(make(tmp_path / folder, "llama-3.1-8b", {"quantization": "fp8"})) for folder in "ab"
     )
     assert here == there
 
@@ -322,6 +264,7 @@ def fitting(name: str, field: str, **options: object) -> list[int]:
         ("mixtral-8x7b", [1, 2, 4, 8, 16, 32]),
         ("phi-3.5-mini", [1, 2, 4, 8, 16, 32]),
         ("gpt-oss-20b", [1, 2, 4, 8, 16, 32, 64]),
+        ("deepseek-v3", [1, 2, 4, 8, 16]),  # the experts' blocks of 128 weights
     ],
 )
 def test_tensor_parallel(name, ways):
@@ -340,6 +283,7 @@ def test_pipeline_parallel_needs_a_layer_a_stage(name):
         ("qwen3-30b-a3b", 8, [1, 2, 4, 8]),
         ("mixtral-8x7b", 32, [1, 2, 4, 8]),
         ("gpt-oss-20b", 32, [1, 2, 4, 8, 16, 32]),
+        ("deepseek-v3", 32, [2, 4, 8, 16, 32]),
     ],
 )
 def test_expert_parallel_divides_the_experts(name, tensor_parallel, ways):

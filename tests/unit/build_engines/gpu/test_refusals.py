@@ -7,30 +7,15 @@ import pytest
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.refusals import refusals, sharing_conflicts
 
-PLAN = {"engine": "plan"}
-
 
 @pytest.mark.parametrize(
     ("given", "where", "said"),
     [
-        ({"quantization": "int8_sq"}, "quantization", "reads fp8, nvfp4, int4_awq, w4a8_awq"),
-        ({"quantization": "int4_wo"}, "quantization", "or engine: plan"),
-        ({"quantization": "int8_wo"}, "quantization", "PyTorch runtime"),
         ({"calibration": {"samples": 8}}, "calibration", "these options measure no texts"),
-        (
-            {**PLAN, "quantization": "int8_wo", "calibration": {"samples": 8}},
-            "calibration",
-            "these options measure no texts",
-        ),
         (
             {"kv_cache": {"dtype": "fp8"}, "calibration": {"samples": 8}},
             "calibration",
             "these options measure no texts",
-        ),
-        (
-            {**PLAN, "quantization": "int4_awq", "calibration": {"samples": 64}},
-            "calibration.samples",
-            "measures 32 texts for AWQ at most",
         ),
         (
             {"quantization": "nvfp4", "architecture": "hopper"},
@@ -47,13 +32,12 @@ PLAN = {"engine": "plan"}
             "kv_cache.dtype",
             "fp8 needs Ada",
         ),
-        ({"kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "no int8 KV cache"),
-        ({**PLAN, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "set both to false"),
         (
-            {**PLAN, "kv_cache": {"dtype": "fp8", "reuse": False}},
-            "kv_cache.dtype",
-            "need paged attention over prompts",
+            {"speculative": {"method": "ngram"}, "pipeline_parallel": 2},
+            "speculative",
+            "does not combine speculative decoding with pipeline_parallel",
         ),
+        ({"attention_dp": True}, "attention_dp", "there is one GPU only"),
         (
             {"kv_cache": {"host_offload_gb": 8, "reuse": False}},
             "kv_cache.host_offload_gb",
@@ -65,7 +49,16 @@ PLAN = {"engine": "plan"}
             "with kv_cache.reuse on",
         ),
         (
-            {**PLAN, "kv_cache": {"event_buffer_max_size": 8}},
+            {
+                "tensor_parallel": 2,
+                "attention_dp": True,
+                "kv_cache": {"event_buffer_max_size": 8},
+            },
+            "kv_cache.event_buffer_max_size",
+            "a cache of its own",
+        ),
+        (
+            {"engine": "plan", "kv_cache": {"event_buffer_max_size": 8}},
             "kv_cache.event_buffer_max_size",
             "by the PyTorch runtime",
         ),
@@ -74,33 +67,17 @@ PLAN = {"engine": "plan"}
             "expert_parallel",
             "must divide tensor_parallel",
         ),
-        (
-            {**PLAN, "quantization": "fp8", "tensor_parallel": 2, "expert_parallel": 2},
-            "expert_parallel",
-            "quantize.py shards experts by tensor only",
-        ),
         ({"max_batch_size": 9000}, "max_num_tokens", "at least max_batch_size"),
-        ({**PLAN, "guided_decoding": "llguidance"}, "guided_decoding", "use xgrammar"),
-        ({**PLAN, "speculative": {"method": "ngram"}}, "speculative.method", "lookahead only"),
-        ({"speculative": {"method": "lookahead"}}, "speculative.method", "use ngram"),
-        (
-            {**PLAN, "quantization": "fp8", "plan": {"gemm_plugin": "auto"}},
-            "plan.gemm_plugin",
-            "gemm_plugin auto is for float16 and bfloat16",
-        ),
-        ({**PLAN, "sampler": "torch"}, "sampler", "only the PyTorch runtime has this sampler"),
         (
             {"speculative": {"method": "ngram"}, "sampler": "torch"},
             "sampler",
             "speculative decoding chooses its own sampler",
         ),
-        ({"plan": {"workers": 2}}, "plan", "options are for engine: plan"),
         (
             {"scheduler": "max_utilization"},
             "scheduler",
             "restarts a request's grammar (its issue 18891): use guaranteed_no_evict",
         ),
-        ({**PLAN, "scheduler": "max_utilization"}, "scheduler", "issue 18891"),
         (
             {"tensor_parallel": 2, "devices": [0]},
             "devices",
@@ -114,7 +91,6 @@ PLAN = {"engine": "plan"}
         ({"tensor_parallel": 2, "devices": [1, 1]}, "devices", "a GPU twice"),
         ({"tensor_parallel": 2, "devices": [1, "GPU-0f1e2d3c"]}, "devices", "indices and UUIDs"),
         ({"tensor_parallel": 2, "devices": ["MIG-0f1e", "MIG-0f2e"]}, "devices", "name one"),
-        ({**PLAN, "iteration_stats": False}, "iteration_stats", "for the PyTorch runtime"),
         ({"tensor_parallel": 2, "mpi": "single_process"}, "mpi", "single_process is for one GPU"),
         (
             {"tensor_parallel": 16, "mpi": "spawn"},
@@ -125,16 +101,6 @@ PLAN = {"engine": "plan"}
             {"speculative": {"method": "ngram"}, "lora": {"adapters": {"a": "x"}}},
             "lora",
             "cannot combine speculative decoding with adapters",
-        ),
-        (
-            {**PLAN, "lora": {"adapters": dict.fromkeys("abcde", "x")}},
-            "lora.adapters",
-            "an engine plan holds 4 adapters",
-        ),
-        (
-            {**PLAN, "lora": {"adapters": {"a": "x"}, "max_loras": 2}},
-            "lora.max_loras",
-            "an engine plan holds 4: leave it out",
         ),
     ],
 )
@@ -149,20 +115,10 @@ def test_it_is_refused_with_the_reason(given, where, said):
     [
         {},
         {"quantization": "nvfp4", "architecture": "blackwell"},
-        {**PLAN, "quantization": "int8_sq", "calibration": {"samples": 64}},
         {"quantization": "int4_awq", "calibration": {"samples": 64}},
         {"quantization": "nvfp4"},  # the GPU is looked at when it is built
         {"quantization": "fp8", "architecture": "ada", "kv_cache": {"dtype": "fp8"}},
         {"tensor_parallel": 8, "expert_parallel": 4},
-        {
-            **PLAN,
-            "quantization": "int8_sq",
-            "kv_cache": {"dtype": "int8", "reuse": False},
-            "chunked_prefill": False,
-        },
-        {**PLAN, "quantization": "fp8", "kv_cache": {"dtype": "fp8"}},
-        {**PLAN, "quantization": "fp8", "plan": {"gemm_plugin": "off"}},
-        {**PLAN, "speculative": {"method": "lookahead"}},
         {"guided_decoding": "llguidance", "speculative": {"method": "mtp"}},
         {"architecture": "ampere", "quantization": "int4_awq"},
         {"scheduler": "max_utilization", "guided_decoding": False},  # YAML's `off`
@@ -170,17 +126,11 @@ def test_it_is_refused_with_the_reason(given, where, said):
         {"tensor_parallel": 4, "gpus_per_node": 2, "devices": [4, 5]},
         {"devices": ["MIG-0f1e2d3c-0000-0000-0000-000000000000"]},
         {"tensor_parallel": 2, "mpi": "spawn"},
-        {"mpi": "single_process", "iteration_stats": False, "hang_seconds": 0},
+        {"mpi": "single_process", "iteration_stats": True, "hang_seconds": 0},
     ],
 )
 def test_what_goes_together_is_not_refused(given):
     assert not list(refusals(GpuOptions.model_validate(given)))
-
-
-def test_lookaheads_draft_length_is_upstreams():
-    given = {"speculative": {"method": "lookahead", "window": 7, "ngram": 7, "verification": 7}}
-    found = GpuOptions.model_validate({**PLAN, **given})
-    assert found.speculative.max_draft_len == 83
 
 
 # models of one file that share a GPU: test_models_file.py has the message

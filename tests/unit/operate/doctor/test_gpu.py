@@ -19,6 +19,14 @@ WHOLE = {target: KNOWN.known.get(target, names) for target, names in KNOWN.used.
 CONFIG = Path("/app/config.pbtxt")
 
 
+@pytest.mark.parametrize(("version", "record"), [("1.2.1", "1.2.1"), ("1.4.0rc1", "1.3.0rc25")])
+def test_the_installed_version_is_compared_with_its_own_record(monkeypatch, version, record):
+    monkeypatch.setattr(Signatures, "found", lambda known: {**known.used, **known.known})
+    found = gpu.installed_signatures(version)
+    assert {check.detail for check in found} == {f"as in {record}"}
+    assert gpu.package(version).detail == f"tensorrt_llm {version} (known: 1.2.1, 1.3.0rc25)"
+
+
 def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
     target = "tensorrt_llm:LLM.generate_async"
     changed = WHOLE[target] - {"streaming", "cache_salt"} | {"speed"}
@@ -32,6 +40,22 @@ def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
     harmless = gpu.signatures(KNOWN, {**WHOLE, target: WHOLE[target] | {"speed"}})
     assert all(check.ok for check in harmless)
     assert any("speed" in check.detail for check in harmless)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "is_ok", "told"),
+    [
+        (None, False, "no NVIDIA driver here (libcuda.so.1); NVIDIA's container 26.07 needs 13.1"),
+        ((13, 0), False, "the driver supports CUDA 13.0; NVIDIA's container 26.07 needs 13.1"),
+        ((13, 1), True, "the driver supports CUDA 13.1"),
+        ((14, 0), True, "the driver supports CUDA 14.0"),
+    ],
+)
+def test_the_drivers_cuda_is_compared_with_what_the_container_needs(cuda, is_ok, told):
+    check = gpu.driver(cuda)
+    assert check.ok is is_ok
+    assert check.detail.startswith(told)
+    assert check.detail.endswith("as driver 590.44.01 has it")
 
 
 MULTI_BLOCK, OVERLAP = 'key: "multi_block_mode"', 'key: "enable_trt_overlap"'

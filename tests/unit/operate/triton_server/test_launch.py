@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from build_engines.models_file import ModelsFile
@@ -64,6 +67,14 @@ def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
     found = launch.environment({name: "x", "HF_HOME": "/h"})
     assert name not in found
     assert found["HF_HOME"] == "/h"
+
+
+def test_only_the_embedded_servers_models_run_with_our_python():
+    """An installed server's models find TensorRT-LLM through the first python3 on PATH."""
+    ours = str(Path(sys.executable).parent)
+    assert launch.environment({"PATH": "/theirs"})["PATH"] == "/theirs"
+    embedded = launch.environment({"PATH": "/theirs"}, ["/libraries"])
+    assert embedded["PATH"] == f"{ours}:/theirs"
 
 
 @pytest.mark.parametrize(

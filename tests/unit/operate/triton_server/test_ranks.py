@@ -13,10 +13,12 @@ import pytest
 from build_engines.models_file import ModelsFile
 from proxy.domain.errors import LaunchError
 from proxy.operate.triton_server import launch, ranks
+from proxy.operate.triton_server.launch import RESTRICTED
 from proxy.operate.triton_server.ranks import World
 from proxy.operate.triton_server.server import TritonServer
 from proxy.settings import Settings
-from tests.fixtures.stack import HANG_S, free_port
+from proxy.triton.target import RESTRICTED_KEY
+from tests.fixtures.stack import HANG_S, SECRET, free_port
 
 PROGRAM = """\
 import http.server, os, subprocess, sys, time
@@ -48,11 +50,13 @@ signal.signal(signal.SIGTERM, stop)
 sys.exit(any([process.wait() for process in started]))
 """
 
-# As upstream's: rank 0 has the command beside its own process, the others have that alone.
+# As upstream's (020c89e6): rank 0 has the command beside its own process, the others have that
+# alone. It prints the command twice: by `set -x`, and as a message, as its later versions do.
 LAUNCHER = """\
 #!/bin/bash
-set -e
+set -ex
 task_with_command="${@:1}"
+echo -e "rank${OMPI_COMM_WORLD_RANK} run ${task_with_command} in background" >&2
 if [ "$OMPI_COMM_WORLD_RANK" -eq 0 ]; then
   (
     unset OMPI_COMM_WORLD_RANK
@@ -104,8 +108,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (models(a=gpu("tensorrt_llm"), b=gpu("tensorrt_llm")), World()),  # each spawns its own
         (models(a=gpu("tensorrt_llm"), b=gpu("tensorrtllm")), World()),
         (
+            models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm")),
+            World(is_under_mpirun=True),
+        ),
+        (
             models(m=gpu("tensorrt_llm", tensor_parallel=2, devices=[4, 5])),
-            World(is_under_mpirun=True, devices=("4", "5")),
+            World(is_under_mpirun=True),  # the engine's process has a parameter for them
         ),
         (models(m=gpu("tensorrt_llm", devices=[4], mpi="spawn")), World()),
         (
@@ -157,27 +165,17 @@ def test_models_that_cannot_be_in_one_server_are_named(given):
         World.of(given)
 
 
-def test_under_mpirun_only_one_process_may_use_mpi():
-    both = models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm"))
-    with pytest.raises(LaunchError, match=r"a has gpu\.mpi: mpirun, and b is in the same server"):
-        World.of(both)
-
-
 MPIRUN_AS_ROOT = "mpirun --allow-run-as-root --bind-to none"
 ONLY = "--model-control-mode=explicit --load-model=m_engine"
 LLM_API = "trtllm-llmapi-launch"
+SHELL = '/bin/sh -c S=$TRITON_SECRET;unset${IFS}TRITON_SECRET;exec${IFS}"$@"${IFS} sh'
 
 
 @pytest.mark.parametrize(
     ("world", "command"),
     [
         (World(), "/t --x=1 mine-"),
-        (World(is_under_mpirun=True), f"{MPIRUN_AS_ROOT} --oversubscribe -n 1 /t --x=1 mine-0-"),
-        (
-            World(is_under_mpirun=True, devices=("GPU-aaaa",)),
-            f"{MPIRUN_AS_ROOT} --oversubscribe -x CUDA_VISIBLE_DEVICES -x CUDA_DEVICE_ORDER "
-            "-n 1 /t --x=1 mine-0-",
-        ),
+        (World(is_under_mpirun=True), f"{MPIRUN_AS_ROOT} -n 1 /t --x=1 mine-0-"),
         (  # rank 0 loads everything, the others the engine only
             World(size=3, engines=("m_engine",)),
             f"{MPIRUN_AS_ROOT} -n 1 /t --x=1 mine-0- : -n 1 /t --x=1 {ONLY} mine-1- "
@@ -185,13 +183,13 @@ LLM_API = "trtllm-llmapi-launch"
         ),
         (
             World(size=2, engines=("m_engine",), launcher=(LLM_API,)),
-            f"{MPIRUN_AS_ROOT} -n 1 {LLM_API} /t --x=1 mine-0- "
-            f": -n 1 {LLM_API} /t --x=1 {ONLY} mine-1-",
+            f"{MPIRUN_AS_ROOT} -n 1 {LLM_API} {SHELL} /t --x=1 mine-0- "
+            f": -n 1 {LLM_API} {SHELL} /t --x=1 {ONLY} mine-1-",
         ),
     ],
 )
 def test_the_command_is_that_of_upstreams_launch_triton_server(programs, world, command):
-    found = " ".join(ranks.command(["/t", "--x=1"], world, shm_prefix="mine-"))
+    found = " ".join(ranks.command(["/t", "--x=1"], world, shm_prefix="mine-", secret=SECRET))
     backend = "--backend-config=python,shm-region-prefix-name="
     assert found.replace(f"{programs}/", "").replace(backend, "") == command
 
@@ -230,13 +228,19 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, mode
         triton_http_port=port,
         triton_metrics_port=port,
         triton_start_timeout_s=HANG_S,
+        triton_secret=SECRET,
     )
+    launched = launch.prepared(settings, models(m=model))
 
     async def life() -> tuple[str, list[psutil.Process]]:
         before = set(psutil.Process().children(recursive=True))
-        server = TritonServer(launch.prepared(settings, models(m=model)))
+        server = TritonServer(launched)
         await server.start()
         started = [p for p in psutil.Process().children(recursive=True) if p not in before]
+        [serving] = [process for process in started if _part(process) == "the server"]
+        restricted = f"--grpc-restricted-protocol={','.join(RESTRICTED)}:{RESTRICTED_KEY}={SECRET}"
+        assert restricted in serving.cmdline()
+        assert "TRITON_SECRET" not in serving.environ()
         ended = asyncio.create_task(server.wait())
         await asyncio.sleep(0.5)
         next(process for process in started if _part(process) == victim).kill()
@@ -249,6 +253,9 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, mode
     assert " died: " in how or (how, victim) == ("exit status 1", "the server")
     _, alive = psutil.wait_procs(started, timeout=HANG_S)
     assert not alive
+    logged = launched.log.read_text()
+    assert SECRET not in logged, "upstream's launcher prints its command"
+    assert ("in background" in logged) is (model is NODES)
 
 
 def _part(process: psutil.Process) -> str:

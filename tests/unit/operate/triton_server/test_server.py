@@ -19,7 +19,7 @@ from proxy.operate.triton_server import server as tritonserver
 from proxy.operate.triton_server import shm
 from proxy.operate.triton_server.launch import Launch
 from proxy.operate.triton_server.server import StartCrashed, TritonServer
-from tests.fixtures.stack import HANG_S, eventually, free_port
+from tests.fixtures.stack import HANG_S, eventually, free_port, triton_log
 
 pytestmark = pytest.mark.anyio
 
@@ -81,15 +81,15 @@ def port() -> int:
 
 
 def stub_pid(artifacts: Path) -> int:
-    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[1])
+    return int(triton_log(artifacts).read_text().split()[1])
 
 
 def worker_pid(artifacts: Path) -> int:
-    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[3])
+    return int(triton_log(artifacts).read_text().split()[3])
 
 
 def has_children(artifacts: Path) -> bool:
-    log = artifacts / "triton" / "tritonserver.log"
+    log = triton_log(artifacts)
     return log.exists() and len(log.read_text().split()) == 4
 
 
@@ -114,6 +114,23 @@ async def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
     assert is_gone(stub_pid(tmp_path))
     assert is_gone(worker_pid(tmp_path))
     assert not region.exists()
+
+
+async def test_the_log_is_this_hosts_and_where_it_is_shown_also_on_stdout(tmp_path, port, capfd):
+    """As in a container, of which several may share artifacts/. Hosts that are gone lose theirs."""
+    launch = program(tmp_path, "serves", port)
+    other, gone = (launch.log.with_name(f"tritonserver.{name}.log") for name in ("other", "gone"))
+    for path in (launch.log, other, gone):
+        path.write_text(path.name)
+    os.utime(gone, (1, 1))
+    server = TritonServer(launch, shows_log=True)
+    await server.start()
+    await server.stop(grace_s=0)
+    assert capfd.readouterr().out == launch.log.read_text()
+    assert stub_pid(tmp_path)
+    assert launch.log.with_suffix(".log.1").read_text() == launch.log.name
+    assert other.exists()
+    assert not gone.exists()
 
 
 @pytest.mark.parametrize(

@@ -195,10 +195,9 @@ class GenerationExecutor:
 
     def _send(self, request: Request, finish: str | None) -> None:
         ids, request.unsent = request.unsent, []
-        ranks = self.script.get("alternatives") or range(1, 1 + (request.sampling.logprobs or 0))
-        logprobs = (
-            [_log_probs(token, ranks) for token in ids] if request.sampling.logprobs else None
-        )
+        wanted = request.sampling.logprobs
+        ranks = self.script.get("alternatives") or range(1, 1 + max(1, wanted or 0))
+        logprobs = None if wanted is None else [_log_probs(token, ranks) for token in ids]
         request.result.put(Response(ids, logprobs, finish, cached_tokens=request.cached))
 
     def _crash(self) -> None:

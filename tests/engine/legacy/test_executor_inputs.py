@@ -8,11 +8,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-
 from executor_inputs import BANNED, ExecutorInputs
+
 from refusal import Refusal
 
-REPOSITORY = Path(__file__).parents[2] / "model_repository"
+REPOSITORY = Path(__file__).parents[3] / "model_repository"
 
 
 def load(role: str) -> ModuleType:

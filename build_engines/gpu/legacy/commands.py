@@ -1,4 +1,4 @@
-"""The command lines of TensorRT-LLM's own tools; those for engine plans end with 1.2.
+"""The command lines of TensorRT-LLM's own tools for engine plans.
 
 Sources: examples/quantization/quantize.py (commit c8c6df08), and as of 1.2
 examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
@@ -6,13 +6,16 @@ examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines.gpu.options import AWQ, GpuOptions, Lookahead
+from build_engines.gpu.legacy.options import Lookahead
+from build_engines.gpu.options import AWQ, GpuOptions
 from build_engines.gpu.quantization.calibration_text import as_data_set
 from build_engines.gpu.toolkit import Toolkit
+
+# The first on PATH, beside `trtllm-build`: in NVIDIA's container its own, with its packages alone.
+PYTHON = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ def quantize(
     Args:
         texts: the folder of a calibration; None if nothing is measured.
     """
-    command = [sys.executable, str(toolkit.quantize)]
+    command = [PYTHON, str(toolkit.examples / "quantization" / "quantize.py")]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
     if texts is not None:
@@ -60,7 +63,8 @@ def convert(
     toolkit: Toolkit, converter: Converter, options: GpuOptions, weights: Path, target: Path
 ) -> list[str]:
     """Converts unquantized weights to a TensorRT-LLM checkpoint with one file per rank."""
-    command = [sys.executable, str(toolkit.converter(converter.family))]
+    folder = toolkit.examples / "models" / "core" / converter.family
+    command = [PYTHON, str(folder / "convert_checkpoint.py")]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, *_shards(options)]
     if options.expert_parallel > 1:
@@ -74,6 +78,8 @@ def build_plan(
 ) -> list[str]:
     """Builds a plan with paged context attention, which chunked prefill and prefix reuse need."""
     command = ["trtllm-build", "--checkpoint_dir", str(checkpoint), "--output_dir", str(target)]
+    # The default is in the working directory, where the image's user may not write.
+    command += ["--output_timing_cache", str(target / "model.cache")]
     command += ["--max_batch_size", str(options.max_batch_size)]
     command += ["--max_num_tokens", str(options.max_num_tokens)]
     command += ["--max_seq_len", str(max_seq_len)]
@@ -99,7 +105,7 @@ def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
 
 def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
     """Writes the tokenizer's description for guided decoding in the C++ backend."""
-    command = [sys.executable, str(toolkit.guide_info)]
+    command = [PYTHON, str(toolkit.examples / "generate_xgrammar_tokenizer_info.py")]
     return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
 
 

@@ -1,7 +1,7 @@
 """A request -> the tensors of TensorRT-LLM's C++ backend that differ from the contract's.
 
-Only for the `tensorrtllm` backend (model_repository/tensorrt_llm/). Its defaults are greedy
-decoding, a seed of 0 and no log-probabilities, so every tensor is always set.
+`build` copies it next to the tokenizer's model.py. The backend's defaults are greedy decoding, a
+seed of 0 and no log-probabilities, so every tensor is always set.
 """
 
 from __future__ import annotations

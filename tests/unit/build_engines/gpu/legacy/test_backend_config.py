@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from build_engines.gpu.legacy import backend_config
 from build_engines.triton_models import TEMPLATES
-from build_engines.upstream import backend_config
 
 OURS = (TEMPLATES / "tensorrt_llm" / "config.pbtxt").read_text()
 # As upstream's template has it: what fill_template.py puts in is not there yet.

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from build_engines.errors import BuildError
 from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
+from build_engines.gpu.legacy.verify import CACHE_BLOCK
 from build_engines.gpu.options import GpuOptions, Lora, Mtp
 from build_engines.gpu.recipe import Recipe
-from build_engines.gpu.verify import CACHE_BLOCK
 from build_engines.upstream.signatures import RecordedClasses
 from tests.doubles.upstream_tools import SCRIPTS
 from tests.fixtures.gpu_examples import VARIANTS, examples, published_for
