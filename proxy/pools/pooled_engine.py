@@ -81,7 +81,7 @@ class PooledEngine:
                         outcome = Outcome.ENDED
                     yield delta
                     if delta.prompt_blocks:
-                        route.name_blocks(delta.prompt_blocks)
+                        route.name_blocks(delta)
                     asked = clock()
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
@@ -228,13 +228,12 @@ class Route:
             others = [one.speed.first_token for one in self._peers if one is not self._candidate]
             self._measure(self._candidate.speed.first_token, first_s, others)
 
-    def name_blocks(self, named: bytes) -> None:
+    def name_blocks(self, first: TokenDelta) -> None:
         """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
         request = self._request
         is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)
         if self._blocks is not None and is_whole:
-            prefixes = self._pool.chooser.prefixes
-            prefixes.name(self._candidate.bit, self._blocks, self._seen_prompt_tokens, named)
+            self._pool.chooser.prefixes.name(self._candidate.bit, self._blocks, first)
 
     def paced(self, token_s: float) -> None:
         """The mean wait for a token since the last call."""

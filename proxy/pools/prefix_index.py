@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
+from proxy.domain.output import TokenDelta
+
 # Sizes of the blocks in characters: small ones first, so that short chats match, and larger ones
 # later, so that a prompt of any length costs at most 160 hashes of 127,000 characters together.
 # What stands after them does not count: prompts that are alike so far are one conversation.
@@ -110,13 +112,6 @@ class HolderIndex(Generic[Key]):
         while len(recent) > self._most:
             self._drop(recent.popitem(last=False)[0], bit)
 
-    def touch(self, bit: int, keys: Iterable[Key]) -> None:
-        """Those that the endpoint has become the newest ones."""
-        if recent := self._recent.get(bit):
-            for key in keys:
-                if key in recent:
-                    recent.move_to_end(key)
-
     def drop(self, bit: int, keys: Iterable[Key]) -> None:
         """The endpoint does not have these any more, if it had them."""
         if recent := self._recent.get(bit):
@@ -203,17 +198,18 @@ class PrefixIndex(HolderIndex[int]):
         if (guesses := self._guesses.get(bit)) is not None:
             guesses[1].extend(blocks.keys)
 
-    def name(self, bit: int, blocks: PromptBlocks, prompt_tokens: int, named: bytes) -> None:
-        """A prompt's first token came with the engine's blocks of it. named: see TokenDelta.
+    def name(self, bit: int, blocks: PromptBlocks, first: TokenDelta) -> None:
+        """A prompt's first token came with the engine's blocks of it.
 
         How many of them a beginning has is exact for ids, and an estimate for text. If that is too
         many, the next prompt with that beginning shows it: both must have them.
         """
+        named, prompt_tokens = first.prompt_blocks, first.prompt_tokens or 0
         size, most = _number(named, 0), len(named) // NUMBER - 1
         if (guesses := self._guesses.get(bit)) is None or not size:
             return
         guesses[1].extend(blocks.keys)
-        compared, common, ends = b"", 0, list[int]()
+        compared, common, found = b"", 0, list[int]()
         for key, end in reversed(tuple(zip(blocks.keys, blocks.ends, strict=False))):
             count, before = self._named.pop(key, (most, named))
             if before is named:
@@ -224,8 +220,9 @@ class PrefixIndex(HolderIndex[int]):
                 count = min(count, common - 1)
             if count > 0:
                 self._named[key] = count, named
-                ends.append(_number(named, count))
-        self._reported.touch(bit, ends)
+                if count * size <= (first.cached_tokens or 0):
+                    found.append(_number(named, count))
+        self._reported.record(bit, found)  # makes them the newest ones
         while len(self._named) > NAMED_BLOCKS:
             self._named.popitem(last=False)
 
