@@ -94,7 +94,9 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
             **fields,
         ) -> str:
             is_cpp = model == "cpp"
-            lacks = {"queue_time", "deadline", "engine_times"} if is_cpp else {"queue_time"}
+            lacks = {"queue_time", "prompt_blocks"}
+            if is_cpp:
+                lacks |= {"deadline", "engine_times"}
             card = ModelCard(
                 name=adapter or model,
                 parent=model if adapter else None,
