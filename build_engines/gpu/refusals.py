@@ -114,8 +114,9 @@ RULES = (
     ),
     Rule(
         ("kv_cache", "event_buffer_max_size"),
-        lambda o: o.kv_cache.event_buffer_max_size > 0 and not o.kv_cache.reuse,
-        "changes of the cache are reported with kv_cache.reuse on only",
+        lambda o: o.kv_cache.event_buffer_max_size > 0 and (not o.kv_cache.reuse or o.attention_dp),
+        "changes of the cache are reported with kv_cache.reuse on only, and not with attention_dp, "
+        "where each GPU has a cache of its own",
     ),
     Rule(
         ("scheduler",),

@@ -46,15 +46,11 @@ NOT_REACHED = NotReady("it has not been reached yet")
 LOST = NotReady("a stream lost its connection to it")
 UNTRIED = NotReady("its first generation has not ended", "the first generation has not ended")
 BLOCKS_EVERY_S = 0.5
-BLOCKS_AT_ONCE = 4_096  # of reports, in one turn of the event loop
+BLOCKS_AT_ONCE = 2_048  # of reports, in one turn of the event loop
 TRIED_AGAIN_S, MOST_TRIED_AGAIN_S = 1.0, 30.0  # after a failure; doubled with each further one
 FIRST_TRIALS_S = 2.0
 
 Connect = Callable[[EndpointAddress], TritonConnection]
-
-
-class BlocksForgotten(Exception):
-    """What an engine reported of its KV cache before does not hold any more."""
 
 
 class Served(Candidate):
@@ -226,14 +222,13 @@ class Endpoint:
         while True:
             reporting = self._reporting if self.pool.compares_prefixes else ()
             try:
-                for engine in reporting:
-                    await self._read_blocks(engine, positions)
-                conclude = prefixes.settle
-            except (ProxyError, BlocksForgotten):
+                is_known = all([await self._read_blocks(one, positions) for one in reporting])
+            except ProxyError:
+                is_known = False
+            if not is_known:
                 positions.clear()
-                conclude = prefixes.forget_reports
-            if reporting and not self.gone.is_set():  # its bit may be another endpoint's
-                conclude(self.bit)
+            if reporting and not self.gone.is_set():  # else its bit may be another endpoint's
+                (prefixes.settle if is_known else prefixes.forget_reports)(self.bit)
             await asyncio.sleep(BLOCKS_EVERY_S)
 
     @property
@@ -247,22 +242,23 @@ class Endpoint:
             and "prompt_blocks" in one.model.capabilities
         ]
 
-    async def _read_blocks(self, engine: str, positions: dict[str, int]) -> None:
-        """Raises ProxyError; BlocksForgotten: the engine is another one than before, or remembers
-        no longer what has changed since.
+    async def _read_blocks(self, engine: str, positions: dict[str, int]) -> bool:
+        """False if what was read before does not hold: the engine is another one, or remembers no
+        longer what has changed since. Raises ProxyError.
         """
         position, report = positions.get(engine, 0), self.pool.chooser.prefixes.report
         changes = await self.connection.engine.block_changes(engine, position)
         if changes.is_new and position:
-            raise BlocksForgotten
+            return False
         stored, removed = changes.stored, changes.removed
         for at in range(0, max(len(stored), len(removed)), BLOCKS_AT_ONCE):
             if self.gone.is_set():
-                return
+                break
             end = at + BLOCKS_AT_ONCE
             report(self.bit, stored[at:end], removed[at:end])
             await asyncio.sleep(0)
         positions[engine] = changes.position
+        return True
 
     @property
     def trouble(self) -> NotReady | None:

@@ -73,8 +73,6 @@ class PooledEngine:
                         if stage is not None:
                             stage.record.add_endpoint(route.place.endpoint)
                         route.began(delta.prompt_tokens, cached, waited_s)
-                        if delta.prompt_blocks:
-                            route.name_blocks(delta.prompt_tokens, delta.prompt_blocks)
                         waited_s, counted = 0.0, tokens
                     elif seen == look:
                         route.paced(waited_s / max(1, tokens - counted))
@@ -82,6 +80,8 @@ class PooledEngine:
                     if delta.finish is not None:
                         outcome = Outcome.ENDED
                     yield delta
+                    if delta.prompt_blocks:
+                        route.name_blocks(delta)
                     asked = clock()
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
@@ -228,13 +228,12 @@ class Route:
             others = [one.speed.first_token for one in self._peers if one is not self._candidate]
             self._measure(self._candidate.speed.first_token, first_s, others)
 
-    def name_blocks(self, prompt_tokens: int, named: bytes) -> None:
+    def name_blocks(self, first: TokenDelta) -> None:
         """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
         request = self._request
         is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)
         if self._blocks is not None and is_whole:
-            prefixes = self._pool.chooser.prefixes
-            prefixes.name(self._candidate.bit, self._blocks, prompt_tokens, named)
+            self._pool.chooser.prefixes.name(self._candidate.bit, self._blocks, first)
 
     def paced(self, token_s: float) -> None:
         """The mean wait for a token since the last call."""

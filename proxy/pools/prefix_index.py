@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
+from proxy.domain.output import TokenDelta
+
 # Sizes of the blocks in characters: small ones first, so that short chats match, and larger ones
 # later, so that a prompt of any length costs at most 160 hashes of 127,000 characters together.
 # What stands after them does not count: prompts that are alike so far are one conversation.
 BLOCK_SIZES = tuple(size for size in (128, 256, 512, 1024, 2048) for _ in range(32))
 CHARACTERS_AN_ID = 4
 ENTRIES_AN_ENDPOINT = 4096  # at 128 tokens each half a million, what one GPU's KV cache holds
-REPORTED_AN_ENDPOINT = 32_768  # at 32 tokens each a million; further ones are not recorded
+REPORTED_AN_ENDPOINT = 16_384  # of an engine's blocks; at 32 tokens each half a million, too
 NAMED_BLOCKS = 65_536  # of text, with the engine's blocks that they end with
 NUMBER = 8  # bytes
 MOST_LEVELS = 4
@@ -110,9 +112,6 @@ class HolderIndex(Generic[Key]):
         while len(recent) > self._most:
             self._drop(recent.popitem(last=False)[0], bit)
 
-    def count(self, bit: int) -> int:
-        return len(self._recent.get(bit, ()))
-
     def drop(self, bit: int, keys: Iterable[Key]) -> None:
         """The endpoint does not have these any more, if it had them."""
         if recent := self._recent.get(bit):
@@ -179,8 +178,7 @@ class PrefixIndex(HolderIndex[int]):
         them.
         """
         self._reported.drop(bit, removed)
-        room = REPORTED_AN_ENDPOINT - self._reported.count(bit)
-        self._reported.record(bit, stored[:room])
+        self._reported.record(bit, reversed(stored))
 
     def settle(self, bit: int) -> None:
         """Drops guesses on prompts that began before the last report, which covers them. Not those
@@ -200,17 +198,18 @@ class PrefixIndex(HolderIndex[int]):
         if (guesses := self._guesses.get(bit)) is not None:
             guesses[1].extend(blocks.keys)
 
-    def name(self, bit: int, blocks: PromptBlocks, prompt_tokens: int, named: bytes) -> None:
-        """A prompt's first token came with the engine's blocks of it. named: see TokenDelta.
+    def name(self, bit: int, blocks: PromptBlocks, first: TokenDelta) -> None:
+        """A prompt's first token came with the engine's blocks of it.
 
         How many of them a beginning has is exact for ids, and an estimate for text. If that is too
         many, the next prompt with that beginning shows it: both must have them.
         """
+        named, prompt_tokens = first.prompt_blocks, first.prompt_tokens or 0
         size, most = _number(named, 0), len(named) // NUMBER - 1
         if (guesses := self._guesses.get(bit)) is None or not size:
             return
         guesses[1].extend(blocks.keys)
-        compared, common = b"", 0
+        compared, common, found = b"", 0, list[int]()
         for key, end in reversed(tuple(zip(blocks.keys, blocks.ends, strict=False))):
             count, before = self._named.pop(key, (most, named))
             if before is named:
@@ -221,6 +220,9 @@ class PrefixIndex(HolderIndex[int]):
                 count = min(count, common - 1)
             if count > 0:
                 self._named[key] = count, named
+                if count * size <= (first.cached_tokens or 0):
+                    found.append(_number(named, count))
+        self._reported.record(bit, found)  # makes them the newest ones
         while len(self._named) > NAMED_BLOCKS:
             self._named.popitem(last=False)
 

@@ -165,11 +165,11 @@ def test_without_events_of_one_cache_it_reports_nothing(runtime, arguments):
     assert runtime(llm_args=json.dumps(arguments)).blocks is None
 
 
-def test_upstream_has_what_is_used():
+@pytest.mark.parametrize("record", signatures.VERSIONS, ids=lambda record: record.stem)
+def test_upstream_has_what_is_used(record):
     references = signatures.FACTS.with_name("references.json")
     methods = json.loads(references.read_text())["references/llm"]["methods"]
     assert "timeout" in methods["get_kv_cache_events_async"]["parameters"]
-    for record in signatures.VERSIONS:
-        options = signatures.RecordedClasses.read(record).fields("KvCacheConfig")
-        assert options["event_buffer_max_size"]["default"] == 0
-        assert options["tokens_per_block"]["default"] == 32
+    options = signatures.RecordedClasses.read(record).fields("KvCacheConfig")
+    assert options["event_buffer_max_size"]["default"] == 0
+    assert options["tokens_per_block"]["default"] == 32

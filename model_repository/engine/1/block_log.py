@@ -19,7 +19,7 @@ import numpy as np
 
 MOST_CHANGES = 65_536  # that are kept; a proxy that is further behind starts anew
 CHANGES_AT_ONCE = 16_384
-HELD_AT_ONCE = 65_536
+HELD_AT_ONCE = 16_384  # the newest
 PROMPT_BLOCKS = 2_048  # that a first response has; proxies compare no more of a prompt
 WATCHED_S = 10.0  # after a question
 
@@ -114,8 +114,8 @@ class BlockLog:
         with self._lock:
             start = self._end - len(self._changes)
             if not start <= position <= self._end:
-                held = list(islice(self._held, HELD_AT_ONCE))
-                return [self._end, 1, len(held), *held]
+                held = list(islice(reversed(self._held), HELD_AT_ONCE))
+                return [self._end, 1, len(held), *reversed(held)]
             first = position - start
             found = list(islice(self._changes, first, first + CHANGES_AT_ONCE))
         last = dict(found)

@@ -95,7 +95,8 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
         ) -> str:
             is_cpp = model == "cpp"
             lacks = {"queue_time", "prompt_blocks"}
-            lacks |= {"deadline", "engine_times"} if is_cpp else set()
+            if is_cpp:
+                lacks |= {"deadline", "engine_times"}
             card = ModelCard(
                 name=adapter or model,
                 parent=model if adapter else None,

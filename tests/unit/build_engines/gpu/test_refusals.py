@@ -49,6 +49,15 @@ from build_engines.gpu.refusals import refusals, sharing_conflicts
             "with kv_cache.reuse on",
         ),
         (
+            {
+                "tensor_parallel": 2,
+                "attention_dp": True,
+                "kv_cache": {"event_buffer_max_size": 8},
+            },
+            "kv_cache.event_buffer_max_size",
+            "a cache of its own",
+        ),
+        (
             {"tensor_parallel": 4, "expert_parallel": 3},
             "expert_parallel",
             "must divide tensor_parallel",
