@@ -144,15 +144,12 @@ def test_what_is_rendered_parses_and_declares_nothing_that_was_left_out(tmp_path
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_chunks_stay_in_order(engine):
-    """One detokenizer instance keeps the order of responses, batches only if they preserve it."""
+    """One detokenizer instance with batches that preserve it keeps the order of responses."""
     config = triton_models.config_of("detokenizer", engine)
     assert [group.count for group in config.instance_group] == [1]
-    is_batched = engine == "tensorrt_llm"
-    assert config.HasField("dynamic_batching") is is_batched
-    assert config.dynamic_batching.preserve_ordering is is_batched
-    streams = [row for row in config.input if -1 in row.dims]
-    ragged = {row.name for row in streams if row.allow_ragged_batch}
-    assert not is_batched or {"output_ids", "output_log_probs"} <= ragged
+    assert config.dynamic_batching.preserve_ordering
+    ragged = {row.name for row in config.input if row.allow_ragged_batch}
+    assert ragged == {r.name for r in config.input if len(r.dims) == 2}, "lengths differ"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Triton can hand an answer of this model to another request: if this process stan
 second, Triton fails the request that waits for it, the next request receives the late answer, and
 so on until the process ends (python_backend f9088ff, StubLauncher::ReceiveMessageFromStub). So each
 answer has a `receipt`, which the client compares with the engine's ids: a late one does not match.
+A late batch may have fewer answers than the awaited one, and Triton does not compare their numbers:
+that ends in a crash or in silence, after which the stream continues on the server that comes next.
 """
 
 from __future__ import annotations

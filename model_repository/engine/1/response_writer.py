@@ -4,9 +4,9 @@ Sending a response to Triton takes longer than a decode step of a small model, s
 only posts a stream here. With few streams every token is sent at once. With more, the writer joins
 a stream's tokens into one response. The first and the last token of a stream never wait.
 
-Triton queues without bound what its models have not taken, so responses that come faster than the
-detokenizer, the proxy and the client take them would wait longer and longer. The writer stays below
-that rate at any number of streams.
+Triton queues without bound what its models and the client have not taken, so responses that come
+faster than the detokenizer and the proxy take them would wait longer and longer. The writer stays
+below that rate at any number of streams.
 """
 
 from __future__ import annotations
