@@ -1,7 +1,7 @@
 """Latency stays flat while the engine makes more tokens a second than responses can be sent: 256
 streams of 100 tokens a second.
 
-STEADY_LOAD_S: how long; 60 by default.
+STEADY_LOAD_S: how long; 60 by default. With more than 500, give pytest a longer --timeout.
 """
 
 from __future__ import annotations
