@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.model import ModelCard
+from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
@@ -30,7 +30,12 @@ TIMEOUT_S = 600.0
 
 
 async def run(plan: dict[str, Any]) -> Figures:
-    card = ModelCard(name=plan["model"], triton_model=plan["model"], facts=FACTS)
+    card = ModelCard(
+        name=plan["model"],
+        triton_model=plan["model"],
+        facts=FACTS,
+        capabilities=CAPABILITIES - {"prompt_blocks"},  # scripted engines have no KV cache
+    )
     async with LeanHttp2Streams(Target(plan["target"])) as port:
         cpu, began = time.process_time(), time.perf_counter()
         streams = await asyncio.gather(

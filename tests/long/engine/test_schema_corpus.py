@@ -101,6 +101,7 @@ def generated(folder: Path, cases: list[dict]) -> dict[int, list[str]]:
     runtime = OnnxRuntime.load(
         folder,
         {
+            "public_name": "demo",
             "threads": "1",
             "context_length": str(facts.context_length),
             "end_ids": ",".join(map(str, facts.end_ids)),
