@@ -139,6 +139,7 @@ QUEUES = [
         storm,
         connections=100,
         is_on_engine=True,
+        gap_s=2.0,  # the bystander's next stream waits for those that are served before it
         wall_s=25,
         cpu_s=3,
     ),
