@@ -48,8 +48,9 @@ class EngineTimes:
 
 @dataclass(frozen=True, slots=True)
 class BlockChanges:
-    """Of an engine's KV cache, since an earlier answer's position. is_new: what was known before
-    does not hold any more. A number stands for a block's tokens and all tokens before it.
+    """What an engine has stored in its KV cache, and removed, since the position of an earlier
+    answer. is_new: forget all earlier answers. A number stands for the tokens of a block and all
+    tokens before it.
     """
 
     position: int

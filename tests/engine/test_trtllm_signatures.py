@@ -44,7 +44,7 @@ def test_the_facts_know_all_that_is_used(record):
 
 
 def test_each_version_is_compared_with_its_record():
-    """A later one that lacks what its record has is told so; the earlier one never had it."""
+    """A later version must have what its record has, and the earlier one need not."""
     assert [record_of(Version(v)) for v in ("1.0.0", "1.3.0rc24")] == [OLDER, OLDER]
     assert [record_of(Version(v)) for v in ("1.3.0rc25", "1.4.0")] == [NEWER, NEWER]
     later = {d.text for d in KNOWN_LATER.differences(KNOWN.found())}

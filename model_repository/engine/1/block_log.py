@@ -84,7 +84,7 @@ class BlockLog:
                     self._note(number, is_held=False)
 
     def restart(self) -> None:
-        """Nothing is known of the cache any more."""
+        """Forgets the cache: a proxy that asks next starts anew."""
         with self._lock:
             self._held.clear()
             self._changes.clear()

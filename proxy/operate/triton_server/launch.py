@@ -74,7 +74,7 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        """Of this host: replicas may share artifacts/."""
+        """It has the name of the host, because replicas may share artifacts/."""
         return self.artifacts / "triton" / f"tritonserver.{socket.gethostname()}.log"
 
 

@@ -36,7 +36,7 @@ class Tritons:
     url: str
 
     def asked(self) -> list[int]:
-        """How many requests each engine has had, of which most ask for changes of its cache."""
+        """How many requests each engine has had. Most of them ask for changes of its cache."""
         pages = [httpx.get(f"http://127.0.0.1:{one.triton_metrics_port}/metrics", timeout=HANG_S)
                  for one in self.each]  # fmt: skip
         return [int(float(found[1])) for one in pages if (found := ASKED.search(one.text))]

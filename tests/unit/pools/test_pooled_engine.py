@@ -290,7 +290,7 @@ def reporting(*changes: BlockChanges | Exception) -> ScriptedTriton:
 
 
 async def expected(stand: PoolStand) -> int:
-    """Of a prompt's 256 tokens, in the cache of its endpoint."""
+    """How many of a prompt's 256 tokens the endpoint has in its cache."""
     await stand.deltas(text=None, token_ids=IDS)
     return stand.counter.expected[-1]
 

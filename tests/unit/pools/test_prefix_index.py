@@ -105,7 +105,7 @@ def test_it_agrees_with_a_comparison_of_texts(recorded, wanted):
 
 
 def first_response(prompt: tuple[int, ...], cached_tokens: int = 0) -> TokenDelta:
-    """Of an engine that had so much of the prompt."""
+    """The first delta of an engine that had so much of the prompt in its cache."""
     numbers = engine_blocks(prompt)
     return TokenDelta(
         (b"a",),

@@ -134,7 +134,7 @@ class Generator:
             job.sink.echo(tokens, "length" if is_all else None)
 
     def _blocks_of(self, wanted: GenerationInput) -> list[int]:
-        """None of a prompt whose blocks are not found among those of events, see KvEvents."""
+        """Empty for a prompt with a salt or an adapter, whose blocks KvEvents does not know."""
         log = self.blocks
         if log is None or not log.is_watched or wanted.cache_salt or wanted.lora_name:
             return []

@@ -117,7 +117,7 @@ async def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
 
 
 async def test_the_log_is_this_hosts_and_where_it_is_shown_also_on_stdout(tmp_path, port, capfd):
-    """As in a container, of which several may share artifacts/. Hosts that are gone lose theirs."""
+    """Several containers may share artifacts/. The logs of hosts that are gone are removed."""
     launch = program(tmp_path, "serves", port)
     other, gone = (launch.log.with_name(f"tritonserver.{name}.log") for name in ("other", "gone"))
     for path in (launch.log, other, gone):
