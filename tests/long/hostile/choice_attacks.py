@@ -139,7 +139,6 @@ QUEUES = [
         storm,
         connections=100,
         is_on_engine=True,
-        gap_s=2.0,  # as long as all of them take: 100 requests of 21 tokens
         wall_s=25,
         cpu_s=3,
     ),

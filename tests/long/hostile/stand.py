@@ -49,6 +49,7 @@ def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterat
         "ARTIFACTS_DIR": str(ARTIFACTS),
         "PYTHONPATH": str(ROOT),
         "ADMIN": "off",  # as by default; the tests' other stacks are operated without keys
+        "MAX_PRIORITY": "0",  # as where there are keys: else a priority rightly stops the bystander
         # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
         # them at once are all that two cores do, and no token gets through
         "GENERATIONS_PER_ROW": "2",

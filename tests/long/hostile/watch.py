@@ -83,5 +83,7 @@ def _body(target: Target, *, is_on_engine: bool) -> dict[str, Any]:
         "messages": [{"role": "user", "content": "Tell me a long story, please."}],
         "max_tokens": ENGINE_TOKENS if is_on_engine else STEADY_TOKENS,
         "ignore_eos": True,
+        # the demo model soon repeats its end token, which is text only so: every token is an event
+        "skip_special_tokens": False,
         "stream": True,
     }
