@@ -15,7 +15,7 @@ import contextvars
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -32,6 +32,7 @@ from proxy.domain.errors import ErrorCode, RequestError
 LINGER_S = 5.0
 SENDER_TIMEOUT_S = BODY_TIMEOUT_S = 60.0
 LINGER_BYTES = 32_000_000
+TURN_BYTES = 1_048_576  # some 3 ms
 MOST_JOINED_BYTES = 32_768  # that wait for the end of a turn of the event loop
 
 logger = structlog.get_logger(__name__)
@@ -42,6 +43,24 @@ Message = Any  # an ASGI message
 STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
+
+
+class Turn:
+    """What may still be parsed, of all WebSockets, in this turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._left = TURN_BYTES
+
+    def takes(self, size: int) -> bool:
+        if self._left <= 0:
+            return False
+        if self._left == TURN_BYTES:
+            asyncio.get_running_loop().call_soon(self._end)
+        self._left -= size
+        return True
+
+    def _end(self) -> None:
+        self._left = TURN_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +81,7 @@ class Bounds:
     most_message_bytes: int
     """Of a WebSocket message; a larger one ends the connection."""
     in_flight: BytesInFlight
+    turn: Turn = field(default_factory=Turn)
 
     @property
     def shortest_s(self) -> float:

@@ -40,12 +40,15 @@ class ClientDisconnected(OSError):
 
 
 class WebSocketConnection(Connection):
-    """Reading is paused until the application accepts, and while a message waits for it."""
+    """Reading is paused until the application accepts, while a message waits for it, and while
+    received bytes wait for a turn.
+    """
 
     def open(self, head: bytes, scope: dict[str, Any], early: bytes) -> None:
         """Starts the application. early: what the client has sent after the head."""
         self._protocol = ServerProtocol(max_size=self.bounds.most_message_bytes)
         self._early = early
+        self._unparsed = b""
         self._events: asyncio.Queue[Message] = asyncio.Queue()
         self._denial: Message = None
         self._denial_body = b""
@@ -117,8 +120,7 @@ class WebSocketConnection(Connection):
         if event["type"] == "websocket.receive":
             self._queued.popleft()
             self._count_bytes()
-            if self._events.empty():
-                self.resume_reading()
+            self._resume_if_idle()
         return event
 
     async def send(self, message: Message) -> None:
@@ -194,6 +196,29 @@ class WebSocketConnection(Connection):
             self.discard(data)
             return
         self._is_heard = True
+        if self._unparsed or not self.bounds.turn.takes(len(data)):
+            self._parse_later(data)
+        else:
+            self._parse(data)
+
+    def _parse_later(self, data: bytes) -> None:
+        if not self._unparsed:
+            self.pause_reading()
+            self.loop.call_soon(self._parse_unparsed)
+        self._unparsed += data
+        self._count_bytes()
+
+    def _parse_unparsed(self) -> None:
+        data, self._unparsed = self._unparsed, b""
+        if not self._has_ended:
+            self.data_received(data)
+            self._resume_if_idle()
+
+    def _resume_if_idle(self) -> None:
+        if self._events.empty() and not self._unparsed:
+            self.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
         for at in range(0, len(data), STEP_BYTES):
             if self._has_ended:
                 return
@@ -262,7 +287,7 @@ class WebSocketConnection(Connection):
 
     def _count_bytes(self) -> None:
         """Counts what this connection holds and the application has not taken."""
-        held = sum(self._queued) + self._frame_bytes + self._parts_bytes
+        held = sum(self._queued) + self._frame_bytes + self._parts_bytes + len(self._unparsed)
         if held == 0 or self._has_ended:
             if self._arriving is not None:
                 self._arriving.close()
@@ -336,6 +361,6 @@ class WebSocketConnection(Connection):
                 "reason": self._protocol.close_reason,
             }
         )
-        self._parts = []
+        self._parts, self._unparsed = [], b""
         self._count_bytes()
         self.linger()

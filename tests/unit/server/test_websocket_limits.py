@@ -12,6 +12,7 @@ import uvloop
 from websockets.frames import OP_BINARY, OP_CLOSE, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
 
 from proxy.api.http.body_reader import BytesInFlight
+from proxy.server import connection
 from proxy.server.websocket_connection import FREE_FRAMES
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
@@ -105,6 +106,28 @@ def test_a_large_message_in_ordinary_fragments_is_no_flood():
         return await reader.readuntil(b"%d" % (1001 * 1024))
 
     assert uvloop.run(talked(talk))
+
+
+def test_bytes_that_wait_for_a_turn_keep_their_order(monkeypatch):
+    """Each message takes the whole turn, and the sockets take turns."""
+    monkeypatch.setattr(connection, "TURN_BYTES", 1)
+    sizes = [1000 + at for at in range(20)]
+
+    async def talk(address: tuple[str, int]) -> list[bytes]:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(UPGRADE + b"".join(frame(OP_TEXT, b"x" * size) for size in sizes))
+        await reader.readuntil(b"\r\n\r\n")
+        answers = await reader.readexactly(len(sizes) * len(b"\x81\x041000"))
+        writer.close()
+        return answers.split(b"\x81\x04")[1:]
+
+    async def talks() -> list[list[bytes]]:
+        async with served(app) as address:
+            return await asyncio.wait_for(
+                asyncio.gather(*(talk(address) for _ in range(10))), HANG_S
+            )
+
+    assert uvloop.run(talks()) == [[b"%d" % size for size in sizes]] * 10
 
 
 def test_messages_of_all_sockets_share_one_limit_and_leave_nothing_behind():
