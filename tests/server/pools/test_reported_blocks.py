@@ -121,7 +121,7 @@ def proxy(tritons, proxy_of) -> Stack:
 def test_what_routing_expects_in_a_cache_is_what_the_engine_finds(proxy, tritons):
     async def body(sender: Sender) -> None:
         seen = [await sender.send(ids(n)) for n in (0, 1, 2, 3, 4, 5, 5, 0, 4, 1, 0, 2, 2, 3)]
-        assert all(0 <= found - expected < INDEX_BLOCK for expected, found in seen), seen
+        assert all(0 <= found - expected < INDEX_BLOCK for expected, found in seen), f"{seen}"
         found = [found for _, found in seen]
         assert found[:6] == [0] * 6
         assert found[6] == found[12] == PROMPT - 16, "a prompt that has just been sent"
