@@ -61,8 +61,10 @@ GUIDES = {
 }
 SEED_BITS = 63  # torch's seeds are signed; -1 means none
 TOO_LONG = re.compile(r"longer than the maximum model length|maximum context length")
+OF_PARAMETER = re.compile(r" ?\(parameter=(\w+), value=")
 NO_LORA = re.compile(r"LoRA (feature|\S+) is not ")
 NO_TASK = re.compile(r"does not support '(\w+)' request")
+FAILED = b"error"
 REFUSED = "Error generating stream: "
 
 
@@ -118,14 +120,20 @@ class Vllm:
             return unsupported(message, "model")
         if found := NO_TASK.search(message):
             return unsupported(f"This model cannot {found[1]}.", "model")
+        if found := OF_PARAMETER.search(message):
+            reason = message[: found.start()].removeprefix(REFUSED)
+            return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
         if request.constraint is not None and message.startswith(REFUSED):
-            reason = message.removeprefix(REFUSED)
-            return InvalidRequest(
-                f"vLLM refused the request, which has a guide: {reason}",
-                code=ErrorCode.INVALID_PARAMETER,
-                param="guided_decoding_guide",
-            )
+            return _bad_guide(message.removeprefix(REFUSED))
         return None
+
+
+def _bad_guide(reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"vLLM refused the request, which has a guide: {reason}",
+        code=ErrorCode.INVALID_PARAMETER,
+        param="guided_decoding_guide",
+    )
 
 
 def _wants_log_probs(request: EngineRequest) -> bool:
@@ -166,6 +174,7 @@ class _Reader:
     def __init__(self, request: EngineRequest) -> None:
         adopted = request.model.facts.adopted
         self._is_first = True
+        self._has_guide = request.constraint is not None
         self._has_log_probs = _wants_log_probs(request)
         self._shows_specials = request.shows_specials
         self._top = request.sampling.top_log_probs
@@ -180,9 +189,11 @@ class _Reader:
             return codec.StreamMessage(None, is_final)
         text = one_text(raw.get("text_output"))
         tokens = codec.first_int(raw.get("num_output_tokens"))
+        reason = one_text(raw.get("finish_reason"))
+        if reason == FAILED and self._has_guide:
+            raise _bad_guide("it cannot be compiled")
         delta = TokenDelta(
-            tokens_of(text, 1 if tokens is None else tokens),
-            finish=finish_of(one_text(raw.get("finish_reason"))),
+            tokens_of(text, 1 if tokens is None else tokens), finish=finish_of(reason)
         )
         if self._is_first:
             self._is_first = False

@@ -12,7 +12,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import Adopted, Kind, TextTensors
 from proxy.domain.output import FinishReason
 from proxy.domain.request import Sampling
@@ -137,6 +137,15 @@ def test_a_stream_of_vllm():
     assert found[-1].is_final
 
 
+def test_a_guide_that_vllm_cannot_compile_is_the_callers_error():
+    failed = response(text_output="", finish_reason="error", num_output_tokens=0, final=True)
+    guide = Constraint(GuideKind.GRAMMAR, "root ::=")
+    with pytest.raises(InvalidRequest, match="cannot be compiled"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello", constraint=guide), failed)
+    with pytest.raises(MalformedResponse, match="error"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello"), failed)
+
+
 def entry(*tokens) -> str:
     return json.dumps(
         [
@@ -211,6 +220,12 @@ def test_log_probs_that_cannot_be_read(logprobs):
             Kind.CPP,
             "in ensemble 'e', Prompt length (9) exceeds maximum input length (8).",
             ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ),
+        (
+            Kind.VLLM,
+            "Error generating stream: allowed_token_ids is not None and empty! "
+            "(parameter=allowed_token_ids, value=[])",
+            ErrorCode.INVALID_PARAMETER,
         ),
         (Kind.VLLM, "Error generating stream: something else", None),
         (Kind.CPP, "something else", None),
