@@ -124,6 +124,8 @@ def on_vllm(name: str, entry: VllmEntry, facts: Facts, built: Path) -> dict[str,
         "devices": ",".join(map(str, options.devices or ())),
         "hang_seconds": str(options.hang_seconds),
     }
+    if options.environment is not None:
+        engine["EXECUTION_ENV_PATH"] = str(options.environment)
     return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
 

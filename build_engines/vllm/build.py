@@ -126,6 +126,8 @@ def _problems(
     machine_gb: float,
 ) -> Iterator[str]:
     options, as_gpu = entry.vllm, entry.vllm.as_gpu(context_length)
+    if options.environment is not None:
+        verify.present(options.environment, "bin/activate", "bin/python3")
     yield from arguments.problems(options, arguments.installed() or max(arguments.RECORDS))
     yield from sharding_problems(shape, as_gpu)
     if shape.native_quantization not in {None, *memory.WEIGHT_BYTES}:
@@ -195,7 +197,8 @@ def _notes(
 
 
 def _provenance(entry: VllmEntry, folders: dict[str, Fetch | Here]) -> Provenance:
-    made_of = [entry.runtime, str(entry.context_length), str(LAYOUT)]
+    # All options, so that each change of them is checked.
+    made_of = [entry.runtime, entry.vllm.model_dump_json(), str(entry.context_length), str(LAYOUT)]
     for link, folder in folders.items():  # they are linked, so their places matter
         made_of += [link, str(folder.folder.resolve()), contents_hash(folder.folder)]
     key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()

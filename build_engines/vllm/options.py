@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from build_engines.gpu.options import Count, DeviceId, Dtype, GpuOptions, KvCache, Lora, Ways
 from build_engines.section import Section
 
 Word = Annotated[str, StringConstraints(pattern=r"^[\w-]{1,64}$")]
+PLAIN_PATH = re.compile(r"[\w/.-]+", re.ASCII)
 ROWS = 256  # vLLM's own number depends on its version and the device
 
 
@@ -21,6 +25,7 @@ class VllmOptions(Section):
     gpu_memory_utilization: the share of a GPU's memory for weights, activations and KV cache.
     kv_cache_gb: the size of the KV cache instead; without it, 4 on a CPU.
     memory_gb: of one GPU; default: what nvidia-smi reports. devices: default: the first ones.
+    environment: a folder of `python -m venv` with vLLM; default: the Python of all Triton models.
     hang_seconds: without progress for so long, the engine counts as dead; 0: never.
     engine_args: further fields of vLLM's AsyncEngineArgs, by upstream's names.
     """
@@ -35,8 +40,20 @@ class VllmOptions(Section):
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     kv_cache_gb: Annotated[float, Field(gt=0, le=65_536)] | None = None
     lora: Lora | None = None
+    environment: Path | None = None
     hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     engine_args: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default_factory=dict)
+
+    @field_validator("environment")
+    @classmethod
+    def _is_an_environment(cls, given: Path | None, info: ValidationInfo) -> Path | None:
+        """Triton runs its bin/activate in a shell command without quotes."""
+        if given is None:
+            return None
+        found = ((info.context or {}).get("base", Path()) / given.expanduser()).absolute()
+        if not PLAIN_PATH.fullmatch(str(found)):
+            raise PydanticCustomError("path", "may have letters, digits and /._- only")
+        return found
 
     def as_gpu(self, context_length: int | None = None) -> GpuOptions:
         """The options that decide about memory and sharding, as TensorRT-LLM's."""
