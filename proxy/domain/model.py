@@ -104,7 +104,7 @@ class Kind(str, Enum):
     OWN = "own"
     VLLM = "vllm"
     LLMAPI = "llmapi"
-    CPP = "tensorrtllm"
+    CPP = "tensorrtllm_ensemble"
     TEXT = "text"
 
 

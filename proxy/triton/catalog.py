@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
-import structlog
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from proxy.domain.constraint import GuideKind
@@ -23,8 +22,6 @@ from proxy.triton.tensors import (
     SUPPORTED_VERSIONS,
     Tensor,
 )
-
-logger = structlog.get_logger(__name__)
 
 CALL_TIMEOUT_S = 5.0
 ALWAYS = frozenset({"prompt_token_ids", "special_text"})  # of every ensemble of ours
@@ -45,27 +42,6 @@ class TritonCatalog:
     def __init__(self, client: TritonClient) -> None:
         self._client = client
         self.others: tuple[Found, ...] = ()
-
-    def _note(self, others: Sequence[Found]) -> None:
-        """Keeps them, and logs those that were not there at the last load."""
-        for one in others:
-            if one not in self.others:
-                facts = one.model.facts
-                logger.info(
-                    "model of others",
-                    triton=self._client.target,
-                    triton_model=one.model.name,
-                    kind=facts.kind.value,
-                    can=sorted(one.model.capabilities),
-                    advice="; ".join(
-                        (
-                            *one.notes,
-                            f"adopt: {one.model.name} in models.yaml adds a "
-                            "tokenizer, and so chats and exact counts",
-                        )
-                    ),
-                )
-        self.others = tuple(others)
 
     async def check_ready(self, models: Collection[str]) -> None:
         answer = await self._call(self._client.stub.ServerReady, service_pb2.ServerReadyRequest())
@@ -93,7 +69,7 @@ class TritonCatalog:
         own = [await self._loaded(config) for config in ours]
         taken = {name for one in own for name in one.triton_models}
         found = [recognised(one, configs) for name, one in configs.items() if name not in taken]
-        self._note([one for one in found if one is not None])
+        self.others = tuple(one for one in found if one is not None)
         others = [one.model for one in self.others]
         if not (own or others):
             raise NotReady(

@@ -44,14 +44,14 @@ class CppBackend:
     """See Dialect."""
 
     def capabilities(self, declared: Declared) -> Collection[str] | None:
-        is_cpp = (
+        is_one = (
             (declared.backend == ENSEMBLE or ENGINE_NAME in declared.parameters)
             and declared.takes(
                 text_input="BYTES", max_tokens="INT32", stream="BOOL", stop_words="BYTES"
             )
             and declared.gives(text_output="BYTES")
         )
-        if not is_cpp:
+        if not is_one:
             return None
         found = {name for name in SAMPLING if name in declared.inputs}
         if declared.has_guides and declared.takes(guided_decoding_guide="BYTES"):
