@@ -109,8 +109,31 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
 }
 
 
-class TokenSource(Protocol):
-    """One verb. Closing the generator early ends the generation in the engine.
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """vector: numbers of 32 bits, little-endian."""
+
+    vector: bytes
+    prompt_tokens: int
+
+    @property
+    def numbers(self) -> list[float]:
+        return memoryview(self.vector).cast("f").tolist()
+
+
+class Embedder(Protocol):
+    async def embed(self, request: EngineRequest, dimensions: int | None) -> Embedding:
+        """The embedding of the request's text or ids, with its usual dimensions or fewer.
+
+        Raises:
+            InvalidRequest: the model does not embed, or not with these dimensions, or not so much.
+            ModelUnavailable, DeadlineExceeded, EngineFailed: as TokenSource.
+        """
+        ...
+
+
+class TokenSource(Embedder, Protocol):
+    """Closing the generator early ends the generation in the engine.
 
     Entered before the first request, left after the last.
     """

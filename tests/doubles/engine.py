@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 
-from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.engine import Embedding, EngineRequest, NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
 from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
@@ -59,6 +60,8 @@ class ScriptedEngine:
         self.changes: list[BlockChanges | Exception] = []  # of its KV cache, an answer each
         self.positions: list[int] = []  # that such answers were asked for
         self.given = asyncio.Event()
+        self.dimensions: list[int | None] = []  # that embeddings were asked for
+        self.embedding = self.most_embedding = 0  # calls at once
 
     async def __aenter__(self) -> ScriptedEngine:
         return self
@@ -99,6 +102,24 @@ class ScriptedEngine:
             is_done = True
         finally:
             self.closed_early += not is_done
+
+    async def embed(self, request: EngineRequest, dimensions: int | None) -> Embedding:
+        """A token for each byte of the text; the vector says how many, and of which request."""
+        self.requests.append(request)
+        self.dimensions.append(dimensions)
+        self.embedding += 1
+        self.most_embedding = max(self.most_embedding, self.embedding)
+        try:
+            await asyncio.sleep(self.pause_s)
+            if self.hangs:
+                await asyncio.Event().wait()
+            if self.error:
+                raise self.error
+        finally:
+            self.embedding -= 1
+        size = len((request.text or "").encode() or request.token_ids or ())
+        numbers = (size, 0.25, *[0.0] * (2 if dimensions is None else dimensions - 2))
+        return Embedding(struct.pack(f"<{len(numbers)}f", *numbers), size)
 
     async def _pause(self) -> None:
         if self.pause_s:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.engine import EngineRequest
+from proxy.domain.engine import Embedding, EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
 from proxy.domain.output import Alternative, TokenDelta, TokenLogProb
 from proxy.triton import codec
@@ -62,6 +63,7 @@ GUIDES = {
 SEED_BITS = 63  # torch's seeds are signed; -1 means none
 TOO_LONG = re.compile(r"longer than the maximum model length|maximum context length")
 NO_LORA = re.compile(r"LoRA (feature|\S+) is not ")
+WRONG_DIMENSIONS = re.compile(r"matryoshka", re.IGNORECASE)
 NO_TASK = re.compile(r"does not support '(\w+)' request")
 REFUSED = "Error generating stream: "
 
@@ -84,6 +86,8 @@ class Vllm:
             found |= LOG_PROBS
         if declared.takes(image="BYTES"):
             found.add("images")
+        if declared.takes(embedding_request="BYTES", return_num_input_tokens="BOOL"):
+            found.add("embeddings")
         return found | {"constraint"}
 
     def notes(self, declared: Declared) -> list[str]:
@@ -108,6 +112,33 @@ class Vllm:
     def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
         return _Reader(request).read
 
+    def encode_embedding(
+        self, request: EngineRequest, dimensions: int | None
+    ) -> service_pb2.ModelInferRequest:
+        asked = {
+            "input": request.text if request.token_ids is None else request.token_ids,
+            "pooling_params": {} if dimensions is None else {"dimensions": [dimensions]},
+        }
+        return infer_request(
+            request,
+            (
+                ("text_input", ""),  # required, and not read
+                ("embedding_request", json.dumps(asked)),
+                ("return_num_input_tokens", True),
+            ),
+        )
+
+    def read_embedding(self, response: service_pb2.ModelInferResponse) -> Embedding | None:
+        """None: a final response without outputs. Raises MalformedResponse."""
+        if not (raw := raw_outputs(response)):
+            return None
+        try:
+            numbers = orjson.loads(one_text(raw.get("text_output")))
+            vector = struct.pack(f"<{len(numbers)}f", *numbers)
+        except (ValueError, TypeError, OverflowError, struct.error) as error:
+            raise codec.MalformedResponse(f"an embedding that cannot be read: {error}") from error
+        return Embedding(vector, codec.first_int(raw.get("num_input_tokens")) or 0)
+
     def stop(self, request: EngineRequest) -> None:
         """Single models see that their call was cancelled."""
         return None
@@ -119,6 +150,8 @@ class Vllm:
             return unsupported(message, "model")
         if found := NO_TASK.search(message):
             return unsupported(f"This model cannot {found[1]}.", "model")
+        if WRONG_DIMENSIONS.search(message):
+            return unsupported("This model was not trained for these dimensions.", "dimensions")
         if request.constraint is not None and message.startswith(REFUSED):
             reason = message.removeprefix(REFUSED)
             return InvalidRequest(

@@ -13,11 +13,14 @@ from tritonclient.utils import serialize_byte_tensor
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode
+from proxy.domain.image import Image
 from proxy.domain.model import Adopted, Kind, TextTensors
 from proxy.domain.output import FinishReason
 from proxy.domain.request import Sampling
+from proxy.triton import codec
 from proxy.triton.codec import MalformedResponse
-from proxy.triton.dialects.recognition import DIALECTS
+from proxy.triton.dialects.dialect import Declared
+from proxy.triton.dialects.recognition import DIALECTS, EMBEDDERS
 from tests.doubles.engine import CARD, FACTS
 from tests.unit.triton.test_codec import tensors as batched_tensors
 
@@ -350,3 +353,79 @@ def test_an_answer_that_only_looks_like_the_prompt_stays():
     tensors = replace(TENSORS, repeats_prompt=True)
     asked = request(Kind.TEXT, {"PROMPT": "BYTES"}, more={"tensors": tensors}, text="Hello")
     assert text(read(asked, response(OUTPUT="Help"), response(final=True))) == "Help"
+
+
+def test_vllm_gets_images_as_base64_in_their_order():
+    images = (Image(media_type="image/png", base64="AAAA"), Image(base64="BBBB"))
+    asked = request(Kind.VLLM, {**VLLM_INPUTS, "image": "BYTES"}, text="<img><img>", images=images)
+    message = DIALECTS[Kind.VLLM].encode(asked)
+    names = [one.name for one in message.inputs]
+    at = names.index("image")
+    assert list(message.inputs[at].shape) == [2]
+    assert codec.bytes_elements(message.raw_input_contents[at]) == (b"AAAA", b"BBBB")
+    assert "image" not in sent(request(Kind.VLLM, {**VLLM_INPUTS, "image": "BYTES"}, text="a"))
+
+
+EMBEDS = {**VLLM_INPUTS, "embedding_request": "BYTES"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "dimensions", "body"),
+    [
+        ({"text": "hi"}, None, {"input": "hi", "pooling_params": {}}),
+        ({"token_ids": (1, 2)}, 64, {"input": [1, 2], "pooling_params": {"dimensions": [64]}}),
+    ],
+)
+def test_vllm_is_asked_for_an_embedding_by_json(fields, dimensions, body):
+    asked = request(Kind.VLLM, EMBEDS, **fields)
+    message = EMBEDDERS[Kind.VLLM].encode_embedding(asked, dimensions)
+    raw = dict(zip([one.name for one in message.inputs], message.raw_input_contents, strict=True))
+    assert json.loads(codec.bytes_elements(raw["embedding_request"])[0]) == body
+    assert codec.bytes_elements(raw["text_input"]) == (b"",), "an input that is required"
+    assert raw["return_num_input_tokens"] == b"\x01"
+
+
+def test_vllms_embedding_becomes_32_bit_floats():
+    found = EMBEDDERS[Kind.VLLM].read_embedding(
+        response(final=True, text_output="[0.5, -1, 1e-3]", num_input_tokens=7)
+    )
+    assert found is not None
+    assert found.numbers == pytest.approx([0.5, -1, 1e-3])
+    assert (len(found.vector), found.prompt_tokens) == (12, 7)
+    assert EMBEDDERS[Kind.VLLM].read_embedding(response(final=True)) is None
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "[NaN]", "7", '["a"]', "[1e400]", "[[1]]", "{}x"])
+def test_an_embedding_that_is_no_list_of_numbers_is_malformed(text):
+    with pytest.raises(MalformedResponse):
+        EMBEDDERS[Kind.VLLM].read_embedding(response(text_output=text))
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("Error generating stream: Model smol does not support 'embed' request", "model"),
+        (
+            "Error generating stream: Model '/w' does not support Matryoshka embeddings; dimensions "
+            "must be unset (received dimensions=64).",
+            "dimensions",
+        ),
+    ],
+)
+def test_what_vllm_says_of_embeddings_is_the_callers_field(message, param):
+    error = DIALECTS[Kind.VLLM].error(message, request(Kind.VLLM, EMBEDS, text="a"))
+    assert (error.code, error.param) == (ErrorCode.UNSUPPORTED_PARAMETER, param)
+    assert "/w" not in error.message
+
+
+def test_what_can_embed_and_see_is_what_declares_the_inputs():
+    config = {"embeddings": "embedding_request", "images": "image"}
+    for capability, name in config.items():
+        for inputs in ({**EMBEDS, "image": "BYTES"}, {**VLLM_INPUTS}):
+            declared = Declared(
+                name="m", backend="vllm", inputs=inputs, outputs={"text_output": "BYTES"},
+                required=frozenset({"text_input"}), parameters={}, is_decoupled=True,
+                has_batches=False, stopped_by=None, has_guides=False,
+            )  # fmt: skip
+            found = DIALECTS[Kind.VLLM].capabilities(declared)
+            assert (capability in found) is (name in inputs)

@@ -1,0 +1,90 @@
+"""The body of POST /v1/embeddings, and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from secrets import token_hex
+from typing import Annotated, Literal
+
+import orjson
+from pydantic import Field, model_validator
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.completion_body import prompts_of
+from proxy.api.openai.field_types import Label, PromptText, RequestBody
+from proxy.api.openapi.responses import Answer, ListAnswer
+from proxy.domain.engine import Embedding
+from proxy.domain.request import GenerationRequest
+from proxy.models.registry import ServedModel
+
+MOST_INPUTS = 2_048
+
+
+class EmbeddingsBody(RequestBody):
+    model: str = Field(description="A public name or alias.")
+    input: Annotated[PromptText, Field(description="A text, texts, token ids, or lists of them.")]
+    encoding_format: Literal["float", "base64"] | None = Field(
+        None, description="Numbers (the default), or base64 of 32-bit floats, little-endian."
+    )
+    dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        None, description="Fewer than the model's own, where it was trained for that."
+    )
+    user: Label | None = Field(None, description="Written to the log.")
+
+    @model_validator(mode="after")
+    def _inputs(self) -> EmbeddingsBody:
+        if self.input == "":
+            raise FieldError("input", "'input' must not be empty")
+        if isinstance(self.input, list) and not isinstance(self.input[0], int):
+            if len(self.input) > MOST_INPUTS:
+                given = f"'input' has {len(self.input)} elements"
+                raise FieldError("input", f"{given}: at most {MOST_INPUTS} are allowed")
+            if "" in self.input:
+                path = f"input[{self.input.index('')}]"
+                raise FieldError(path, f"'{path}' must not be empty")
+        return self
+
+    def to_domain(self, served: ServedModel, caller: str) -> GenerationRequest:
+        return GenerationRequest(
+            caller=caller,
+            id=f"embd-{token_hex(16)}",
+            model=served.name,
+            fallback_from=served.fallback_from,
+            prompt=prompts_of(self.input),
+            max_tokens=0,
+            user=self.user,
+        )
+
+
+class EmbeddingBody(Answer):
+    object: Literal["embedding"]
+    index: int = Field(ge=0, description="Of the input.", examples=[0])
+    embedding: list[float] | str = Field(examples=[[0.1, -0.2]])
+
+
+class EmbeddingUsage(Answer):
+    prompt_tokens: int = Field(ge=0, examples=[2])
+    total_tokens: int = Field(ge=0, examples=[2])
+
+
+class EmbeddingList(ListAnswer):
+    data: list[EmbeddingBody]
+    model: str = Field(examples=["demo"])
+    usage: EmbeddingUsage
+
+
+async def written(
+    found: Sequence[Embedding], model: str, *, is_base64: bool
+) -> AsyncIterator[bytes]:
+    """The answer's JSON, a vector at a time: all of them would hold the event loop."""
+    yield b'{"object":"list","data":['
+    for index, each in enumerate(found):
+        data = base64.b64encode(each.vector).decode() if is_base64 else each.numbers
+        body = orjson.dumps({"object": "embedding", "index": index, "embedding": data})
+        yield body if not index else b"," + body
+        await asyncio.sleep(0)
+    tokens = sum(each.prompt_tokens for each in found)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    yield b"]," + orjson.dumps({"model": model, "usage": usage})[1:]
