@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -118,7 +119,7 @@ class Embedding:
 
     @property
     def numbers(self) -> list[float]:
-        return memoryview(self.vector).cast("f").tolist()
+        return array("f", self.vector).tolist()
 
 
 class Embedder(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Sequence
 from secrets import token_hex
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, model_validator
@@ -35,15 +35,14 @@ class EmbeddingsBody(RequestBody):
 
     @model_validator(mode="after")
     def _inputs(self) -> EmbeddingsBody:
-        if self.input == "":
-            raise FieldError("input", "'input' must not be empty")
-        if isinstance(self.input, list) and not isinstance(self.input[0], int):
-            if len(self.input) > MOST_INPUTS:
-                given = f"'input' has {len(self.input)} elements"
-                raise FieldError("input", f"{given}: at most {MOST_INPUTS} are allowed")
-            if "" in self.input:
-                path = f"input[{self.input.index('')}]"
-                raise FieldError(path, f"'{path}' must not be empty")
+        given: Any = self.input
+        if isinstance(given, str) or isinstance(given[0], int):
+            given = [given]
+        if len(given) > MOST_INPUTS:
+            raise FieldError("input", f"'input' has {len(given)} elements, at most {MOST_INPUTS}")
+        if "" in given:
+            path = "input" if self.input == "" else f"input[{given.index('')}]"
+            raise FieldError(path, f"'{path}' must not be empty")
         return self
 
     def to_domain(self, served: ServedModel, caller: str) -> GenerationRequest:

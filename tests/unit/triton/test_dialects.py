@@ -406,8 +406,8 @@ def test_an_embedding_that_is_no_list_of_numbers_is_malformed(text):
     [
         ("Error generating stream: Model smol does not support 'embed' request", "model"),
         (
-            "Error generating stream: Model '/w' does not support Matryoshka embeddings; dimensions "
-            "must be unset (received dimensions=64).",
+            "Error generating stream: Model '/w' does not support Matryoshka embeddings; "
+            "dimensions must be unset (received dimensions=64).",
             "dimensions",
         ),
     ],
