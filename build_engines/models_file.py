@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from build_engines.deployments import Deployments, ShadowEntry, Where, deployment_problems
@@ -244,14 +252,73 @@ class TensorrtllmEntry(GpuEntry):
     gpu: PlanOptions = PlanOptions()
 
 
+def _folder(path: Path, info: ValidationInfo) -> Path:
+    return Path((info.context or {}).get("base", Path())) / path.expanduser()
+
+
+Folder = Annotated[Path, AfterValidator(_folder)]
+Parameter = Literal[
+    "allowed_token_ids",
+    "bad_words",
+    "frequency_penalty",
+    "ignore_eos",
+    "max_tokens",
+    "min_p",
+    "min_tokens",
+    "presence_penalty",
+    "repetition_penalty",
+    "seed",
+    "stop_token_ids",
+    "temperature",
+    "top_k",
+    "top_p",
+]
+
+
+class TensorsEntry(Section):
+    """The tensors of a model that has a text in and a text out, and no other fingerprint.
+
+    prompt, text: the input and the output. inputs: parameter -> the tensor that takes it; requests
+    that use another one are refused. cumulative: each response repeats the text so far.
+    repeats_prompt: the answer begins with the prompt.
+    """
+
+    prompt: Text
+    text: Text
+    inputs: dict[Parameter, Text] = Field(default_factory=dict)
+    cumulative: bool = False
+    repeats_prompt: bool = False
+
+
 class RemoteEntry(ModelEntry):
-    """A model that others built: Triton servers of the pools have it loaded."""
+    """A model that Triton servers of the pools have loaded.
+
+    adopt: the Triton model, if others built it. The rest is what such a model does not carry.
+    tokenizer: a Hugging Face folder with its tokenizer.json, for the chat template and for exact
+    counts. context_length: by default what config.json there says. adapters: names of its LoRA
+    adapters. tensors: of a model without a fingerprint.
+    """
 
     runtime: Literal["remote"] = "remote"
+    adopt: Text | None = None
+    tokenizer: Folder | None = None
+    context_length: Annotated[int, Field(ge=16)] | None = None
+    adapters: tuple[ModelName, ...] = ()
+    tensors: TensorsEntry | None = None
+
+    @model_validator(mode="after")
+    def _needs_adopt(self) -> RemoteEntry:
+        given = self.model_fields_set & {"tokenizer", "context_length", "adapters", "tensors"}
+        if given and self.adopt is None:
+            name = sorted(given)[0]
+            error = PydanticCustomError("adopt", "says something of an adopted model: add `adopt`")
+            where = InitErrorDetails(type=error, loc=(name,), input=None)
+            raise ValidationError.from_exception_data("remote", [where])
+        return self
 
     @model_validator(mode="after")
     def _max_tokens_is_built(self) -> RemoteEntry:
-        if self.sampling.max_tokens is not None:
+        if self.sampling.max_tokens is not None and self.adopt is None:
             error = PydanticCustomError("built", "`build` writes it where the model is built")
             where = InitErrorDetails(type=error, loc=("sampling", "max_tokens"), input=None)
             raise ValidationError.from_exception_data("remote", [where])
@@ -268,11 +335,12 @@ def _details(refusal: Refusal, model: tuple[str, ...] = ()) -> InitErrorDetails:
 def _runtime(value: Any) -> str:
     """The runtime of a YAML mapping or of an entry; by default onnx.
 
-    remote for an entry that only maps to pools: with deployments, and without weights.
+    remote for an entry that only maps to pools: with deployments or `adopt`, and without weights.
     """
     if not isinstance(value, dict):
         return str(getattr(value, "runtime", "onnx"))
-    default = "remote" if "deployments" in value and "weights" not in value else "onnx"
+    is_remote = not value.keys().isdisjoint(("deployments", "adopt")) and "weights" not in value
+    default = "remote" if is_remote else "onnx"
     return str(value.get("runtime") or default)
 
 
@@ -340,6 +408,8 @@ class ModelsFile(Section):
 def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Aliases and adapter names, each with the path of its field in the entry."""
     yield from ((("aliases", number), alias) for number, alias in enumerate(entry.aliases))
+    if isinstance(entry, RemoteEntry):
+        yield from ((("adapters", number), one) for number, one in enumerate(entry.adapters))
     if isinstance(entry, GpuEntry) and entry.gpu.lora is not None:
         yield from ((("gpu", "lora", "adapters", name), name) for name in entry.gpu.lora.adapters)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import textwrap
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -178,6 +179,34 @@ def proxy(
 
 
 @app.command(rich_help_panel=START)
+def adopt(
+    triton: Annotated[str, typer.Argument(help="grpc://host:port of a Triton; grpcs:// for TLS.")],
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="A Hugging Face folder with the model's tokenizer.json and config.json."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name of the Triton model; default: all.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Add the entries to the models file.")
+    ] = False,
+    models_file: Models = None,
+) -> None:
+    """Write entries of models.yaml for the models of others that a Triton has."""
+    from proxy.operate import adopt as adoption
+
+    settings = _settings(triton_url=triton, models_file=models_file)
+    folder = None if tokenizer is None else tokenizer.absolute()
+    found = adoption.entries(settings, folder, model)
+    if not write:
+        typer.echo(f"models:\n{textwrap.indent(found, '  ')}", nl=False)
+        return
+    adoption.written(found, settings.models_file)
+    _say("adopt")(f"added to {settings.models_file}")
+
+
+@app.command(rich_help_panel=START)
 def build(
     model: Annotated[
         list[str] | None, typer.Argument(help="Names of models; default: all.")
@@ -237,10 +266,18 @@ def doctor(
         bool,
         typer.Option("--gpu", help="Only check TensorRT-LLM and the GPUs of the models."),
     ] = False,
+    triton: Annotated[
+        str | None,
+        typer.Option(help="Only show the language models of this Triton: grpc://host:port."),
+    ] = None,
 ) -> None:
     """Check this machine; print each problem and how to fix it."""
+    from proxy.operate import adopt as adoption
     from proxy.operate.doctor import gpu, machine
 
+    if triton is not None:
+        machine.show(adoption.checks(_settings(triton_url=triton)))
+        return
     settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
     checks = gpu.everything(settings) if only_gpu else machine.everything(settings)
     machine.show(checks)

@@ -41,6 +41,8 @@ class EngineRequest:
     prompt_limit: PromptLimit | None = None
     echoes_prompt: bool = False  # its tokens come first, with log-probabilities as the others
     wants_token_ids: bool = False
+    shows_specials: bool = False  # the text of special tokens belongs to the answer
+    includes_stop: bool = False  # so does that of a stop token
     keeps_ids: bool = False
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
@@ -96,6 +98,8 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "priority": lambda request: request.priority is not None,
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
+    "prompt_token_ids": lambda request: request.token_ids is not None,
+    "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
     "resume": lambda request: bool(request.generated),
     "limits": lambda request: smaller(request.token_cap, request.prompt_cap) is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date
+from enum import Enum
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.endpoints import DEFAULT_POOL
@@ -68,13 +69,16 @@ USUAL_ROWS = 64  # of a model that does not say how many it has
 
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives. limits: the operator's, see RequestLimits. resume: it
-# continues an answer that another engine began, token for token.
+# continues an answer that another engine began, token for token. special_text: answers have the
+# text of special tokens where the request wants it.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
         "log_probs",
         "constraint",
         "prompt_limit",
+        "prompt_token_ids",
+        "special_text",
         "echo_prompt",
         "token_ids",
         "log_prob_ids",
@@ -93,6 +97,55 @@ CAPABILITIES = frozenset(
 )
 
 
+class Kind(str, Enum):
+    """Whose tensors a Triton model has: see triton.dialects."""
+
+    OWN = "own"
+    VLLM = "vllm"
+    LLMAPI = "llmapi"
+    CPP = "tensorrtllm_ensemble"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTensors:
+    """What an operator says of the tensors of a model of kind TEXT. inputs: field -> tensor.
+
+    is_cumulative: each response repeats the text so far. repeats_prompt: the text begins with the
+    prompt.
+    """
+
+    prompt: str
+    text: str
+    inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
+    is_cumulative: bool = False
+    repeats_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A Triton model that others built. inputs, outputs: name -> datatype, as Triton reports them.
+
+    has_batches: shapes begin with the batch's size. is_decoupled: it may respond more than once.
+    is_cumulative: a BLS model whose responses repeat the text so far.
+    stopped_by: the Triton model that takes a stop for its requests; None: their calls are
+    cancelled. tokenizer (its folder), tensors: what models.yaml says.
+    """
+
+    kind: Kind
+    inputs: Mapping[str, str] = field(hash=False)
+    outputs: Mapping[str, str] = field(hash=False)
+    has_batches: bool
+    is_decoupled: bool
+    is_cumulative: bool = False
+    stopped_by: str | None = None
+    tokenizer: str | None = None
+    tensors: TextTensors | None = None
+
+
+ASSUMED_CONTEXT = 32_768  # tokens, of a model that nobody has said the context of
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """From the Triton config parameters of the ensemble. Lengths in tokens.
@@ -107,6 +160,7 @@ class ModelFacts:
     adapters: names of its LoRA adapters. rows: requests that its engine decodes at once; says_rows:
     whether the engine said so, since `rows` has a usual value otherwise.
     has_leases: its engine ends the streams of a proxy that died, see triton.streams.leases.
+    says_context: whether context_length is known. adopted: None for a model of ours.
     """
 
     context_length: int
@@ -131,6 +185,12 @@ class ModelFacts:
     says_rows: bool = False
     added_marks: tuple[str, ...] = ()
     has_leases: bool = False
+    says_context: bool = True
+    adopted: Adopted | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.OWN if self.adopted is None else self.adopted.kind
 
     @property
     def has_structural_tags(self) -> bool:
@@ -150,6 +210,13 @@ class LoadedModel:
     pool: str = DEFAULT_POOL
     versions: frozenset[int] = frozenset({1})
 
+    @property
+    def triton_models(self) -> frozenset[str]:
+        """The Triton models that it consists of."""
+        facts = self.facts
+        parts = (facts.engine_model, facts.tokenizer_model, facts.detokenizer_model)
+        return frozenset((self.name, *parts))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelCard:
@@ -166,7 +233,8 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text. limits: what one request may ask for.
+    callers' texts spell stay plain text. limits: what one request may ask for. loaded: the facts
+    without what models.yaml adds to those of an adopted model.
     """
 
     name: str
@@ -190,6 +258,12 @@ class ModelCard:
     deployment: str = "default"
     version: int | None = None
     lifecycle: Lifecycle = NO_END
+    loaded: ModelFacts | None = None
+
+    @property
+    def build(self) -> ModelFacts:
+        """The facts as Triton says them, which the pools know this build by."""
+        return self.loaded or self.facts
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 
 from build_engines.deployments import DeploymentEntry, ShadowEntry
-from build_engines.models_file import ModelEntry
+from build_engines.models_file import ModelEntry, RemoteEntry
 
 
 class Sticky(str, Enum):
@@ -162,8 +162,11 @@ DEFAULT_PLAN = DeploymentPlan()
 
 
 def plan_of(entry: ModelEntry) -> DeploymentPlan:
+    deployments = entry.deployments or DEFAULT_PLAN.deployments
+    if isinstance(entry, RemoteEntry) and entry.adopt is not None and not entry.deployments:
+        deployments = (DeploymentEntry(name="default", model=entry.adopt),)
     return DeploymentPlan(
-        deployments=entry.deployments or DEFAULT_PLAN.deployments,
+        deployments=deployments,
         sticky=Sticky(entry.sticky),
         shadow=entry.shadow,
     )

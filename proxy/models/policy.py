@@ -16,8 +16,10 @@ from build_engines.models_file import (
     ModelEntry,
     ModelsFile,
     ModelsFileError,
+    RemoteEntry,
 )
 from proxy.language.syntax import parsers
+from proxy.models.adoption import wrong_tokenizer
 from proxy.server_tools.http_tools import HeaderSecrets
 from proxy.server_tools.tool_loop import check_schema
 from proxy.settings import Settings
@@ -54,6 +56,8 @@ def _problems(
     for name, entry in found.models.items():
         yield from _wrong_parsers(name, entry)
         yield from _wrong_server_tools(name, entry)
+        if isinstance(entry, RemoteEntry) and (reason := wrong_tokenizer(entry)) is not None:
+            yield ("models", name, "tokenizer"), reason
         if environment is not None:
             yield from _missing_variables(name, entry, environment)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from build_engines.deployments import DeploymentEntry
-from build_engines.models_file import ModelEntry, PriceEntry
+from build_engines.models_file import ModelEntry, PriceEntry, RemoteEntry
 from proxy.domain.endpoints import DEFAULT_POOL
 from proxy.domain.engine import NotReady
 from proxy.domain.identity import current_caller
-from proxy.domain.model import FREE, NO_END, Lifecycle, LoadedModel, ModelCard, Price
+from proxy.domain.model import FREE, NO_END, Kind, Lifecycle, LoadedModel, ModelCard, Price
 from proxy.domain.request import Sampling
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTool, ServerTools
+from proxy.models.adoption import adopted
 from proxy.models.deployments import DeploymentPlan, plan_of
+
+logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,9 @@ def public_models(
             for model in loaded:
                 is_there = deployment.version in (None, *model.versions)
                 if (model.pool, model.name) == place and is_there:
-                    for card in _cards(name, model, deployment, entry, defaults):
+                    if (complete := _complete(name, model, entry)) is None:
+                        continue
+                    for card in _cards(name, model, complete, deployment, entry, defaults):
                         cards.setdefault(card.name, []).append(card)
         for public, each in cards.items():
             names = (public, *entry.aliases) if public == name else (public,)
@@ -95,6 +102,8 @@ def _others(
     }
     pools: dict[str, str] = {}
     for model in loaded:
+        if model.facts.kind is Kind.TEXT:  # only its entry could say which tensors it has
+            continue
         if (model.pool, model.name) not in claimed and model.name not in policy:
             pool = pools.setdefault(model.name, model.pool)
             if model.pool == DEFAULT_POOL != pool:
@@ -103,8 +112,26 @@ def _others(
         yield name, ModelEntry(deployments=(DeploymentEntry(name="default", pool=pool),))
 
 
+def _complete(name: str, model: LoadedModel, entry: ModelEntry) -> LoadedModel | None:
+    """With what its entry says of it; None, and a line in the log, where that does not fit."""
+    if model.facts.adopted is None:
+        return model
+    found = adopted(model, entry if isinstance(entry, RemoteEntry) else RemoteEntry())
+    if found is None:
+        logger.warning(
+            "model not served",
+            model=name,
+            triton_model=model.name,
+            inputs=dict(model.facts.adopted.inputs),
+            outputs=dict(model.facts.adopted.outputs),
+            advice="name its tensors in models.yaml: tensors: {prompt: …, text: …}",
+        )
+    return found
+
+
 def _cards(
     name: str,
+    loaded: LoadedModel,
     model: LoadedModel,
     deployment: DeploymentEntry,
     entry: ModelEntry,
@@ -112,14 +139,17 @@ def _cards(
 ) -> Iterator[ModelCard]:
     """The card of a build, and of each of its LoRA adapters. name: the public one.
 
+    model: `loaded` with what models.yaml says of an adopted one.
+
     Raises:
         NotReady: the model's limits cannot be enforced.
     """
     limits = defaults.limits.and_also(RequestLimits(**entry.limits.model_dump()))
     if limits.need_the_tokenizer and "limits" not in model.capabilities:
         raise NotReady(
-            f"model {model.name!r} was built by a version that cannot enforce the limits "
-            "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",
+            f"model {model.name!r} cannot enforce the limits 'max_tokens' and 'prompt_tokens': "
+            "build it again with this version, or add the `tokenizer` of an adopted model, or "
+            "remove these limits",
             "the limits of a model cannot be enforced",
         )
     card = ModelCard(
@@ -129,6 +159,7 @@ def _cards(
         deployment=deployment.name,
         version=deployment.version,
         facts=model.facts,
+        loaded=loaded.facts,
         capabilities=model.capabilities,
         limits=limits,
         protects_control_tokens=(

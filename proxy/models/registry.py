@@ -72,6 +72,8 @@ class Registry:
         if found == self.loaded and self.why_not_ready is None:
             return False
         self._take(found, self._policy)
+        if not self.models:
+            raise NotReady("Triton serves no model that is known here", NOTHING_SERVED)
         self.why_not_ready = None
         self.epoch += 1
         return True
@@ -254,15 +256,12 @@ class Registry:
             return frozenset()
         if not self.models:
             raise self._unavailable()
+        served = {(card.pool, card.triton_model) for card in self.every_card()}
         return frozenset(
             name
-            for model in self.loaded
-            for name in (
-                model.name,
-                model.facts.engine_model,
-                model.facts.tokenizer_model,
-                model.facts.detokenizer_model,
-            )
+            for one in self.loaded
+            if one.facts.adopted is None or (one.pool, one.name) in served
+            for name in one.triton_models
         )
 
 

@@ -30,6 +30,7 @@ from proxy.pools.choice import Chooser, Policy
 from proxy.pools.engine_load import EVERY_S, UNKNOWN, LoadReader
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Place
 from proxy.triton.connection import TritonConnection
+from proxy.triton.dialects.recognition import Found
 
 logger = structlog.get_logger(__name__)
 
@@ -153,6 +154,7 @@ class Endpoint:
         self._lost_at = float("-inf")
         self._index: frozenset[str] | None = None  # of models that were ready at the last reload
         self._until_reload = 0  # checks
+        self._others: tuple[Found, ...] = ()
 
     async def run(self) -> None:
         """Keeps the connection open until the endpoint is gone."""
@@ -191,6 +193,7 @@ class Endpoint:
             if is_due or self.why_not_ready is not None:
                 self._was_loaded = False
                 self._serve(map(self.pool.own, await catalog.load()))
+                self._log_others(catalog.others)
                 self._index, self._until_reload = index, CHECKS_PER_RELOAD
         except NotReady as error:
             self._became_unready(error)
@@ -322,6 +325,22 @@ class Endpoint:
             self._earlier = [one for one in earlier if one.streams]
             self._log("endpoint serves", models=sorted(found))
             self.pool.note_change()
+
+    def _log_others(self, others: tuple[Found, ...]) -> None:
+        """What was found there of other people's models, once."""
+        for one in others:
+            if one not in self._others:
+                facts = one.model.facts
+                self._log(
+                    "model of others found",
+                    triton_model=one.model.name,
+                    kind=facts.kind.value,
+                    can=sorted(one.model.capabilities),
+                    notes=one.notes,
+                    advice="triton-openai adopt writes an entry of models.yaml that adds its "
+                    "tokenizer, and so chats and exact counts",
+                )
+        self._others = others
 
     def _became_ready(self, began: float) -> None:
         """A check that began then succeeded."""

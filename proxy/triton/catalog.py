@@ -15,6 +15,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
 from proxy.triton import drain_mark, tensors
 from proxy.triton.client import TritonClient
+from proxy.triton.dialects.recognition import Found, recognised
 from proxy.triton.target import RESTRICTED_HEADER
 from proxy.triton.tensors import (
     LEASE_INPUTS,
@@ -23,6 +24,7 @@ from proxy.triton.tensors import (
 )
 
 CALL_TIMEOUT_S = 5.0
+ALWAYS = frozenset({"prompt_token_ids", "special_text"})  # of every ensemble of ours
 # categories of NotReady
 UNREACHABLE = "Triton cannot be reached"
 FAILS = "Triton responds with an error"
@@ -32,10 +34,14 @@ MISFIT = "a model does not fit this version of the proxy"
 
 
 class TritonCatalog:
-    """Of one server. Our models have the config parameter `contract_version`."""
+    """Of one server. Our models have the config parameter `contract_version`.
+
+    others: those of others that the last load found, with notes.
+    """
 
     def __init__(self, client: TritonClient) -> None:
         self._client = client
+        self.others: tuple[Found, ...] = ()
 
     async def check_ready(self, models: Collection[str]) -> None:
         answer = await self._call(self._client.stub.ServerReady, service_pb2.ServerReadyRequest())
@@ -58,21 +64,21 @@ class TritonCatalog:
         versions: dict[str, set[int]] = {}
         for model in (await self._index()).models:
             versions.setdefault(model.name, set()).add(int(model.version or 1))
-        configs = [await self._config(name) for name in versions]
-        ours = [config for config in configs if "contract_version" in config.parameters]
-        if not ours:
+        configs = {name: await self._config(name) for name in versions}
+        ours = [one for one in configs.values() if "contract_version" in one.parameters]
+        own = [await self._loaded(config) for config in ours]
+        taken = {name for one in own for name in one.triton_models}
+        found = [recognised(one, configs) for name, one in configs.items() if name not in taken]
+        self.others = tuple(one for one in found if one is not None)
+        others = [one.model for one in self.others]
+        if not (own or others):
             raise NotReady(
-                f"Triton at {self._client.target} serves no ensemble of this project",
+                f"Triton at {self._client.target} serves no language model that is known here",
                 NOTHING_SERVED,
             )
-        models = tuple(
-            [
-                replace(await self._loaded(config), versions=frozenset(versions[config.name]))
-                for config in ours
-            ]
-        )
+        models = [replace(one, versions=frozenset(versions[one.name])) for one in (*own, *others)]
         _check_names(models)
-        return models
+        return tuple(models)
 
     async def _index(self) -> Any:
         """The only call to a protocol that the launcher restricts."""
@@ -97,7 +103,7 @@ class TritonCatalog:
         return LoadedModel(
             name=config.name,
             facts=replace(facts, **_admission(tokenizer), has_leases=has_leases(engine)),
-            capabilities=capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
+            capabilities=capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS) | ALWAYS,
         )
 
     async def _tensor_differences(

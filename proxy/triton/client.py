@@ -24,10 +24,10 @@ from typing_extensions import Self
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
-from proxy.domain.model import ModelCard
+from proxy.domain.model import Kind, ModelCard
 from proxy.domain.output import BlockChanges, TokenDelta
 from proxy.triton import codec, tensors
-from proxy.triton.cpp_backend import MissingFinishReason
+from proxy.triton.dialects.recognition import DIALECTS
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -35,6 +35,7 @@ from proxy.triton.errors import (
     foreign_answer,
     malformed,
 )
+from proxy.triton.local_tokenizer import as_text
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.leases import LeaseTerms
 from proxy.triton.streams.link import RELEASE_TIMEOUT_S, LeanStream, Metadata, StreamFailed
@@ -83,8 +84,11 @@ class TritonClient:
         Raises:
             ForeignAnswer: Triton handed us another request's answer. It is being restarted.
         """
-        message, model = codec.encode(request), request.model
-        mark = codec.receipt_mark(request.id) if tensors.has_receipts(model) else None
+        model = request.model
+        dialect, prompt_tokens = DIALECTS[model.facts.kind], None
+        if model.facts.adopted is not None:
+            request, prompt_tokens = await as_text(request)
+        message = dialect.encode(request)
         terms: LeaseTerms | None = None
         if model.facts.has_leases:
             call = partial(codec.encode_lease, request)
@@ -98,17 +102,17 @@ class TritonClient:
             stream = self._streams.open(
                 message, timeout_s=timeout_s, terms=terms, metadata=metadata
             )
-            finish = MissingFinishReason(request) if tensors.is_cpp(model.facts) else None
+            read = dialect.reader(request, prompt_tokens)
             has_begun = has_ended = False  # what has ended in the engine needs no stop
             try:
                 async for response in stream:
                     has_begun = True
                     if response.error_message:
                         has_ended = True
-                        raise error_of_message(response.error_message, request.id)
-                    found = codec.decode(response.infer_response, mark)
-                    if finish is not None:
-                        found = finish.push(found)
+                        reason = response.error_message
+                        error = dialect.error(reason, request)
+                        raise error or error_of_message(reason, request.id)
+                    found = read(response.infer_response)
                     if found.delta is not None:
                         has_ended = found.delta.finish is not None
                         yield found.delta
@@ -173,13 +177,17 @@ class TritonClient:
             await self.stub.ModelInfer(message, timeout=STOP_TIMEOUT_S)
 
     def _stop(self, stream: LeanStream, request: EngineRequest, *, has_begun: bool) -> None:
-        """Sends a stop, and releases the stream.
+        """Sends a stop, and releases the stream. A model that takes no stop sees a cancel.
 
         Our engines remember a stop that arrives before its request. NVIDIA's C++ backend ignores
         one; a cancel reaches such a request between two steps of the ensemble.
         """
-        stop = stream.open_sibling(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
-        if has_begun or not tensors.is_cpp(request.model.facts):
+        facts = request.model.facts
+        if (message := DIALECTS[facts.kind].stop(request)) is None:
+            stream.cancel()
+            return
+        stop = stream.open_sibling(message, timeout_s=STOP_TIMEOUT_S)
+        if has_begun or not (tensors.is_cpp(facts) or facts.kind is Kind.CPP):
             stream.release()
         else:
             stream.cancel()

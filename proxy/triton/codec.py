@@ -24,12 +24,15 @@ from proxy.domain.output import (
     TokenLogProb,
 )
 from proxy.triton import tensors
-from proxy.triton.tensors import Datatype, Tensor, Value
+from proxy.triton.tensors import Tensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"
 _INT = struct.Struct("<i")
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
+# of models of others only
+_FORMATS |= {"INT64": "<%dq", "UINT32": "<%dI", "FP64": "<%dd"}
+KNOWN_DATATYPES = frozenset({"BYTES", *_FORMATS})
 
 
 class MalformedResponse(ValueError):
@@ -68,15 +71,21 @@ def _head(model: str, version: int | None, outputs: tuple[str, ...]) -> bytes:
         message.model_version = str(version)
     for name in outputs:
         message.outputs.add(name=name)
-    return bytes(_streamed(message).SerializeToString())
+    return bytes(streamed(message).SerializeToString())
 
 
 def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The message that stops `request` in its engine."""
     facts = request.model.facts
-    message = service_pb2.ModelInferRequest(model_name=facts.engine_model, id=request.id)
-    _add_inputs(message, tensors.stop_inputs_of(facts), tensors.CONTROL_VALUES)
-    return _streamed(message)
+    return stop_message(facts.engine_model, request.id, tensors.stop_inputs_of(facts))
+
+
+def stop_message(
+    engine: str, request_id: str, inputs: Sequence[Tensor]
+) -> service_pb2.ModelInferRequest:
+    message = service_pb2.ModelInferRequest(model_name=engine, id=request_id)
+    _add_inputs(message, inputs, tensors.CONTROL_VALUES)
+    return streamed(message)
 
 
 def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRequest:
@@ -84,7 +93,7 @@ def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRe
     facts = request.model.facts
     message = service_pb2.ModelInferRequest(model_name=facts.engine_model, id=lease)
     _add_inputs(message, tensors.LEASE_INPUTS, tensors.CONTROL_VALUES)
-    return _streamed(message)
+    return streamed(message)
 
 
 def encode_blocks_question(engine: str, position: int) -> service_pb2.ModelInferRequest:
@@ -92,7 +101,7 @@ def encode_blocks_question(engine: str, position: int) -> service_pb2.ModelInfer
     message = service_pb2.ModelInferRequest(model_name=engine)
     values = {**tensors.CONTROL_VALUES, "blocks_after": (position,)}
     _add_inputs(message, tensors.BLOCKS_INPUTS, values)
-    return _streamed(message)
+    return streamed(message)
 
 
 def decode_block_changes(response: service_pb2.ModelInferResponse) -> BlockChanges | None:
@@ -125,7 +134,7 @@ def encode_detokenization(
 ) -> service_pb2.ModelInferRequest:
     """A request to the detokenizer model alone."""
     message = service_pb2.ModelInferRequest(model_name=model.facts.detokenizer_model, id=request_id)
-    raw, elements = _raw("INT32", ids)
+    raw, elements = raw_elements("INT32", ids)
     message.inputs.add(name="output_ids", datatype="INT32", shape=(1, 1, elements))
     message.raw_input_contents.append(raw)
     message.outputs.add(name=tensors.TEXT_OUTPUT)
@@ -139,7 +148,7 @@ def encode_end_of_detokenizer(model: ModelCard) -> service_pb2.ModelInferRequest
     message = encode_detokenization(model, "", (0,))
     message.inputs.add(name="end_process", datatype="BOOL", shape=(1, 1))
     message.raw_input_contents.append(b"\x01")
-    return _streamed(message)
+    return streamed(message)
 
 
 def receipt_mark(request_id: str) -> bytes:
@@ -147,7 +156,7 @@ def receipt_mark(request_id: str) -> bytes:
     return struct.pack("<I", zlib.crc32(request_id.encode()))
 
 
-def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:
+def streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:
     """Makes Triton mark the end of the stream."""
     message.parameters["triton_enable_empty_final_response"].bool_param = True
     return message
@@ -162,12 +171,12 @@ def _add_inputs(
         value = values[row.name]
         if value is None or value == ():
             continue
-        raw, elements = _raw(row.datatype, value)
+        raw, elements = raw_elements(row.datatype, value)
         message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
         message.raw_input_contents.append(raw)
 
 
-def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
+def raw_elements(datatype: str, value: Value) -> tuple[bytes, int]:
     """The elements in little-endian order, and their number."""
     if isinstance(value, bytes):
         return value, len(value) // plain_spans.SIZE
@@ -176,7 +185,7 @@ def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
         return struct.pack("<I", len(encoded)) + encoded, 1
     elements = (value,) if isinstance(value, (int, float)) else value
     if datatype == "BYTES":
-        return b"".join(_raw(datatype, str(one))[0] for one in elements), len(elements)
+        return b"".join(raw_elements(datatype, str(one))[0] for one in elements), len(elements)
     if datatype == "UINT64":  # OpenAI's seed is signed
         elements = tuple(int(element) & UINT64_MASK for element in elements)
     return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)
@@ -227,11 +236,11 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
     ids = raw.get(tensors.OUTPUT_IDS)
     finish = raw.get(tensors.FINISH_REASON)
     token_ids = () if ids is None else _numbers("i", ids)
-    queue_us = _first_int(raw.get(tensors.QUEUE_TIME))
+    queue_us = first_int(raw.get(tensors.QUEUE_TIME))
     delta = TokenDelta(
         texts,
-        prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS)),
-        cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS)),
+        prompt_tokens=first_int(raw.get(tensors.NUM_INPUT_TOKENS)),
+        cached_tokens=first_int(raw.get(tensors.NUM_CACHED_TOKENS)),
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
         token_ids=token_ids,
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS in raw else (),
@@ -245,8 +254,8 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
 
 def _times(raw: Mapping[str, bytes]) -> EngineTimes | None:
     """Of a stream's last delta; None if the engine does not report them."""
-    prefill_us = _first_int(raw.get(tensors.PREFILL_TIME))
-    decode_us = _first_int(raw.get(tensors.DECODE_TIME))
+    prefill_us = first_int(raw.get(tensors.PREFILL_TIME))
+    decode_us = first_int(raw.get(tensors.DECODE_TIME))
     if prefill_us is None or decode_us is None:
         return None
     return EngineTimes(prefill_s=prefill_us / 1_000_000, decode_s=decode_us / 1_000_000)
@@ -287,7 +296,7 @@ def _check_lengths(delta: TokenDelta) -> None:
             raise MalformedResponse(f"{len(found)} values to {tokens} tokens")
 
 
-def _first_int(raw: bytes | None) -> int | None:
+def first_int(raw: bytes | None) -> int | None:
     return None if raw is None else int.from_bytes(raw[:4], "little")
 
 

@@ -11,7 +11,8 @@ from typing_extensions import Self
 
 from proxy.domain.endpoints import EndpointRefused
 from proxy.domain.engine import HIGHEST_PRIORITY, EngineRequest
-from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import Kind, LoadedModel, ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
@@ -44,9 +45,12 @@ class TritonConnection:
     async def try_model(self, model: LoadedModel) -> None:
         """Generates a few tokens at most, within TRIAL_S.
 
-        Raises ProxyError as an engine's stream does. An answer that ends at once is fine.
+        Raises ProxyError as an engine's stream does. An answer that ends at once is fine, and so is
+        a model of others that refuses this one, such as one for embeddings.
         """
         takes = model.capabilities
+        if model.facts.kind is Kind.TEXT:  # whose tensors only models.yaml knows
+            return
         request = EngineRequest(
             id=f"trial-{token_hex(16)}",
             model=ModelCard(
@@ -59,8 +63,12 @@ class TritonConnection:
             priority=HIGHEST_PRIORITY if "priority" in takes else None,
         )
         async with aclosing(self.engine.generate(request)) as deltas:
-            async for _ in deltas:
-                pass
+            try:
+                async for _ in deltas:
+                    pass
+            except InvalidRequest:
+                if model.facts.adopted is None:
+                    raise
 
     async def load_model(self, model: str) -> None:
         """Raises EndpointRefused, such as without `--model-control-mode explicit`."""

@@ -162,7 +162,7 @@ LEASE_INPUTS = (*STOP_INPUTS[:2], Tensor("lease", "BOOL"))
 # A question for changes of its KV cache, by engines whose ensembles have the output prompt_blocks.
 BLOCKS_INPUTS = (*STOP_INPUTS[:2], Tensor("blocks_after", "UINT64"))
 # The C++ backend requires one more input.
-_CPP_STOP_INPUTS = (*STOP_INPUTS, Tensor("input_lengths", "INT32"))
+CPP_STOP_INPUTS = (*STOP_INPUTS, Tensor("input_lengths", "INT32"))
 CONTROL_VALUES: Mapping[str, Value] = {
     "input_ids": (0,),
     "request_output_len": 0,
@@ -181,7 +181,7 @@ def outputs_of(facts: ModelFacts) -> tuple[Tensor, ...]:
 
 def stop_inputs_of(facts: ModelFacts) -> tuple[Tensor, ...]:
     """The inputs of a stop for its engine."""
-    return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS
+    return CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS
 
 
 # One function for all inputs: one for each row took a twentieth of the time of a request.

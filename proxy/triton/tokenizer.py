@@ -11,12 +11,19 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed, ForeignAnswer, GuidePending
+from proxy.domain.errors import (
+    EngineFailed,
+    ErrorCode,
+    ForeignAnswer,
+    GuidePending,
+    InvalidRequest,
+)
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.triton import codec, tensors
 from proxy.triton.client import GuideRetries, TritonClient
 from proxy.triton.errors import error_of_call, foreign_answer
+from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
 
 DETOKENIZE_TIMEOUT_S = 30.0
 
@@ -28,6 +35,8 @@ class TritonTokenizer:
         self._client = client
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        if request.model.facts.adopted is not None:
+            return await _local(request.model).admit(request)
         message = codec.encode_admission(request)
         left_s, retries = request.timeout_s, None
         while True:
@@ -46,6 +55,8 @@ class TritonTokenizer:
         return AdmittedPrompt(ids=ids, max_tokens=_int32(outputs, "request_output_len")[0])
 
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
+        if model.facts.adopted is not None:
+            return tuple(map(_local(model).token_bytes, ids))
         request_id = uuid.uuid4().hex
         message = codec.encode_detokenization(model, request_id, ids)
         outputs = await self._infer(message, model, timeout_s=DETOKENIZE_TIMEOUT_S)
@@ -71,6 +82,18 @@ class TritonTokenizer:
             raise found from error
         named = zip(answer.outputs, answer.raw_output_contents, strict=True)
         return {output.name: raw for output, raw in named}
+
+
+def _local(model: ModelCard) -> LocalTokenizer:
+    """Raises InvalidRequest."""
+    adopted = model.facts.adopted
+    if adopted is None or adopted.tokenizer is None:
+        raise InvalidRequest(
+            f"The model {model.name!r} has no tokenizer here: only its engine can count tokens.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="model",
+        )
+    return local_tokenizer(adopted.tokenizer)
 
 
 def _int32(outputs: dict[str, bytes], name: str) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ IMPORTERS = {
     "build_engines/role_parameters.py": "the C++ backend's parameters",
     "model_repository/tokenizer/1/model.py": "the C++ backend's tensors",
     "proxy/operate/doctor/gpu.py": "the comparison with an image's config.pbtxt",
-    "proxy/triton/client.py": "the finish reason that the C++ backend leaves out",
+    "proxy/triton/dialects/own.py": "the finish reason that the C++ backend leaves out",
 }
 # Further files with a row, a branch or a value for them.
 LEGACY = {
@@ -32,6 +32,7 @@ LEGACY = {
     "build_engines/triton_models.py",
     "model_repository/engine/1/trtllm/library.py",
     "proxy/operate/triton_server/ranks.py",
+    "proxy/triton/client.py",
     "proxy/triton/tensors.py",
 }
 IMPORTED = ("build_engines.gpu.legacy", "proxy.triton.cpp_backend", "executor_inputs")

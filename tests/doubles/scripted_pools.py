@@ -65,7 +65,7 @@ class ScriptedTriton:
         self.models = list(models or (DEMO,))
         self.engine = ScriptedEngine(deltas("ab"))
         self.tokenizer = ByteTokenizer()
-        self.catalog = self
+        self.catalog, self.others = self, ()
         self.reason: str | None = None
         self.fault: Exception | None = None
         self.may_answer = asyncio.Event()

@@ -292,11 +292,12 @@ class ModelBody(AnswerBody):
         examples=["demo"],
     )
     parent: str | None = Field(description="The base model of a LoRA adapter.")
-    context_length: Count = Field(
-        description="Tokens of prompt and answer together.", examples=[4096]
+    context_length: Count | None = Field(
+        description="Tokens of prompt and answer together; null: nobody has said it.",
+        examples=[4096],
     )
-    max_model_len: Count = Field(examples=[4096])
-    max_output_tokens: Count = Field(examples=[4096])
+    max_model_len: Count | None = Field(examples=[4096])
+    max_output_tokens: Count | None = Field(examples=[4096])
     default_max_tokens: Count | None = Field(
         description="max_tokens of a request that gives none; null: what the context leaves, and "
         "for completions 16."

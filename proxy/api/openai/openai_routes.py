@@ -51,7 +51,15 @@ from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 # Not parameters of the API.
-_INTERNAL = {"limits", "deadline", "plain_spans", "queue_time", "engine_times"}
+_INTERNAL = {
+    "limits",
+    "deadline",
+    "plain_spans",
+    "queue_time",
+    "engine_times",
+    "prompt_token_ids",
+    "special_text",
+}
 HEADERS = (
     "x-attempts",
     "x-unenforced-keywords",
@@ -174,6 +182,7 @@ def routes(
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the card's, or an alias."""
     syntax, lifecycle = syntax_of(card), card.lifecycle
+    context = card.facts.context_length if card.facts.says_context else None
     first = lifecycle.first_day
     return {
         "id": name,
@@ -182,9 +191,9 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "owned_by": card.owned_by,
         "root": card.parent or card.name,
         "parent": card.parent,
-        "context_length": card.facts.context_length,
-        "max_model_len": card.facts.context_length,  # the name in vLLM, SGLang and trtllm-serve
-        "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
+        "context_length": context,
+        "max_model_len": context,  # the name in vLLM, SGLang and trtllm-serve
+        "max_output_tokens": smaller(context, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
         "tool_parser": syntax.tools,

@@ -51,6 +51,8 @@ def obstacle(request: EngineRequest) -> Obstacle | None:
     distribution, and nobody can ask for the one that was lost.
     """
     card, sampling = request.model, request.sampling
+    if card.facts.adopted is not None:
+        return Obstacle("the model takes no token ids", is_final=True)
     if "token_ids" not in card.capabilities:
         return Obstacle("the model does not report token ids", is_final=True)
     if "resume" in card.capabilities:

@@ -1,0 +1,237 @@
+"""NVIDIA's vLLM backend: text and one JSON object in, text out.
+
+Read in triton-inference-server/vllm_backend at 8de0c14 (2026-01-09): src/model.py,
+src/utils/request.py, src/utils/vllm_backend_utils.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+from tritonclient.grpc import service_pb2
+
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
+from proxy.domain.output import Alternative, TokenDelta, TokenLogProb
+from proxy.triton import codec
+from proxy.triton.dialects.dialect import (
+    EVERY_TOKEN,
+    Declared,
+    Read,
+    finish_of,
+    infer_request,
+    one_text,
+    raw_outputs,
+    sampling_values,
+    tokens_of,
+    too_long,
+    unsupported,
+)
+from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
+
+# Fields of vLLM's SamplingParams that have our names. logit_bias is not among the capabilities: the
+# backend hands JSON's keys, which are texts, to vLLM as token ids.
+SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "allowed_token_ids",
+    "bad_words",
+    "min_tokens",
+    "ignore_eos",
+    "stop_token_ids",
+)
+CAPABILITIES = frozenset({*SAMPLING, "lora", "special_text"})
+LOG_PROBS = frozenset({"top_log_probs", "log_probs", "log_prob_ids", "token_ids"})
+GUIDES = {
+    GuideKind.JSON_SCHEMA: "json",
+    GuideKind.REGEX: "regex",
+    GuideKind.GRAMMAR: "grammar",
+    GuideKind.STRUCTURAL_TAG: "structural_tag",
+}
+SEED_BITS = 63  # torch's seeds are signed; -1 means none
+TOO_LONG = re.compile(r"longer than the maximum model length|maximum context length")
+OF_PARAMETER = re.compile(r" ?\(parameter=(\w+), value=")
+NO_LORA = re.compile(r"LoRA (feature|\S+) is not ")
+NO_TASK = re.compile(r"does not support '(\w+)' request")
+FAILED = b"error"
+REFUSED = "Error generating stream: "
+
+
+class Vllm:
+    """See Dialect."""
+
+    def capabilities(self, declared: Declared) -> Collection[str] | None:
+        is_ours = (
+            declared.is_decoupled
+            and not declared.has_batches
+            and declared.takes(text_input="BYTES", stream="BOOL", sampling_parameters="BYTES")
+            and declared.gives(text_output="BYTES")
+            and declared.required == {"text_input"}
+        )
+        if not is_ours:
+            return None
+        found = set(CAPABILITIES)
+        if declared.takes(return_logprobs="BOOL") and declared.gives(logprobs="BYTES"):
+            found |= LOG_PROBS
+        if declared.takes(image="BYTES"):
+            found.add("images")
+        return found | {"constraint"}
+
+    def notes(self, declared: Declared) -> list[str]:
+        return [] if declared.takes(return_logprobs="BOOL") else ["its version has no logprobs"]
+
+    def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
+        return infer_request(
+            request,
+            (
+                ("text_input", request.text or ""),
+                ("stream", True),
+                ("exclude_input_in_output", True),
+                ("sampling_parameters", json.dumps(_parameters(request))),
+                ("return_finish_reason", True),
+                ("return_num_output_tokens", True),
+                ("return_num_input_tokens", True),
+                ("return_logprobs", _wants_log_probs(request) or None),
+            ),
+        )
+
+    def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
+        return _Reader(request).read
+
+    def stop(self, request: EngineRequest) -> None:
+        """Single models see that their call was cancelled."""
+        return None
+
+    def error(self, message: str, request: EngineRequest) -> ProxyError | None:
+        if TOO_LONG.search(message):
+            return too_long(message.removeprefix(REFUSED))
+        if NO_LORA.search(message):
+            return unsupported(message, "model")
+        if found := NO_TASK.search(message):
+            return unsupported(f"This model cannot {found[1]}.", "model")
+        if found := OF_PARAMETER.search(message):
+            reason = message[: found.start()].removeprefix(REFUSED)
+            return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
+        if request.constraint is not None and message.startswith(REFUSED):
+            return _bad_guide(message.removeprefix(REFUSED))
+        return None
+
+
+def _bad_guide(reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"vLLM refused the request, which has a guide: {reason}",
+        code=ErrorCode.INVALID_PARAMETER,
+        param="guided_decoding_guide",
+    )
+
+
+def _wants_log_probs(request: EngineRequest) -> bool:
+    """Token ids are the keys of log-probabilities, and come no other way."""
+    return request.sampling.top_log_probs is not None or request.wants_token_ids
+
+
+def _parameters(request: EngineRequest) -> dict[str, Any]:
+    found: dict[str, Any] = dict(sampling_values(request, SAMPLING))
+    if (seed := request.sampling.seed) is not None:
+        found["seed"] = seed % 2**SEED_BITS
+    # vLLM's own default is 16; an answer that fills the context ends there
+    found["max_tokens"] = request.max_tokens or EVERY_TOKEN
+    if _wants_log_probs(request):
+        found["logprobs"] = request.sampling.top_log_probs or 0
+    if request.shows_specials:
+        found["skip_special_tokens"] = False
+    if request.includes_stop and request.sampling.stop_token_ids:
+        found["include_stop_str_in_output"] = True
+    if request.model.parent is not None:
+        found["lora_name"] = request.model.name
+    if request.constraint is not None:
+        found["structured_outputs"] = json.dumps(_guide(request.constraint))
+    return found
+
+
+def _guide(constraint: Constraint) -> dict[str, Any]:
+    """StructuredOutputsParams' fields, which the backend takes as JSON inside JSON."""
+    if constraint.kind is GuideKind.JSON:
+        return {"json_object": True}
+    return {GUIDES[constraint.kind]: constraint.text}
+
+
+Entry = Sequence[tuple[int, Mapping[str, Any]]]  # token id -> its log-probability
+
+
+class _Reader:
+    def __init__(self, request: EngineRequest) -> None:
+        adopted = request.model.facts.adopted
+        self._is_first = True
+        self._has_guide = request.constraint is not None
+        self._has_log_probs = _wants_log_probs(request)
+        self._shows_specials = request.shows_specials
+        self._top = request.sampling.top_log_probs
+        self._tokenizer: LocalTokenizer | None = None
+        if self._has_log_probs and adopted is not None and adopted.tokenizer is not None:
+            self._tokenizer = local_tokenizer(adopted.tokenizer)
+
+    def read(self, response: service_pb2.ModelInferResponse) -> codec.StreamMessage:
+        is_final = response.parameters["triton_final_response"].bool_param
+        raw = raw_outputs(response)
+        if not raw:
+            return codec.StreamMessage(None, is_final)
+        text = one_text(raw.get("text_output"))
+        tokens = codec.first_int(raw.get("num_output_tokens"))
+        reason = one_text(raw.get("finish_reason"))
+        if reason == FAILED and self._has_guide:
+            raise _bad_guide("it cannot be compiled")
+        delta = TokenDelta(
+            tokens_of(text, 1 if tokens is None else tokens), finish=finish_of(reason)
+        )
+        if self._is_first:
+            self._is_first = False
+            delta.prompt_tokens = codec.first_int(raw.get("num_input_tokens"))
+        if self._has_log_probs and (found := one_text(raw.get("logprobs"))) not in (b"", b"null"):
+            self._add_log_probs(delta, text, found)
+        return codec.StreamMessage(delta, is_final)
+
+    def _add_log_probs(self, delta: TokenDelta, text: bytes, found: bytes) -> None:
+        """Each token's entry has its own first, then the most likely ones."""
+        try:
+            entries = [
+                [(int(one), own) for one, own in each.items()] for each in orjson.loads(found)
+            ]
+            own = [each[0] for each in entries]
+        except (ValueError, AttributeError, IndexError) as error:
+            raise codec.MalformedResponse(f"logprobs that cannot be read: {error}") from error
+        delta.token_ids = tuple(token for token, _ in own)
+        delta.token_bytes = self._bytes(text, own)
+        if self._top is not None:
+            delta.log_probs = tuple(self._log_prob(each) for each in entries)
+
+    def _bytes(self, text: bytes, own: Entry) -> tuple[bytes, ...]:
+        """Of each token. Without a tokenizer, what vLLM decoded it to, if that makes the text."""
+        each = tuple(self._decoded(token, entry) for token, entry in own)
+        if self._tokenizer is not None:
+            return each
+        return each if b"".join(each) == text else (*[b""] * (len(own) - 1), text)
+
+    def _log_prob(self, entry: Entry) -> TokenLogProb:
+        token, own = entry[0]
+        ranked = sorted(entry, key=lambda one: one[1]["rank"])[: self._top]
+        top = tuple(
+            Alternative(self._decoded(token, one), one["logprob"], token) for token, one in ranked
+        )
+        return TokenLogProb(own["logprob"], top, token)
+
+    def _decoded(self, token: int, entry: Mapping[str, Any]) -> bytes:
+        if self._tokenizer is not None:
+            return self._tokenizer.token_bytes(token, shows_special=self._shows_specials)
+        return str(entry["decoded_token"] or "").encode()

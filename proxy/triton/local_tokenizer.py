@@ -1,0 +1,242 @@
+"""The tokenizer of a model that others built: a Hugging Face folder that the operator has.
+
+Counts prompt tokens before the engine sees them, as the tokenizer model of our own ensembles does.
+The package `tokenizers` is needed for it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from build_engines.errors import BuildError
+from build_engines.json_files import read_object
+from build_engines.tokenizer_tables import added_marks, infilling, special_tokens
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import ModelFacts
+from proxy.domain.request_limits import smaller
+from proxy.domain.tokenizer import AdmittedPrompt
+
+AT_ONCE = 4_096  # characters that are encoded on the event loop, in about a millisecond
+UNBOUNDED = 10**9  # transformers writes 10**30 where a tokenizer has no limit
+# GPT-2's printable characters for the bytes that are not printable themselves, in their order.
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
+    chr(256 + at): byte for at, byte in enumerate(_OTHERS)
+}
+
+
+class LocalTokenizer:
+    """Reads the folder, which takes part of a second. Raises BuildError."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise BuildError(
+                "a model's `tokenizer` needs the package tokenizers: pip install tokenizers"
+            ) from error
+        try:
+            self._backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the library raises no narrower one
+            raise BuildError(f"{folder} has no usable tokenizer.json: {error}") from error
+        self._folder = folder
+        self._config = _object(folder / "tokenizer_config.json")
+        self._model = _object(folder / "config.json")
+        self._bytes: dict[int, bytes] = {}
+        backend = self._backend
+        self._specials = special_tokens(backend)
+        self._bos = backend.token_to_id(self._text("bos_token"))
+        self._is_byte_level = '"ByteLevel"' in json.dumps(
+            json.loads(backend.to_str()).get("decoder")
+        )
+
+    def facts(self, known: ModelFacts) -> ModelFacts:
+        """What a Triton model of ours carries itself."""
+        backend, templates = self._backend, self._templates()
+        return replace(
+            known,
+            chat_template=templates.get("default"),
+            tool_template=templates.get("tool_use"),
+            bos_token=self._text("bos_token"),
+            eos_token=self._text("eos_token"),
+            vocab_size=1 + max(backend.get_vocab(with_added_tokens=True).values()),
+            end_ids=self._end_ids(),
+            special_tokens={one: text.encode() for one, text in self._specials.items()},
+            added_marks=added_marks(backend),
+            infilling=infilling(backend),
+        )
+
+    @property
+    def context_length(self) -> int | None:
+        """What config.json says, or else tokenizer_config.json."""
+        lengths = (
+            self._model.get("max_position_embeddings"),
+            (self._model.get("text_config") or {}).get("max_position_embeddings"),
+            self._config.get("model_max_length"),
+        )
+        return next((int(one) for one in lengths if one and one < UNBOUNDED), None)
+
+    def as_text(self, request: EngineRequest) -> str:
+        """The text whose tokens, with the special ones that the engine adds, are the prompt's.
+
+        A chat template writes a BOS token that an engine which gets text adds itself.
+
+        Raises:
+            InvalidRequest: no text has exactly these tokens.
+        """
+        if request.token_ids is not None:
+            text = self._of_ids(request.token_ids)
+            if self._ids(text) != list(request.token_ids):
+                raise InvalidRequest(
+                    "This model takes text only, and no text has exactly these tokens. Send text.",
+                    code=ErrorCode.UNSUPPORTED_PARAMETER,
+                    param="prompt",
+                )
+            return text
+        text = request.text or ""
+        if request.add_special_tokens or self._ids("") == []:
+            return text
+        bos = self._text("bos_token")
+        if self._bos is not None and self._ids("") == [self._bos] and text.startswith(bos):
+            return text[len(bos) :]
+        if isinstance(request.model.facts.chat_template, str):
+            return text  # the template has no BOS token, and the engine adds one all the same
+        raise InvalidRequest(
+            "The engine adds this model's special tokens itself. Leave out 'add_special_tokens'.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="add_special_tokens",
+        )
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        """As the tokenizer model of our ensembles does.
+
+        Raises:
+            InvalidRequest: the prompt does not leave room in the context, or no text is the prompt.
+        """
+        size = len(request.text or "") + len(request.token_ids or ())
+        if size <= AT_ONCE:
+            return self._admitted(request)
+        # the library lets other threads run while it encodes
+        return await asyncio.to_thread(self._admitted, request)
+
+    def _admitted(self, request: EngineRequest) -> AdmittedPrompt:
+        facts, wanted = request.model.facts, request.max_tokens
+        ids = self._ids(self.as_text(request))
+        count, context = len(ids), facts.context_length
+        room = context - count
+        if not count:
+            reason, param = "The prompt has no tokens. Give a text or token ids.", "prompt"
+            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param)
+        if request.prompt_cap is not None and count > request.prompt_cap:
+            raise _too_long(
+                f"The prompt has {count} tokens. This server allows at most {request.prompt_cap}.",
+                "prompt",
+            )
+        longest = f"This model's maximum context length is {context} tokens"
+        if room < 1:
+            raise _too_long(
+                f"{longest}, and the prompt has {count}, which leaves no room for an answer. "
+                "Shorten the prompt.",
+                "prompt",
+            )
+        if wanted is not None and wanted > room:
+            raise _too_long(
+                f"{longest}. You asked for {count + wanted} ({count} in the prompt, {wanted} for "
+                f"the answer). Shorten the prompt, or ask for at most {room} new tokens.",
+                "max_tokens",
+            )
+        default = smaller(facts.default_max_tokens, request.token_cap)
+        return AdmittedPrompt(ids=tuple(ids), max_tokens=wanted or smaller(default, room) or room)
+
+    def token_bytes(self, token: int, *, shows_special: bool = False) -> bytes:
+        """Its raw bytes; a special token has none, if its text is not to be shown."""
+        if shows_special and token in self._specials:
+            return self._specials[token].encode()
+        if (known := self._bytes.get(token)) is None:
+            known = self._bytes[token] = self._raw(token)
+        return known
+
+    def count(self, text: str) -> int:
+        return len(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def _raw(self, token: int) -> bytes:
+        added = self._backend.get_added_tokens_decoder().get(token)
+        if added is not None:
+            return b"" if added.special else str(added.content).encode()
+        name = self._backend.id_to_token(token) or ""
+        if self._is_byte_level:
+            return bytes(BYTE_OF[char] for char in name if char in BYTE_OF)
+        if len(name) == 6 and name.startswith("<0x"):
+            return bytes([int(name[3:5], 16)])
+        return name.replace("▁", " ").encode()
+
+    def _ids(self, text: str) -> list[int]:
+        """As the engine makes them of a text."""
+        return list(self._backend.encode(text).ids)
+
+    def _of_ids(self, ids: Sequence[int]) -> str:
+        own = ids[1:] if ids and ids[0] == self._bos and self._ids("") == [self._bos] else ids
+        return str(self._backend.decode(list(own), skip_special_tokens=False))
+
+    def _text(self, name: str) -> str:
+        """A special token by its name in tokenizer_config.json; empty if there is none."""
+        token = self._config.get(name)
+        return str(token.get("content") if isinstance(token, dict) else token or "")
+
+    def _templates(self) -> Mapping[str, str]:
+        given = self._config.get("chat_template")
+        if isinstance(given, list):
+            return {one["name"]: one["template"] for one in given}
+        if (file := self._folder / "chat_template.jinja").is_file():
+            given = file.read_text(encoding="utf-8")
+        return {"default": given} if given else {}
+
+    def _end_ids(self) -> tuple[int, ...]:
+        found: set[int] = set()
+        generation = _object(self._folder / "generation_config.json")
+        eos = self._backend.token_to_id(self._text("eos_token"))
+        for value in (eos, self._model.get("eos_token_id"), generation.get("eos_token_id")):
+            if value is not None:
+                found.update(value if isinstance(value, list) else [value])
+        return tuple(sorted(found))
+
+
+@lru_cache(maxsize=64)
+def local_tokenizer(folder: str) -> LocalTokenizer:
+    """Read once. Raises BuildError."""
+    return LocalTokenizer(Path(folder))
+
+
+async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
+    """The request as an engine takes it that gets text, and how many tokens its prompt has.
+
+    Raises:
+        InvalidRequest: see LocalTokenizer.admit.
+    """
+    adopted = request.model.facts.adopted
+    if adopted is None or adopted.tokenizer is None:
+        if request.token_cap is None or request.max_tokens is not None:
+            return request, None
+        return replace(request, max_tokens=request.token_cap), None
+    tokenizer = local_tokenizer(adopted.tokenizer)
+    admitted = await tokenizer.admit(request)
+    text = tokenizer.as_text(request)
+    return replace(request, text=text, token_ids=None, max_tokens=admitted.max_tokens), len(
+        admitted.ids
+    )
+
+
+def _too_long(message: str, param: str) -> InvalidRequest:
+    return InvalidRequest(message, code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param=param)
+
+
+def _object(file: Path) -> dict[str, Any]:
+    return read_object(file) if file.is_file() else {}

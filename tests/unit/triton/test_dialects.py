@@ -1,0 +1,367 @@
+"""What models of others are sent, and how their responses are read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import serialize_byte_tensor
+
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import Adopted, Kind, TextTensors
+from proxy.domain.output import FinishReason
+from proxy.domain.request import Sampling
+from proxy.triton.codec import MalformedResponse
+from proxy.triton.dialects.recognition import DIALECTS
+from tests.doubles.engine import CARD, FACTS
+from tests.unit.triton.test_codec import tensors as batched_tensors
+
+VLLM_INPUTS = {
+    "text_input": "BYTES", "stream": "BOOL", "sampling_parameters": "BYTES",
+    "exclude_input_in_output": "BOOL", "return_finish_reason": "BOOL", "return_logprobs": "BOOL",
+    "return_num_input_tokens": "BOOL", "return_num_output_tokens": "BOOL",
+}  # fmt: skip
+NUMBERS = {"INT32": np.int32, "UINT64": np.uint64, "FP32": np.float32, "BOOL": np.bool_}
+
+
+def request(kind, inputs, *, batches=False, decoupled=True, more=None, card=None, **fields):
+    adopted = Adopted(
+        kind=kind, inputs=inputs, outputs={}, has_batches=batches, is_decoupled=decoupled,
+        **(more or {}),
+    )  # fmt: skip
+    facts = replace(FACTS, adopted=adopted)
+    model = replace(CARD, facts=facts, **(card or {}))
+    sampling = fields.pop("sampling", Sampling())
+    return EngineRequest(id="r1", model=model, timeout_s=1, sampling=sampling, **fields)
+
+
+def sent(asked: EngineRequest) -> dict[str, list]:
+    message = DIALECTS[asked.model.facts.kind].encode(asked)
+    if message.inputs[0].shape[:1] == [1] and len(message.inputs[0].shape) == 2:
+        return batched_tensors(message)
+    found = {}
+    for tensor, raw in zip(message.inputs, message.raw_input_contents, strict=True):
+        if tensor.datatype == "BYTES":
+            values = np.frombuffer(raw, np.uint8).tobytes()
+            found[tensor.name] = [values[4:]] if len(tensor.shape) == 1 else values
+        else:
+            found[tensor.name] = np.frombuffer(raw, NUMBERS[tensor.datatype]).tolist()
+    return found
+
+
+def parameters(asked: EngineRequest) -> dict:
+    return json.loads(sent(asked)["sampling_parameters"][0])
+
+
+def response(final=False, **outputs) -> service_pb2.ModelInferResponse:
+    found = service_pb2.ModelInferResponse()
+    found.parameters["triton_final_response"].bool_param = final
+    for name, value in outputs.items():
+        found.outputs.add(name=name)
+        if isinstance(value, int):
+            raw = value.to_bytes(4, "little")
+        else:
+            raw = serialize_byte_tensor(np.array([value.encode()], dtype=object)).item()
+        found.raw_output_contents.append(raw)
+    return found
+
+
+def read(asked: EngineRequest, *responses, prompt_tokens=None):
+    reader = DIALECTS[asked.model.facts.kind].reader(asked, prompt_tokens)
+    return [reader(one) for one in responses]
+
+
+def text(messages) -> str:
+    return b"".join(b"".join(one.delta.token_bytes) for one in messages if one.delta).decode()
+
+
+def test_vllm_gets_the_parameters_by_its_own_names():
+    sampling = Sampling(
+        temperature=0.5, top_p=0.9, top_k=7, min_p=0.1, seed=-3, presence_penalty=0.5, min_tokens=2,
+        repetition_penalty=1.1, ignore_eos=True, stop_token_ids=(5,), bad_words=("no",),
+        allowed_token_ids=(1, 2), top_log_probs=3,
+    )  # fmt: skip
+    asked = request(
+        Kind.VLLM, VLLM_INPUTS, text="Hello", max_tokens=9, sampling=sampling, shows_specials=True,
+        includes_stop=True, constraint=Constraint(GuideKind.REGEX, "[a-z]+"),
+        card={"parent": "base", "name": "sql"},
+    )  # fmt: skip
+    assert parameters(asked) == {
+        "temperature": 0.5, "top_p": 0.9, "top_k": 7, "min_p": 0.1, "seed": 2**63 - 3,
+        "presence_penalty": 0.5, "min_tokens": 2, "repetition_penalty": 1.1, "ignore_eos": True,
+        "stop_token_ids": [5], "bad_words": ["no"], "allowed_token_ids": [1, 2], "logprobs": 3,
+        "max_tokens": 9, "skip_special_tokens": False, "include_stop_str_in_output": True,
+        "lora_name": "sql", "structured_outputs": '{"regex": "[a-z]+"}',
+    }  # fmt: skip
+    assert sent(asked)["text_input"] == [b"Hello"]
+    assert sent(asked)["return_logprobs"] == [True]
+
+
+def test_vllms_own_limit_of_16_tokens_is_never_meant():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello")
+    assert parameters(asked) == {"max_tokens": 2**31 - 1}
+    assert "return_logprobs" not in sent(asked)
+
+
+@pytest.mark.parametrize(
+    ("guide", "found"),
+    [
+        (Constraint(GuideKind.JSON), {"json_object": True}),
+        (Constraint(GuideKind.JSON_SCHEMA, "{}"), {"json": "{}"}),
+        (Constraint(GuideKind.GRAMMAR, "root ::= x"), {"grammar": "root ::= x"}),
+        (Constraint(GuideKind.STRUCTURAL_TAG, "{}"), {"structural_tag": "{}"}),
+    ],
+)
+def test_guides_are_structured_outputs(guide, found):
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", constraint=guide)
+    assert json.loads(parameters(asked)["structured_outputs"]) == found
+
+
+def test_a_stream_of_vllm():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello")
+    one = response(text_output="Grü", finish_reason="None", num_output_tokens=2, num_input_tokens=4)
+    held = response(text_output="", finish_reason="None", num_output_tokens=1, num_input_tokens=4)
+    last = response(
+        text_output="ße", finish_reason="stop", num_output_tokens=3, num_input_tokens=4, final=True
+    )
+    found = read(asked, one, held, last)
+    assert text(found) == "Grüße"
+    assert [len(each.delta.token_bytes) for each in found] == [2, 1, 3]
+    assert [each.delta.prompt_tokens for each in found] == [4, None, None]
+    assert [each.delta.finish for each in found] == [None, None, FinishReason.STOP]
+    assert found[-1].is_final
+
+
+def test_a_guide_that_vllm_cannot_compile_is_the_callers_error():
+    failed = response(text_output="", finish_reason="error", num_output_tokens=0, final=True)
+    guide = Constraint(GuideKind.GRAMMAR, "root ::=")
+    with pytest.raises(InvalidRequest, match="cannot be compiled"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello", constraint=guide), failed)
+    with pytest.raises(MalformedResponse, match="error"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello"), failed)
+
+
+def entry(*tokens) -> str:
+    return json.dumps(
+        [
+            {str(token): {"logprob": log_prob, "rank": rank, "decoded_token": word}}
+            | {"77": {"logprob": -0.1, "rank": 1, "decoded_token": "best"}}
+            for token, log_prob, rank, word in tokens
+        ]
+    )
+
+
+def test_log_probs_of_vllm_have_ids_and_the_best_first():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=1))
+    found = read(
+        asked,
+        response(
+            text_output=" a b", finish_reason="None", num_output_tokens=2, num_input_tokens=1,
+            logprobs=entry((5, -2.0, 3, " a"), (6, -1.0, 2, " b")),
+        ),
+    )[0].delta  # fmt: skip
+    assert found.token_bytes == (b" a", b" b")
+    assert found.token_ids == (5, 6)
+    assert [one.log_prob for one in found.log_probs] == [-2.0, -1.0]
+    assert [one.top[0].token_bytes for one in found.log_probs] == [b"best", b"best"]
+
+
+def test_log_probs_whose_texts_do_not_make_the_answers_text():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=0))
+    logprobs = entry((5, -2.0, 3, "\ufffd"), (6, -1.0, 2, "\ufffd"))
+    found = read(asked, response(text_output="🙂", finish_reason="None", logprobs=logprobs))
+    assert text(found) == "🙂"
+    assert found[0].delta.log_probs[0].top == ()
+
+
+@pytest.mark.parametrize("logprobs", ["{", "[{}]", '[{"a": {}}]', "[1]"])
+def test_log_probs_that_cannot_be_read(logprobs):
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=0))
+    with pytest.raises(MalformedResponse):
+        read(asked, response(text_output="a", logprobs=logprobs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "code"),
+    [
+        (
+            Kind.VLLM,
+            "Error generating stream: The decoder prompt (length 600) is longer than the maximum "
+            "model length of 512. Make sure that `max_model_len` is no smaller.",
+            ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ),
+        (
+            Kind.VLLM,
+            "LoRA feature is not enabled.",
+            ErrorCode.UNSUPPORTED_PARAMETER,
+        ),
+        (
+            Kind.VLLM,
+            "LoRA x is not supported, we currently support ['y']",
+            ErrorCode.UNSUPPORTED_PARAMETER,
+        ),
+        (
+            Kind.VLLM,
+            "Error generating stream: Model m does not support 'generate' request",
+            ErrorCode.UNSUPPORTED_PARAMETER,
+        ),
+        (
+            Kind.LLMAPI,
+            "The sum of prompt length (9.0), query length (0) should not exceed "
+            "max_num_tokens (8)",
+            ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ),
+        (
+            Kind.CPP,
+            "in ensemble 'e', Prompt length (9) exceeds maximum input length (8).",
+            ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ),
+        (
+            Kind.VLLM,
+            "Error generating stream: allowed_token_ids is not None and empty! "
+            "(parameter=allowed_token_ids, value=[])",
+            ErrorCode.INVALID_PARAMETER,
+        ),
+        (Kind.VLLM, "Error generating stream: something else", None),
+        (Kind.CPP, "something else", None),
+        (Kind.TEXT, "Prompt length (9) exceeds maximum input length (8).", None),
+    ],
+)  # fmt: skip
+def test_errors_mean_what_upstream_means(kind, message, code):
+    asked = request(kind, VLLM_INPUTS, text="Hello")
+    found = DIALECTS[kind].error(message, asked)
+    assert (None if found is None else found.code) == code
+
+
+LLMAPI_INPUTS = {
+    "text_input": "BYTES", "streaming": "BOOL", "return_finish_reason": "BOOL",
+    "sampling_param_max_tokens": "INT32", "sampling_param_temperature": "FP32",
+    "sampling_param_top_k": "INT32", "sampling_param_top_p": "FP32",
+    "sampling_param_seed": "UINT64",
+    "sampling_param_exclude_input_from_output": "BOOL",
+}  # fmt: skip
+
+
+def test_llmapi_is_not_greedy_by_default_and_takes_no_temperature_of_0():
+    found = sent(request(Kind.LLMAPI, LLMAPI_INPUTS, text="Hello", max_tokens=4))
+    assert found["sampling_param_temperature"] == [1.0]
+    assert (found["sampling_param_top_k"], found["sampling_param_top_p"]) == ([0], [1.0])
+    other = sent(request(Kind.LLMAPI, LLMAPI_INPUTS, text="Hello", max_tokens=4))
+    assert found["sampling_param_seed"] != other["sampling_param_seed"]
+    greedy = Sampling(temperature=0.0)
+    found = sent(request(Kind.LLMAPI, LLMAPI_INPUTS, text="Hello", sampling=greedy))
+    assert "sampling_param_temperature" not in found
+    assert found["sampling_param_top_k"] == [1]
+    assert found["streaming"] == found["sampling_param_exclude_input_from_output"] == [True]
+
+
+def test_llmapi_repeats_the_text_so_far():
+    asked = request(Kind.LLMAPI, LLMAPI_INPUTS, text="Hello", max_tokens=9)
+    found = read(
+        asked,
+        response(text_output="a", finish_reason="None"),
+        response(text_output="a\ufffd", finish_reason="None"),
+        response(text_output="a🙂", finish_reason="None"),
+        response(text_output="a🙂!", finish_reason="length"),
+        response(final=True),
+        prompt_tokens=3,
+    )
+    assert text(found) == "a🙂!"
+    assert found[0].delta.prompt_tokens == 3
+    assert [each.delta and each.delta.finish for each in found] == [
+        None, None, None, FinishReason.LENGTH, None,
+    ]  # fmt: skip
+
+
+def test_one_whole_answer_is_counted_and_ended():
+    asked = request(Kind.LLMAPI, LLMAPI_INPUTS, decoupled=False, text="Hello", max_tokens=99)
+    assert sent(asked)["streaming"] == [False]
+    (found,) = read(asked, response(text_output="four characters", final=True))
+    assert found.delta.finish is FinishReason.STOP
+    assert len(found.delta.token_bytes) == 4
+
+
+CPP_INPUTS = {
+    "text_input": "BYTES", "max_tokens": "INT32", "stream": "BOOL", "stop_words": "BYTES",
+    "bad_words": "BYTES", "top_k": "INT32", "temperature": "FP32",
+    "return_num_output_tokens": "BOOL",
+}  # fmt: skip
+
+
+def test_the_cpp_ensemble_has_a_batch_dimension_and_all_end_tokens_as_stop_words():
+    asked = request(
+        Kind.CPP, CPP_INPUTS, batches=True, text="Hello", max_tokens=4,
+        sampling=Sampling(bad_words=("no", "never")),
+    )  # fmt: skip
+    facts = replace(asked.model.facts, end_ids=(2, 3), special_tokens={2: b"</s>", 3: b"<|eot|>"})
+    found = sent(replace(asked, model=replace(asked.model, facts=facts)))
+    assert found["stop_words"] == [b"</s>", b"<|eot|>"]
+    assert found["bad_words"] == [b"no", b"never"]
+    assert found["max_tokens"] == [4]
+
+
+@pytest.mark.parametrize(("tokens", "reason"), [(4, "length"), (3, "stop")])
+def test_the_cpp_ensemble_does_not_say_why_it_ended(tokens, reason):
+    asked = request(Kind.CPP, CPP_INPUTS, batches=True, text="Hello", max_tokens=4)
+    found = read(
+        asked,
+        response(text_output="a", num_output_tokens=2, num_input_tokens=7),
+        response(text_output="b", num_output_tokens=tokens - 2, num_input_tokens=7),
+        response(final=True),
+    )
+    assert text(found) == "ab"
+    assert found[0].delta.prompt_tokens == 7
+    assert found[-1].delta.finish is FinishReason(reason)
+
+
+def test_a_stop_goes_to_the_engine_of_an_ensemble_and_to_nothing_else():
+    asked = request(Kind.CPP, CPP_INPUTS, more={"stopped_by": "tensorrt_llm"}, text="Hello")
+    stop = DIALECTS[Kind.CPP].stop(asked)
+    assert (stop.model_name, stop.id) == ("tensorrt_llm", "r1")
+    assert batched_tensors(stop)["stop"] == [True]
+    for kind in (Kind.VLLM, Kind.LLMAPI, Kind.TEXT, Kind.CPP):
+        assert DIALECTS[kind].stop(request(kind, CPP_INPUTS, text="Hello")) is None
+
+
+TENSORS = TextTensors(
+    prompt="PROMPT", text="OUTPUT", inputs={"max_tokens": "MAX", "temperature": "TEMP"}
+)
+
+
+def test_a_text_model_gets_what_its_mapping_names():
+    inputs = {"PROMPT": "BYTES", "MAX": "INT64", "TEMP": "FP64", "OTHER": "BYTES"}
+    asked = request(
+        Kind.TEXT, inputs, more={"tensors": TENSORS}, text="Hello", max_tokens=4,
+        sampling=Sampling(temperature=0.5),
+    )  # fmt: skip
+    message = DIALECTS[Kind.TEXT].encode(asked)
+    assert [one.name for one in message.inputs] == ["PROMPT", "MAX", "TEMP"]
+    assert message.raw_input_contents[1] == (4).to_bytes(8, "little")
+    assert np.frombuffer(message.raw_input_contents[2], np.float64).tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "cumulative"),
+    [
+        (["Hello", ", wor", "ld"], False),
+        (["Hel", "lo, world"], False),
+        (["Hello", "Hello, wor", "Hello, world"], True),
+        (["Hello, world"], True),
+    ],
+)
+def test_a_prompt_that_the_answer_begins_with_is_left_out(pieces, cumulative):
+    tensors = replace(TENSORS, repeats_prompt=True, is_cumulative=cumulative)
+    asked = request(Kind.TEXT, {"PROMPT": "BYTES"}, more={"tensors": tensors}, text="Hello")
+    found = read(asked, *(response(OUTPUT=one) for one in pieces), response(final=True))
+    assert text(found) == ", world"
+
+
+def test_an_answer_that_only_looks_like_the_prompt_stays():
+    tensors = replace(TENSORS, repeats_prompt=True)
+    asked = request(Kind.TEXT, {"PROMPT": "BYTES"}, more={"tensors": tensors}, text="Hello")
+    assert text(read(asked, response(OUTPUT="Help"), response(final=True))) == "Help"

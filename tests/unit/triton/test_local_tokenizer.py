@@ -1,0 +1,130 @@
+"""The tokenizer of a model that others built: its facts, its bytes, and what it admits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from build_engines.errors import BuildError
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.request import Sampling
+from proxy.triton.local_tokenizer import LocalTokenizer
+from tests.doubles.engine import CARD, FACTS
+
+tokenizers = pytest.importorskip("tokenizers")
+DEMO = Path("demo_model/shipped").absolute()
+BOS = "<s>"
+
+
+@pytest.fixture(scope="module")
+def demo() -> LocalTokenizer:
+    return LocalTokenizer(DEMO)
+
+
+@pytest.fixture(scope="module")
+def with_bos(tmp_path_factory) -> LocalTokenizer:
+    """The demo's, with a BOS token that it puts before each prompt."""
+    folder = tmp_path_factory.mktemp("bos")
+    backend = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+    backend.add_special_tokens([BOS])
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, backend.token_to_id(BOS))]
+    )
+    backend.save(str(folder / "tokenizer.json"))
+    config = {"bos_token": {"content": BOS}, "chat_template": "{{ bos_token }}x"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return LocalTokenizer(folder)
+
+
+def request(text=None, ids=None, context=4096, **fields) -> EngineRequest:
+    facts = replace(FACTS, context_length=context, chat_template="x")
+    card = replace(CARD, facts=facts)
+    return EngineRequest(
+        id="r", model=card, timeout_s=1, sampling=Sampling(), text=text, token_ids=ids, **fields
+    )
+
+
+def admitted(tokenizer: LocalTokenizer, asked: EngineRequest) -> tuple[int, int]:
+    found = asyncio.run(tokenizer.admit(asked))
+    return len(found.ids), found.max_tokens
+
+
+def refused(tokenizer: LocalTokenizer, asked: EngineRequest) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as error:
+        admitted(tokenizer, asked)
+    return error.value
+
+
+def test_it_knows_what_a_model_of_ours_carries(demo):
+    shipped = json.loads((DEMO / "facts.json").read_text())
+    facts = demo.facts(FACTS)
+    assert facts.chat_template == shipped["chat_template"]
+    assert facts.end_ids == tuple(shipped["end_ids"])
+    assert facts.vocab_size == shipped["vocab_size"]
+    assert {str(one): text.decode() for one, text in facts.special_tokens.items()} == shipped[
+        "special_tokens"
+    ]
+    assert (facts.bos_token, facts.eos_token) == (shipped["bos_token"], shipped["eos_token"])
+    assert demo.context_length == 4096
+
+
+@pytest.mark.parametrize("text", ["Hello, world!", "Grüße, 你好 🙂", " \n\ttab"])
+def test_the_bytes_of_tokens_make_the_text(demo, text):
+    ids = asyncio.run(demo.admit(request(text))).ids
+    assert b"".join(map(demo.token_bytes, ids)).decode() == text
+    assert demo.count(text) == len(ids)
+
+
+def test_special_tokens_have_a_text_only_where_it_is_wanted(demo):
+    (token,) = (one for one, text in demo.facts(FACTS).special_tokens.items() if b"im_end" in text)
+    assert demo.token_bytes(token) == b""
+    assert demo.token_bytes(token, shows_special=True) == b"<|im_end|>"
+
+
+def test_a_prompt_gets_what_the_context_leaves(demo):
+    count = demo.count("Hello, world!")
+    assert admitted(demo, request("Hello, world!")) == (count, 4096 - count)
+    assert admitted(demo, request("Hello, world!", max_tokens=7)) == (count, 7)
+    assert admitted(demo, request("Hello, world!", token_cap=9)) == (count, 9)
+    assert admitted(demo, request("word " * 20_000, context=10**6))[0] == demo.count(
+        "word " * 20_000
+    )
+
+
+def test_what_does_not_fit_is_refused(demo):
+    error = refused(demo, request("Hello, world! " * 100, context=50))
+    assert (error.code, error.param) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "prompt")
+    error = refused(demo, request("Hello", context=50, max_tokens=60))
+    assert (error.code, error.param) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "max_tokens")
+    assert "50 tokens" in error.message
+    assert refused(demo, request("Hello, world!", prompt_cap=1)).param == "prompt"
+    assert refused(demo, request("")).code is ErrorCode.INVALID_PARAMETER
+
+
+def test_ids_are_sent_as_the_text_that_has_them(demo):
+    ids = asyncio.run(demo.admit(request("Hello, world!"))).ids
+    assert demo.as_text(request(ids=ids)) == "Hello, world!"
+    split = tuple(one for char in "Hello" for one in asyncio.run(demo.admit(request(char))).ids)
+    assert refused(demo, request(ids=split)).param == "prompt"
+
+
+def test_the_templates_bos_is_not_sent_to_an_engine_that_adds_its_own(with_bos):
+    chat = request(f"{BOS}Hello", add_special_tokens=False)
+    assert with_bos.as_text(chat) == "Hello"
+    assert with_bos.as_text(request("Hello")) == "Hello"
+    ids = asyncio.run(with_bos.admit(chat)).ids
+    assert ids == asyncio.run(with_bos.admit(request("Hello"))).ids
+    assert with_bos.as_text(request(ids=ids)) == "Hello"
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_a_folder_without_a_tokenizer_says_so(tmp_path, content):
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(BuildError, match=r"tokenizer\.json"):
+        LocalTokenizer(tmp_path)
