@@ -86,6 +86,7 @@ CAPABILITIES = frozenset(
         "cache_salt",
         "lora",
         "plain_spans",
+        "images",
         "limits",
         "queue_time",
         "engine_times",

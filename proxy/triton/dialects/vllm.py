@@ -96,6 +96,7 @@ class Vllm:
             request,
             (
                 ("text_input", request.text or ""),
+                ("image", [image.base64 for image in request.images] or None),
                 ("stream", True),
                 ("exclude_input_in_output", True),
                 ("sampling_parameters", json.dumps(_parameters(request))),
