@@ -43,7 +43,8 @@ class LocalTokenizer:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise BuildError(
-                "a model's `tokenizer` needs the package tokenizers: pip install 'triton-openai[adopt]'"
+                "a model's `tokenizer` needs the package tokenizers: pip install "
+                "'triton-openai[adopt]'"
             ) from error
         try:
             self._backend = Tokenizer.from_file(str(folder / "tokenizer.json"))

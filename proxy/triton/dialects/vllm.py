@@ -7,11 +7,11 @@ src/utils/request.py, src/utils/vllm_backend_utils.py.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
@@ -226,7 +226,8 @@ class _Reader:
 
     def _log_prob(self, entry: Entry) -> TokenLogProb:
         token, own = entry[0]
-        ranked = sorted(entry, key=lambda one: one[1]["rank"])[: self._top]
+        possible = (one for one in entry if one[1]["logprob"] > -math.inf)
+        ranked = sorted(possible, key=lambda one: one[1]["rank"])[: self._top]
         top = tuple(
             Alternative(self._decoded(token, one), one["logprob"], token) for token, one in ranked
         )
