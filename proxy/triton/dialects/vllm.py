@@ -206,9 +206,8 @@ class _Reader:
     def _add_log_probs(self, delta: TokenDelta, text: bytes, found: bytes) -> None:
         """Each token's entry has its own first, then the most likely ones."""
         try:
-            entries = [
-                [(int(one), own) for one, own in each.items()] for each in orjson.loads(found)
-            ]
+            given = json.loads(found)  # which has -Infinity where a guide leaves nothing else
+            entries = [[(int(one), own) for one, own in each.items()] for each in given]
             own = [each[0] for each in entries]
         except (ValueError, AttributeError, IndexError) as error:
             raise codec.MalformedResponse(f"logprobs that cannot be read: {error}") from error
