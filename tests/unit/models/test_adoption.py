@@ -61,14 +61,10 @@ def test_the_entry_adds_what_the_model_does_not_carry():
 
 
 def test_a_text_model_needs_an_entry_with_tensors_that_it_has():
-    model = other("team", Kind.TEXT, TEXT)
+    model, inputs = other("team", Kind.TEXT, TEXT), {"max_tokens": "MAX", "seed": "SEED"}
     with pytest.raises(NotReady, match="no model that is known"):
         served({}, model)
-    tensors = {
-        "prompt": "PROMPT",
-        "text": "OUTPUT",
-        "inputs": {"max_tokens": "MAX", "seed": "SEED"},
-    }
+    tensors = {"prompt": "PROMPT", "text": "OUTPUT", "inputs": inputs}
     with pytest.raises(NotReady):
         served({"team": {"adopt": "team", "tensors": tensors}}, model)
     inputs["seed"] = "MAX"
