@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from proxy.domain.constraint import Constraint
+from proxy.domain.image import Image
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
@@ -48,6 +49,7 @@ class EngineRequest:
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
     plain_spans: bytes = b""
+    images: tuple[Image, ...] = ()  # in the order of their places in `text`; none has a `url`
     token_cap: int | None = None
     prompt_cap: int | None = None
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
@@ -101,6 +103,7 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "prompt_token_ids": lambda request: request.token_ids is not None,
     "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
+    "images": lambda request: bool(request.images),
     "resume": lambda request: bool(request.generated),
     "limits": lambda request: smaller(request.token_cap, request.prompt_cap) is not None,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import assert_never
@@ -48,6 +49,13 @@ class PromptWriter:
         """
         match request.prompt:
             case ChatPrompt():
+                if request.prompt.images and "images" not in card.capabilities:
+                    raise InvalidRequest(
+                        f"The model {card.name!r} reads no images ('image_url'): send parts of "
+                        "type 'text'.",
+                        code=ErrorCode.UNSUPPORTED_PARAMETER,
+                        param=request.prompt.place_of_image(),
+                    )
                 rendered = await self._rendered(request, request.prompt, card, syntax)
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
@@ -78,6 +86,8 @@ class PromptWriter:
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
                 )
+        if prompt.images:  # of which templates read the places alone
+            prompt = replace(prompt, images=())
         try:
             return await self._sandbox.run(
                 request.caller, chat_template.rendered, prompt, card.facts, tools, **options

@@ -16,7 +16,7 @@ from proxy.domain.events import Events, Finished
 from proxy.domain.identity import current_caller
 from proxy.domain.model import NO_END, ModelCard
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
-from proxy.domain.request import Delivery, GenerationRequest
+from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest
 from proxy.generation.answer_streams import AnswerStreams, Means
 from proxy.language.structured import checks
 from proxy.models.deprecation_log import DeprecationLog
@@ -101,6 +101,11 @@ class Service:
                 holding = self._log_prob_budget.share() if is_held else NOT_HELD
                 with admitted, holding as held:
                     limits.end()
+                    prompt = plan.request.prompt
+                    if isinstance(prompt, ChatPrompt) and prompt.images:
+                        with Stage(StageName.IMAGES, record):
+                            fetched = self._means.images.fetched(prompt, request.caller)
+                            plan = plan.with_prompt(await fetched)
                     streams = AnswerStreams(plan, delivery, record, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:

@@ -7,11 +7,11 @@ src/utils/request.py, src/utils/vllm_backend_utils.py.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
@@ -96,6 +96,7 @@ class Vllm:
             request,
             (
                 ("text_input", request.text or ""),
+                ("image", [image.base64 for image in request.images] or None),
                 ("stream", True),
                 ("exclude_input_in_output", True),
                 ("sampling_parameters", json.dumps(_parameters(request))),
@@ -205,9 +206,8 @@ class _Reader:
     def _add_log_probs(self, delta: TokenDelta, text: bytes, found: bytes) -> None:
         """Each token's entry has its own first, then the most likely ones."""
         try:
-            entries = [
-                [(int(one), own) for one, own in each.items()] for each in orjson.loads(found)
-            ]
+            given = json.loads(found)  # which has -Infinity where a guide leaves nothing else
+            entries = [[(int(one), own) for one, own in each.items()] for each in given]
             own = [each[0] for each in entries]
         except (ValueError, AttributeError, IndexError) as error:
             raise codec.MalformedResponse(f"logprobs that cannot be read: {error}") from error
@@ -225,7 +225,8 @@ class _Reader:
 
     def _log_prob(self, entry: Entry) -> TokenLogProb:
         token, own = entry[0]
-        ranked = sorted(entry, key=lambda one: one[1]["rank"])[: self._top]
+        possible = (one for one in entry if one[1]["logprob"] > -math.inf)
+        ranked = sorted(possible, key=lambda one: one[1]["rank"])[: self._top]
         top = tuple(
             Alternative(self._decoded(token, one), one["logprob"], token) for token, one in ranked
         )

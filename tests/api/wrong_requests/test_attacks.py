@@ -81,7 +81,7 @@ def test_the_body_is_json_whatever_its_content_type_says(serve, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["image_url", "input_audio", "file", "video_url", "audio_url", "refusal"]
+    "kind", ["input_audio", "file", "video_url", "audio_url", "refusal", "image_embeds"]
 )
 def test_parts_that_are_no_text_are_refused_with_their_place(idle, kind):
     parts = [{"type": "text", "text": "x"}, {"type": kind, kind: {"url": "x"}}]

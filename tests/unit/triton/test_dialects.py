@@ -171,6 +171,16 @@ def test_log_probs_of_vllm_have_ids_and_the_best_first():
     assert [one.top[0].token_bytes for one in found.log_probs] == [b"best", b"best"]
 
 
+def test_a_guide_leaves_fewer_alternatives_than_were_asked_for():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=2))
+    logprobs = (
+        '[{"2": {"logprob": 0.0, "rank": 1, "decoded_token": "x"}, '
+        '"0": {"logprob": -Infinity, "rank": 2, "decoded_token": "y"}}]'
+    )
+    (found,) = read(asked, response(text_output="x", finish_reason="None", logprobs=logprobs))
+    assert [one.token_bytes for one in found.delta.log_probs[0].top] == [b"x"]
+
+
 def test_log_probs_whose_texts_do_not_make_the_answers_text():
     asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=0))
     logprobs = entry((5, -2.0, 3, "\ufffd"), (6, -1.0, 2, "\ufffd"))
