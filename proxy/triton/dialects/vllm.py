@@ -7,12 +7,12 @@ src/utils/request.py, src/utils/vllm_backend_utils.py.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
@@ -62,9 +62,11 @@ GUIDES = {
 }
 SEED_BITS = 63  # torch's seeds are signed; -1 means none
 TOO_LONG = re.compile(r"longer than the maximum model length|maximum context length")
+OF_PARAMETER = re.compile(r" ?\(parameter=(\w+), value=")
 NO_LORA = re.compile(r"LoRA (feature|\S+) is not ")
 WRONG_DIMENSIONS = re.compile(r"matryoshka", re.IGNORECASE)
 NO_TASK = re.compile(r"does not support '(\w+)' request")
+FAILED = b"error"
 REFUSED = "Error generating stream: "
 
 
@@ -152,14 +154,20 @@ class Vllm:
             return unsupported(f"This model cannot {found[1]}.", "model")
         if WRONG_DIMENSIONS.search(message):
             return unsupported("This model was not trained for these dimensions.", "dimensions")
+        if found := OF_PARAMETER.search(message):
+            reason = message[: found.start()].removeprefix(REFUSED)
+            return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
         if request.constraint is not None and message.startswith(REFUSED):
-            reason = message.removeprefix(REFUSED)
-            return InvalidRequest(
-                f"vLLM refused the request, which has a guide: {reason}",
-                code=ErrorCode.INVALID_PARAMETER,
-                param="guided_decoding_guide",
-            )
+            return _bad_guide(message.removeprefix(REFUSED))
         return None
+
+
+def _bad_guide(reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"vLLM refused the request, which has a guide: {reason}",
+        code=ErrorCode.INVALID_PARAMETER,
+        param="guided_decoding_guide",
+    )
 
 
 def _wants_log_probs(request: EngineRequest) -> bool:
@@ -200,6 +208,7 @@ class _Reader:
     def __init__(self, request: EngineRequest) -> None:
         adopted = request.model.facts.adopted
         self._is_first = True
+        self._has_guide = request.constraint is not None
         self._has_log_probs = _wants_log_probs(request)
         self._shows_specials = request.shows_specials
         self._top = request.sampling.top_log_probs
@@ -214,9 +223,11 @@ class _Reader:
             return codec.StreamMessage(None, is_final)
         text = one_text(raw.get("text_output"))
         tokens = codec.first_int(raw.get("num_output_tokens"))
+        reason = one_text(raw.get("finish_reason"))
+        if reason == FAILED and self._has_guide:
+            raise _bad_guide("it cannot be compiled")
         delta = TokenDelta(
-            tokens_of(text, 1 if tokens is None else tokens),
-            finish=finish_of(one_text(raw.get("finish_reason"))),
+            tokens_of(text, 1 if tokens is None else tokens), finish=finish_of(reason)
         )
         if self._is_first:
             self._is_first = False
@@ -228,9 +239,8 @@ class _Reader:
     def _add_log_probs(self, delta: TokenDelta, text: bytes, found: bytes) -> None:
         """Each token's entry has its own first, then the most likely ones."""
         try:
-            entries = [
-                [(int(one), own) for one, own in each.items()] for each in orjson.loads(found)
-            ]
+            given = json.loads(found)  # which has -Infinity where a guide leaves nothing else
+            entries = [[(int(one), own) for one, own in each.items()] for each in given]
             own = [each[0] for each in entries]
         except (ValueError, AttributeError, IndexError) as error:
             raise codec.MalformedResponse(f"logprobs that cannot be read: {error}") from error
@@ -248,7 +258,8 @@ class _Reader:
 
     def _log_prob(self, entry: Entry) -> TokenLogProb:
         token, own = entry[0]
-        ranked = sorted(entry, key=lambda one: one[1]["rank"])[: self._top]
+        possible = (one for one in entry if one[1]["logprob"] > -math.inf)
+        ranked = sorted(possible, key=lambda one: one[1]["rank"])[: self._top]
         top = tuple(
             Alternative(self._decoded(token, one), one["logprob"], token) for token, one in ranked
         )

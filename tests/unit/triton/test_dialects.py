@@ -12,7 +12,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import Image
 from proxy.domain.model import Adopted, Kind, TextTensors
 from proxy.domain.output import FinishReason
@@ -140,6 +140,15 @@ def test_a_stream_of_vllm():
     assert found[-1].is_final
 
 
+def test_a_guide_that_vllm_cannot_compile_is_the_callers_error():
+    failed = response(text_output="", finish_reason="error", num_output_tokens=0, final=True)
+    guide = Constraint(GuideKind.GRAMMAR, "root ::=")
+    with pytest.raises(InvalidRequest, match="cannot be compiled"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello", constraint=guide), failed)
+    with pytest.raises(MalformedResponse, match="error"):
+        read(request(Kind.VLLM, VLLM_INPUTS, text="Hello"), failed)
+
+
 def entry(*tokens) -> str:
     return json.dumps(
         [
@@ -163,6 +172,16 @@ def test_log_probs_of_vllm_have_ids_and_the_best_first():
     assert found.token_ids == (5, 6)
     assert [one.log_prob for one in found.log_probs] == [-2.0, -1.0]
     assert [one.top[0].token_bytes for one in found.log_probs] == [b"best", b"best"]
+
+
+def test_a_guide_leaves_fewer_alternatives_than_were_asked_for():
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="Hello", sampling=Sampling(top_log_probs=2))
+    logprobs = (
+        '[{"2": {"logprob": 0.0, "rank": 1, "decoded_token": "x"}, '
+        '"0": {"logprob": -Infinity, "rank": 2, "decoded_token": "y"}}]'
+    )
+    (found,) = read(asked, response(text_output="x", finish_reason="None", logprobs=logprobs))
+    assert [one.token_bytes for one in found.delta.log_probs[0].top] == [b"x"]
 
 
 def test_log_probs_whose_texts_do_not_make_the_answers_text():
@@ -214,6 +233,12 @@ def test_log_probs_that_cannot_be_read(logprobs):
             Kind.CPP,
             "in ensemble 'e', Prompt length (9) exceeds maximum input length (8).",
             ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        ),
+        (
+            Kind.VLLM,
+            "Error generating stream: allowed_token_ids is not None and empty! "
+            "(parameter=allowed_token_ids, value=[])",
+            ErrorCode.INVALID_PARAMETER,
         ),
         (Kind.VLLM, "Error generating stream: something else", None),
         (Kind.CPP, "something else", None),
