@@ -13,6 +13,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
