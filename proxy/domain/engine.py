@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -56,6 +55,7 @@ class EngineRequest:
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
+    embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
@@ -101,7 +101,8 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "priority": lambda request: request.priority is not None,
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
-    "prompt_token_ids": lambda request: request.token_ids is not None,
+    "prompt_token_ids": lambda request: request.token_ids is not None and request.embeds is None,
+    "embeddings": lambda request: request.embeds is not None,
     "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
     "images": lambda request: bool(request.images),
@@ -110,31 +111,8 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """vector: numbers of 32 bits, little-endian."""
-
-    vector: bytes
-    prompt_tokens: int
-
-    @property
-    def numbers(self) -> list[float]:
-        return array("f", self.vector).tolist()
-
-
-class Embedder(Protocol):
-    async def embed(self, request: EngineRequest, dimensions: int | None) -> Embedding:
-        """The embedding of the request's text or ids, with its usual dimensions or fewer.
-
-        Raises:
-            InvalidRequest: the model does not embed, or not with these dimensions, or not so much.
-            ModelUnavailable, DeadlineExceeded, EngineFailed: as TokenSource.
-        """
-        ...
-
-
-class TokenSource(Embedder, Protocol):
-    """Closing the generator early ends the generation in the engine.
+class TokenSource(Protocol):
+    """One verb. Closing the generator early ends the generation in the engine.
 
     Entered before the first request, left after the last.
     """

@@ -20,14 +20,7 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import (
-    NO_DEFAULTS,
-    ChatPrompt,
-    GenerationRequest,
-    PromptBatch,
-    TextPrompt,
-    TokenPrompt,
-)
+from proxy.domain.request import ChatPrompt, GenerationRequest, PromptBatch, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
@@ -240,40 +233,6 @@ class Preparation:
             special_tokens=specials,
         )
 
-    def embeddings(self, request: GenerationRequest, card: ModelCard) -> tuple[EngineRequest, ...]:
-        """One for each of its prompts, to the first build of the model that may embed.
-
-        Raises:
-            InvalidRequest: none does.
-            ModelUnavailable: as `prepare`.
-        """
-        for build in self._deployments.cards(request, card):
-            if "embeddings" in build.capabilities:
-                break
-        else:
-            raise InvalidRequest(
-                f"The model {card.name!r} has no embeddings: its Triton model does not have the "
-                "input `embedding_request` of NVIDIA's vLLM backend.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
-                param="model",
-            )
-        found = []
-        for part in map(request.part, range(request.generations)):
-            prompt = part.prompt
-            found.append(
-                EngineRequest(
-                    id=part.id,
-                    model=build,
-                    text=prompt.text if isinstance(prompt, TextPrompt) else None,
-                    token_ids=prompt.ids if isinstance(prompt, TokenPrompt) else None,
-                    timeout_s=min(self._timeout_s, build.limits.timeout_s or math.inf),
-                    sampling=NO_DEFAULTS,
-                    prompt_cap=build.limits.prompt_tokens,
-                )
-            )
-            _check_token_ids(found[-1], build)
-        return tuple(found)
-
     def _engine_request(
         self,
         request: GenerationRequest,
@@ -315,6 +274,7 @@ class Preparation:
             cache_salt=salt,
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
+            embeds=request.embeds,
         )
         _check_capabilities(engine_request, card)
         _check_token_ids(engine_request, card)
@@ -332,8 +292,10 @@ def _cache_owner(request: GenerationRequest) -> str:
 
 def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
+        embeds = missing[0] == "embeddings"
+        lacks = "has no embeddings" if embeds else "does not support this parameter"
         raise InvalidRequest(
-            f"The model {card.name!r} does not support this parameter.",
+            f"The model {card.name!r} {lacks}.",
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=missing[0],
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from proxy.access.concurrency import LogProbBudget, ModelConcurrency
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.domain.engine import Embedding, EngineRequest
+from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Events, Finished
 from proxy.domain.identity import current_caller
 from proxy.domain.model import NO_END, ModelCard
@@ -69,25 +69,19 @@ class Service:
         record.unenforced = checks.unenforced_keywords(request.constraint, card)
         return Generation(events=self._events(request, card, delivery, record), record=record)
 
-    async def embed(
-        self, request: GenerationRequest, card: ModelCard, dimensions: int | None
-    ) -> list[Embedding]:
-        """Of each prompt. A request of no new tokens, for the limits of its caller.
-
-        Raises as a generation does, and as generation.embeddings.
-        """
-        record, caller = self._begin(request, card), current_caller.get()
+    async def embed(self, request: GenerationRequest, card: ModelCard) -> list[bytes]:
+        """A vector for each prompt. Raises as a generation does, and as `embedded`."""
+        record, means = self._begin(request, card), self._means
         with self._metrics.counted(record, request, card):
-            asked = self._means.preparation.embeddings(request, card)
-            card, calls = asked[0].model, min(AT_ONCE, len(asked))
-            permits = replace(request, prompt=request.prompts[0], choices=calls)
+            plan = await means.preparation.prepare(request, card, record)
+            card, asked = plan.card, plan.engine_requests
             reserving = self._limiter.reservation(
-                caller, request, card, asked, record, is_stream=False
+                current_caller.get(), plan.request, card, asked, record, is_stream=False
             )
+            at_once = replace(request, prompt=request.prompts[0], choices=min(AT_ONCE, len(asked)))
             async with reserving:
-                with self._concurrency.permits(card, permits):
-                    engine = self._means.streams.engine
-                    found = await embedded(asked, dimensions, engine, record)
+                with self._concurrency.permits(card, at_once):
+                    found = await embedded(asked, means.streams.engine, record)
             record.finish = FinishReason.STOP
         return found
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
 from typing_extensions import Self
 
-from proxy.domain.engine import Embedding, EngineRequest, TokenSource
+from proxy.domain.engine import EngineRequest, TokenSource
 from proxy.domain.errors import (
     DeadlineExceeded,
     ForeignAnswer,
@@ -92,37 +91,6 @@ class PooledEngine:
         finally:
             route.end(tokens if outcome is Outcome.ENDED else None)
             self._counter.ended(route.place, outcome, tokens)
-
-    async def embed(self, request: EngineRequest, dimensions: int | None) -> Embedding:
-        """Asks another endpoint where one was lost. See domain.engine.Embedder."""
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return await self._embedded(request, dimensions)
-            except ModelUnavailable as error:
-                if error.endpoint is None:
-                    raise
-                request = replace(request, avoids=request.avoids | {error.endpoint})
-        return await self._embedded(request, dimensions)
-
-    async def _embedded(self, request: EngineRequest, dimensions: int | None) -> Embedding:
-        route, clock, outcome = self._routed(request), self._pools.clock, Outcome.LEFT
-        asked = clock()
-        try:
-            found = await route.engine.embed(request, dimensions)
-            self._counter.began(route.place, clock() - asked, 0, 0)
-            route.began(found.prompt_tokens, 0, clock() - asked)
-            if request.stage is not None:
-                request.stage.record.add_endpoint(route.place.endpoint)
-            outcome = Outcome.ENDED
-            return found
-        except DeadlineExceeded:  # the endpoint may have said nothing at all
-            raise
-        except ProxyError as error:
-            outcome = route.failed(error)
-            raise
-        finally:
-            route.end(0 if outcome is Outcome.ENDED else None)
-            self._counter.ended(route.place, outcome, 0)
 
     def _routed(self, request: EngineRequest) -> Route:
         stage = request.stage

@@ -12,28 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import structlog
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
-from proxy.domain.engine import Embedding, EngineRequest
-from proxy.domain.errors import (
-    DeadlineExceeded,
-    ForeignAnswer,
-    GuidePending,
-    ModelUnavailable,
-    ProxyError,
-)
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import Kind, ModelCard
 from proxy.domain.output import BlockChanges, TokenDelta
 from proxy.triton import codec, tensors
-from proxy.triton.dialects.recognition import DIALECTS, EMBEDDERS, OWN
+from proxy.triton.dialects.recognition import DIALECTS, OWN
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -53,7 +47,6 @@ STOP_TIMEOUT_S = 5.0
 MAX_WAIT_S = 60.0  # for a guide that is being compiled
 FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
 LONGEST_PAUSE_S = 0.1
-Result = TypeVar("Result")
 
 
 class TritonClient:
@@ -154,42 +147,22 @@ class TritonClient:
         Raises ProxyError.
         """
         question = codec.encode_blocks_question(engine, position)
-        return await self._only_answer(question, codec.decode_block_changes, STOP_TIMEOUT_S)
-
-    async def embed(self, request: EngineRequest, dimensions: int | None) -> Embedding:
-        """See domain.engine.Embedder."""
-        facts = request.model.facts
-        dialect = EMBEDDERS[facts.kind]
-        if request.prompt_cap is not None:  # of models with a tokenizer alone
-            await as_text(request)
-        message = dialect.encode_embedding(request, dimensions)
-        meaning = partial(dialect.error, request=request)
-        return await self._only_answer(message, dialect.read_embedding, request.timeout_s, meaning)
-
-    async def _only_answer(
-        self,
-        message: service_pb2.ModelInferRequest,
-        read: Callable[[service_pb2.ModelInferResponse], Result | None],
-        timeout_s: float,
-        meaning: Callable[[str], ProxyError | None] = lambda error: None,
-    ) -> Result:
-        """Of a stream that generates nothing. It runs to its end, even if nobody waits for it."""
-        stream = self._streams.open(message, timeout_s=timeout_s)
-        found: Result | None = None
+        stream = self._streams.open(question, timeout_s=STOP_TIMEOUT_S)
+        changes: BlockChanges | None = None
         try:
             async for response in stream:
-                if reason := response.error_message:
-                    raise meaning(reason) or error_of_message(reason, message.id)
-                found = read(response.infer_response) or found
+                if response.error_message:
+                    raise error_of_message(response.error_message, "")
+                changes = codec.decode_block_changes(response.infer_response) or changes
         except StreamFailed as error:
             raise error_of_status(error.code, error.details) from error
         except codec.MalformedResponse as error:
             raise malformed(str(error)) from error
         finally:
             stream.release()
-        if found is None:
-            raise malformed("a stream without an answer")
-        return found
+        if changes is None:
+            raise malformed("an answer without changes of a KV cache")
+        return changes
 
     def _end_detokenizer(self, stream: LeanStream, request: EngineRequest) -> None:
         """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from array import array
 from collections.abc import AsyncIterator, Sequence
 from secrets import token_hex
 from typing import Annotated, Any, Literal
@@ -15,7 +16,8 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.completion_body import prompts_of
 from proxy.api.openai.field_types import Label, PromptText, RequestBody
 from proxy.api.openapi.responses import Answer, ListAnswer
-from proxy.domain.engine import Embedding
+from proxy.domain.output import Usage
+from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 from proxy.models.registry import ServedModel
 
@@ -53,6 +55,7 @@ class EmbeddingsBody(RequestBody):
             fallback_from=served.fallback_from,
             prompt=prompts_of(self.input),
             max_tokens=0,
+            embeds=self.dimensions or 0,
             user=self.user,
         )
 
@@ -75,15 +78,16 @@ class EmbeddingList(ListAnswer):
 
 
 async def written(
-    found: Sequence[Embedding], model: str, *, is_base64: bool
+    vectors: Sequence[bytes], model: str, body: EmbeddingsBody
 ) -> AsyncIterator[bytes]:
     """The answer's JSON, a vector at a time: all of them would hold the event loop."""
     yield b'{"object":"list","data":['
-    for index, each in enumerate(found):
-        data = base64.b64encode(each.vector).decode() if is_base64 else each.numbers
-        body = orjson.dumps({"object": "embedding", "index": index, "embedding": data})
-        yield body if not index else b"," + body
+    for index, each in enumerate(vectors):
+        is_base64 = body.encoding_format == "base64"
+        data = base64.b64encode(each).decode() if is_base64 else array("f", each).tolist()
+        item = orjson.dumps({"object": "embedding", "index": index, "embedding": data})
+        yield b"," * bool(index) + item
         await asyncio.sleep(0)
-    tokens = sum(each.prompt_tokens for each in found)
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    yield b"]," + orjson.dumps({"model": model, "usage": usage})[1:]
+    usage = running_record().usage or Usage()
+    tokens = {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.prompt_tokens}
+    yield b"]," + orjson.dumps({"model": model, "usage": tokens})[1:]

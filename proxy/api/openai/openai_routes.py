@@ -87,6 +87,7 @@ COMPLETION = answers(
 ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
 EmbeddingsRequest = Annotated[EmbeddingsBody, Body(openapi_examples=requests("embeddings"))]
 CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
+EMBEDDING_NAMES = {"prompt": "input", "choices": "input", "embeddings": "model"}
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
@@ -134,10 +135,10 @@ def routes(
         served = models.serving(body.model)
         request = body.to_domain(served, caller_name(http.scope))
         async with CancelOnDisconnect(http.receive):
-            with protocol_names(lambda: {"prompt": "input", "choices": "input"}):
-                found = await service.embed(request, served.card, body.dimensions)
-            pieces = written(found, served.name, is_base64=body.encoding_format == "base64")
+            with protocol_names(lambda: EMBEDDING_NAMES):
+                vectors = await service.embed(request, served.card)
             headers = headers_of(running_record(), asyncio.get_running_loop().time())
+            pieces = written(vectors, served.name, body)
             return StreamingResponse(pieces, headers=headers, media_type=JSON)
         return Response()  # nobody is there to read it
 

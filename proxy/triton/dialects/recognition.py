@@ -31,7 +31,6 @@ DIALECTS: Mapping[Kind, Dialect] = {
     Kind.CPP: CppBackend(),
     Kind.TEXT: TextModel(),
 }
-EMBEDDERS = {Kind.VLLM: Vllm()}
 NO_TAGS = tuple(kind for kind in GuideKind if kind is not GuideKind.STRUCTURAL_TAG)
 
 

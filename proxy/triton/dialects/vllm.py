@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,14 +17,15 @@ import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.engine import Embedding, EngineRequest
+from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
-from proxy.domain.output import Alternative, TokenDelta, TokenLogProb
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
     EVERY_TOKEN,
     Declared,
     Read,
+    Values,
     finish_of,
     infer_request,
     one_text,
@@ -97,6 +98,8 @@ class Vllm:
         return [] if declared.takes(return_logprobs="BOOL") else ["its version has no logprobs"]
 
     def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
+        if request.embeds is not None:
+            return infer_request(request, _embedding_values(request))
         return infer_request(
             request,
             (
@@ -113,34 +116,7 @@ class Vllm:
         )
 
     def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
-        return _Reader(request).read
-
-    def encode_embedding(
-        self, request: EngineRequest, dimensions: int | None
-    ) -> service_pb2.ModelInferRequest:
-        asked = {
-            "input": request.text if request.token_ids is None else request.token_ids,
-            "pooling_params": {} if dimensions is None else {"dimensions": [dimensions]},
-        }
-        return infer_request(
-            request,
-            (
-                ("text_input", ""),  # required, and not read
-                ("embedding_request", json.dumps(asked)),
-                ("return_num_input_tokens", True),
-            ),
-        )
-
-    def read_embedding(self, response: service_pb2.ModelInferResponse) -> Embedding | None:
-        """None: a final response without outputs. Raises MalformedResponse."""
-        if not (raw := raw_outputs(response)):
-            return None
-        try:
-            numbers = orjson.loads(one_text(raw.get("text_output")))
-            vector = struct.pack(f"<{len(numbers)}f", *numbers)
-        except (ValueError, TypeError, OverflowError, struct.error) as error:
-            raise codec.MalformedResponse(f"an embedding that cannot be read: {error}") from error
-        return Embedding(vector, codec.first_int(raw.get("num_input_tokens")) or 0)
+        return _Reader(request).read if request.embeds is None else _read_embedding
 
     def stop(self, request: EngineRequest) -> None:
         """Single models see that their call was cancelled."""
@@ -169,6 +145,32 @@ def _bad_guide(reason: str) -> InvalidRequest:
         code=ErrorCode.INVALID_PARAMETER,
         param="guided_decoding_guide",
     )
+
+
+def _embedding_values(request: EngineRequest) -> Values:
+    asked = {
+        "input": request.text if request.token_ids is None else request.token_ids,
+        "pooling_params": {"dimensions": [request.embeds]} if request.embeds else {},
+    }
+    return (
+        ("text_input", ""),  # required, and not read
+        ("embedding_request", json.dumps(asked)),
+        ("return_num_input_tokens", True),
+    )
+
+
+def _read_embedding(response: service_pb2.ModelInferResponse) -> codec.StreamMessage:
+    """Raises MalformedResponse."""
+    is_final = response.parameters["triton_final_response"].bool_param
+    if not (raw := raw_outputs(response)):
+        return codec.StreamMessage(None, is_final)
+    try:
+        vector = array("f", orjson.loads(one_text(raw.get("text_output"))))
+    except (ValueError, TypeError) as error:
+        raise codec.MalformedResponse(f"an embedding that cannot be read: {error}") from error
+    tokens = codec.first_int(raw.get("num_input_tokens")) or 0
+    delta = TokenDelta((), tokens, finish=FinishReason.STOP, embedding=vector.tobytes())
+    return codec.StreamMessage(delta, is_final)
 
 
 def _wants_log_probs(request: EngineRequest) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from proxy.domain.request import Sampling
 from proxy.triton import codec
 from proxy.triton.codec import MalformedResponse
 from proxy.triton.dialects.dialect import Declared
-from proxy.triton.dialects.recognition import DIALECTS, EMBEDDERS
+from proxy.triton.dialects.recognition import DIALECTS
 from tests.doubles.engine import CARD, FACTS
 from tests.unit.triton.test_codec import tensors as batched_tensors
 
@@ -395,35 +396,39 @@ EMBEDS = {**VLLM_INPUTS, "embedding_request": "BYTES"}
 
 
 @pytest.mark.parametrize(
-    ("fields", "dimensions", "body"),
+    ("fields", "body"),
     [
-        ({"text": "hi"}, None, {"input": "hi", "pooling_params": {}}),
-        ({"token_ids": (1, 2)}, 64, {"input": [1, 2], "pooling_params": {"dimensions": [64]}}),
+        ({"text": "hi", "embeds": 0}, {"input": "hi", "pooling_params": {}}),
+        (
+            {"token_ids": (1, 2), "embeds": 64},
+            {"input": [1, 2], "pooling_params": {"dimensions": [64]}},
+        ),
     ],
 )
-def test_vllm_is_asked_for_an_embedding_by_json(fields, dimensions, body):
-    asked = request(Kind.VLLM, EMBEDS, **fields)
-    message = EMBEDDERS[Kind.VLLM].encode_embedding(asked, dimensions)
+def test_vllm_is_asked_for_an_embedding_by_json(fields, body):
+    message = DIALECTS[Kind.VLLM].encode(request(Kind.VLLM, EMBEDS, **fields))
     raw = dict(zip([one.name for one in message.inputs], message.raw_input_contents, strict=True))
     assert json.loads(codec.bytes_elements(raw["embedding_request"])[0]) == body
     assert codec.bytes_elements(raw["text_input"]) == (b"",), "an input that is required"
     assert raw["return_num_input_tokens"] == b"\x01"
 
 
-def test_vllms_embedding_becomes_32_bit_floats():
-    found = EMBEDDERS[Kind.VLLM].read_embedding(
-        response(final=True, text_output="[0.5, -1, 1e-3]", num_input_tokens=7)
+def test_vllms_embedding_becomes_32_bit_floats_in_one_delta():
+    asked = request(Kind.VLLM, EMBEDS, text="hi", embeds=0)
+    first, last = read(
+        asked,
+        response(text_output="[0.5, -1, 1e-3]", num_input_tokens=7),
+        response(final=True),
     )
-    assert found is not None
-    assert found.numbers == pytest.approx([0.5, -1, 1e-3])
-    assert (len(found.vector), found.prompt_tokens) == (12, 7)
-    assert EMBEDDERS[Kind.VLLM].read_embedding(response(final=True)) is None
+    assert struct.unpack("<3f", first.delta.embedding) == pytest.approx((0.5, -1, 1e-3))
+    assert (first.delta.prompt_tokens, first.delta.finish) == (7, FinishReason.STOP)
+    assert (last.delta, last.is_final) == (None, True)
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "[NaN]", "7", '["a"]', "[1e400]", "[[1]]", "{}x"])
 def test_an_embedding_that_is_no_list_of_numbers_is_malformed(text):
     with pytest.raises(MalformedResponse):
-        EMBEDDERS[Kind.VLLM].read_embedding(response(text_output=text))
+        read(request(Kind.VLLM, EMBEDS, text="hi", embeds=0), response(text_output=text))
 
 
 @pytest.mark.parametrize(
