@@ -79,6 +79,7 @@ def adopted(start: Start) -> Adopted:
     served["seeing"]["tokenizer"] = str(_with_images(folder / "seeing"))
     proxy = start(
         "proxy",
+        ADMIN="off",
         ARTIFACTS_DIR=folder,
         MODELS_FILE=_written(folder / "served.yaml", {**BUILT, **served}),
         TRITON_URL=f"grpc://127.0.0.1:{triton.triton_grpc_port}",
