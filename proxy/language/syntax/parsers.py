@@ -90,7 +90,8 @@ def syntax_of(card: ModelCard) -> CardSyntax:
     if tools == AUTO:
         known = in_template(facts.tool_template or template, TOOL_FAMILIES)
         # a template that has no words for tools gets ours; one with words of its own, none
-        has_words = not template or facts.tool_template is not None or "tools" in template
+        words = f"{template}{facts.tool_template or ''}"
+        has_words = not template or "tools" in words or "tool_calls" in words
         tools = known or (NONE if has_words else GENERIC)
     if reasoning == AUTO:
         reasoning = in_template(template, REASONING_FAMILIES) or NONE
