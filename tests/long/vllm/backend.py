@@ -112,7 +112,7 @@ class TritonPythonModel:
     ) -> AsyncIterator[RequestOutput]:
         if pb_utils.get_input_tensor_by_name(request, "embedding_request") is not None:
             raise ValueError(f"Model {self._name} does not support 'embed' request")
-        if not flag(request, "stream") or [0] == values(request, "exclude_input_in_output"):
+        if not flag(request, "stream") or values(request, "exclude_input_in_output") == [0]:
             raise NotImplementedError("the proxy streams, and wants no prompt before the answer")
         prompt: Any = text(request, "text_input")
         if images := values(request, "image"):

@@ -61,9 +61,7 @@ def real(start: Start, interpreter: Path) -> RealVllm:
     maker = Path(server.__file__).with_name("adapter.py")
     subprocess.run([sys.executable, str(maker), str(lora)], check=True)
     server.write(FOLDER, lora)
-    triton = start(
-        module="tests.long.vllm.server", ARTIFACTS_DIR=FOLDER, VLLM_PYTHON=interpreter
-    )
+    triton = start(module="tests.long.vllm.server", ARTIFACTS_DIR=FOLDER, VLLM_PYTHON=interpreter)
     models = FOLDER / "served.yaml"
     models.write_text(yaml.safe_dump({"models": ENTRIES}))
     proxy = start(
