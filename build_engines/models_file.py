@@ -330,20 +330,23 @@ class RemoteEntry(ModelEntry):
 
     adopt: the Triton model, if others built it. The rest is what such a model does not carry.
     tokenizer: a Hugging Face folder with its tokenizer.json, for the chat template and for exact
-    counts. context_length: by default what config.json there says. adapters: names of its LoRA
-    adapters. tensors: of a model without a fingerprint.
+    counts. context_length: by default what config.json there says. rows: requests that one engine
+    decodes at once, such as vLLM's max_num_seqs; with it they wait in the fair queue. adapters:
+    names of its LoRA adapters. tensors: of a model without a fingerprint.
     """
 
     runtime: Literal["remote"] = "remote"
     adopt: Text | None = None
     tokenizer: Folder | None = None
     context_length: Annotated[int, Field(ge=16)] | None = None
+    rows: Annotated[int, Field(ge=1, le=65_536)] | None = None
     adapters: tuple[ModelName, ...] = ()
     tensors: TensorsEntry | None = None
 
     @model_validator(mode="after")
     def _needs_adopt(self) -> RemoteEntry:
-        given = self.model_fields_set & {"tokenizer", "context_length", "adapters", "tensors"}
+        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"}
+        given = self.model_fields_set & said
         if given and self.adopt is None:
             name = sorted(given)[0]
             error = PydanticCustomError("adopt", "says something of an adopted model: add `adopt`")

@@ -1,4 +1,4 @@
-# The proxy alone, for a Triton elsewhere: no torch, no tokenizer, no weights.
+# The proxy alone, for a Triton elsewhere: no torch, no weights. tokenizers is for adopted models.
 #   docker build -f docker/proxy.Dockerfile -t triton-openai/proxy .
 # It needs API_KEY or another source of keys (docs/access.md), or AUTH=off; with keys also TLS_CERT_FILE,
 # FORWARDED_ALLOW_IPS, or PLAINTEXT=on (docs/access.md#tls). Run it with --read-only.
@@ -13,6 +13,7 @@ COPY requirements.lock pyproject.toml ./
 COPY docker/install.py docker/
 RUN /venv/bin/python docker/install.py lock proxy \
     && /venv/bin/python -m pip check \
+    && /venv/bin/python docker/install.py lock tokenizers \
     && /venv/bin/python -m pip uninstall --yes pip
 
 FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}

@@ -73,6 +73,7 @@ from proxy.pools.pooled_kserve import PooledKserve
 from proxy.pools.queue_capacity import QueueCapacities
 from proxy.scheduling.in_process import InProcessScheduler
 from proxy.server_tools.http_tools import HttpToolRunner
+from proxy.server_tools.image_fetcher import ImageFetcher
 from proxy.settings import Settings, environment
 from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
@@ -154,11 +155,12 @@ def compose(
     operations: Operations | None = None,
     models_file: ModelsFile | None = None,
     scheduler: Scheduler | None = None,
+    images: ImageFetcher | None = None,
 ) -> FastAPI:
     """The proxy over any engine.
 
     Args:
-        keys, usage, scheduler: in place of those of the store and the settings.
+        keys, usage, scheduler, images: in place of those of the store and the settings.
         models_file: models.yaml, if it was read already.
 
     Raises:
@@ -221,6 +223,7 @@ def compose(
                 scheduler,
                 spare=settings.spare_streams,
                 share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
+                rows=registry.said_rows,
             )
     shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     limits = TimeLimits(
@@ -261,6 +264,7 @@ def compose(
     means = Means(
         preparation=preparation,
         tools=tools,
+        images=images or ImageFetcher(settings.max_request_bytes),
         checker=Checker(sandbox),
         gate=gate,
         streams=streams,

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
@@ -90,6 +91,37 @@ class ConcurrencyLimit:
         back = sum(count for _, count in self._returns) - (first if len(self._returns) > 1 else 0)
         rate = back / max(self._clock() - since, 1e-3)
         return min(max(permits / rate, SHORTEST_S), LONGEST_S)
+
+
+PARTS = 4  # a tenant, or an address without a tenant, gets at most one of these parts
+
+
+class SharedConcurrency:
+    """Permits of which no caller gets more than a part. Arguments as ConcurrencyLimit's."""
+
+    def __init__(self, limit: int, *, what: str) -> None:
+        self._what = what
+        self._all = ConcurrencyLimit(limit, what=what)
+        self._of_tenants: dict[str, ConcurrencyLimit] = {}  # those that have a permit
+
+    @contextmanager
+    def permits(self, caller: str) -> Iterator[None]:
+        """One for the running request. caller: its address or name, where it has no tenant.
+
+        Raises:
+            RateLimited: too few are free now.
+        """
+        who = current_caller.get()
+        tenant = caller if who.is_shared else who.tenant
+        of, most = "For one tenant, this server", max(1, self._all.limit // PARTS)
+        new = ConcurrencyLimit(most, of=of, what=self._what)
+        mine = self._of_tenants.setdefault(tenant, new)
+        try:
+            with mine.permits(), self._all.permits():
+                yield
+        finally:
+            if not mine.running:
+                self._of_tenants.pop(tenant, None)
 
 
 class ModelConcurrency:
@@ -177,6 +209,12 @@ class BoundedTokenizer:
         self._concurrency = ConcurrencyLimit(MOST_CALLS, what="tokenizer calls")
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        if request.images:
+            raise InvalidRequest(
+                "Only the engine counts the tokens of an image ('image_url'): ask without images.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="messages",
+            )
         with self._concurrency.permits():
             return await self._tokenizer.admit(request)
 

@@ -68,7 +68,9 @@ def check_copies(
     if copies == 1:
         return
     prompts = sum(
-        len((each.text or "").encode()) + ID_BYTES * len(each.token_ids or ())
+        len((each.text or "").encode())
+        + ID_BYTES * len(each.token_ids or ())
+        + sum(len(image.base64) for image in each.images)
         for each in engine_requests
     )
     copied = prompts * request.candidates + _parameter_bytes(request) * copies

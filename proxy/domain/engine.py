@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from proxy.domain.constraint import Constraint
+from proxy.domain.image import Image
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
@@ -48,11 +49,13 @@ class EngineRequest:
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
     plain_spans: bytes = b""
+    images: tuple[Image, ...] = ()  # in the order of their places in `text`; none has a `url`
     token_cap: int | None = None
     prompt_cap: int | None = None
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
+    embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
@@ -98,9 +101,11 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "priority": lambda request: request.priority is not None,
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
-    "prompt_token_ids": lambda request: request.token_ids is not None,
+    "prompt_token_ids": lambda request: request.token_ids is not None and request.embeds is None,
+    "embeddings": lambda request: request.embeds is not None,
     "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
+    "images": lambda request: bool(request.images),
     "resume": lambda request: bool(request.generated),
     "limits": lambda request: smaller(request.token_cap, request.prompt_cap) is not None,
 }

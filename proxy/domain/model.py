@@ -86,6 +86,8 @@ CAPABILITIES = frozenset(
         "cache_salt",
         "lora",
         "plain_spans",
+        "images",
+        "embeddings",
         "limits",
         "queue_time",
         "engine_times",
@@ -234,7 +236,7 @@ class ModelCard:
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
     callers' texts spell stay plain text. limits: what one request may ask for. loaded: the facts
-    without what models.yaml adds to those of an adopted model.
+    without what models.yaml adds, if they differ; the pools know the build by them.
     """
 
     name: str
@@ -259,11 +261,6 @@ class ModelCard:
     version: int | None = None
     lifecycle: Lifecycle = NO_END
     loaded: ModelFacts | None = None
-
-    @property
-    def build(self) -> ModelFacts:
-        """The facts as Triton says them, which the pools know this build by."""
-        return self.loaded or self.facts
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

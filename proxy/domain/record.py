@@ -56,16 +56,17 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 class StageName(str, Enum):
     """ACCESS: who the caller is. BODY: the body is read and checked. PLAN: deployment, template and
-    guide. LIMITS: the caller's limits, and permits. GUIDE_CHECK: Triton tries a costly guide.
-    QUEUE: the fair queue. WAIT: a lost stream waits for an endpoint. TRITON: one stream of one
-    endpoint. ROUTING: the choice of that endpoint. The ENGINE ones are within it, as the engine
-    timed them. TOOL: a tool that the server runs.
+    guide. LIMITS: the caller's limits, and permits. IMAGES: they are fetched. GUIDE_CHECK: Triton
+    tries a costly guide. QUEUE: the fair queue. WAIT: a lost stream waits for an endpoint. TRITON:
+    one stream of one endpoint. ROUTING: the choice of that endpoint. The ENGINE ones are within it,
+    as the engine timed them. TOOL: a tool that the server runs.
     """
 
     ACCESS = "access"
     BODY = "body"
     PLAN = "plan"
     LIMITS = "limits"
+    IMAGES = "images"
     GUIDE_CHECK = "guide check"
     QUEUE = "queue"
     WAIT = "wait for an endpoint"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
 from proxy.domain.constraint import Constraint
+from proxy.domain.image import Image
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 
 
@@ -15,7 +16,8 @@ class Message:
     """One turn of a chat. `content` is the joined text of its parts, None where there is none.
 
     The assistant's may have `tool_calls` and `reasoning`; `tool_call_id` says which of the calls a
-    message of role tool answers.
+    message of role tool answers. parts: of a message with images, its texts, and None in the place
+    of each image.
     """
 
     role: str
@@ -24,6 +26,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: str | None = None
+    parts: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +35,26 @@ class ChatPrompt:
 
     continues_last: the answer continues the last message. template_values: variables of the
     template besides the messages. callers_values: the same, under names that the caller chose.
-    template: the caller's own, in place of the model's.
+    template: the caller's own, in place of the model's. images: of all messages, in their order.
     """
 
     messages: tuple[Message, ...]
+    images: tuple[Image, ...] = ()
     adds_generation_prompt: bool = True
     continues_last: bool = False
     template_values: Mapping[str, object] = field(default_factory=dict)
     callers_values: Mapping[str, object] = field(default_factory=dict)
     template: str | None = None
+
+    def place_of_image(self, number: int = 0) -> str:
+        """The path of one of its images, for errors."""
+        places = [
+            f"messages[{at}].content[{index}]"
+            for at, message in enumerate(self.messages)
+            for index, part in enumerate(message.parts)
+            if part is None
+        ]
+        return places[number]
 
     @property
     def answer_prefix(self) -> str:
@@ -214,6 +228,7 @@ class GenerationRequest:
     fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None
+    embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     queue_patience_s: float | None = None
 
     @property

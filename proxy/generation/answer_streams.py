@@ -27,6 +27,7 @@ from proxy.generation.prepare import Part, Plan, Preparation
 from proxy.generation.stream.engine_stream import EngineStream, StreamMeans
 from proxy.language.structured.checks import Checker
 from proxy.language.structured.constraint_errors import map_constraint_error
+from proxy.server_tools.image_fetcher import ImageFetcher
 from proxy.server_tools.tool_loop import run_tool_loop
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -38,6 +39,7 @@ class Means:
 
     preparation: Preparation
     tools: ToolRunner
+    images: ImageFetcher
     checker: Checker
     gate: StartGate
     streams: StreamMeans

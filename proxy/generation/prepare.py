@@ -20,7 +20,7 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import GenerationRequest, PromptBatch, TokenPrompt
+from proxy.domain.request import ChatPrompt, GenerationRequest, PromptBatch, TokenPrompt
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
@@ -76,6 +76,13 @@ class Plan:
             engine_request=self.engine_requests[0],
             counts_prompt=True,
         )
+
+    def with_prompt(self, prompt: ChatPrompt) -> Plan:
+        """With a prompt that differs in its images alone. Raises as `check_copies`."""
+        requests = tuple(replace(each, images=prompt.images) for each in self.engine_requests)
+        check_copies(self.request, requests)
+        request = replace(self.request, prompt=prompt)
+        return replace(self, request=request, engine_requests=requests)
 
     def new_parser(self) -> OutputParser | None:
         """For one answer; None: all of it is text."""
@@ -251,6 +258,7 @@ class Preparation:
             model=card,
             text=text,
             plain_spans=spans,
+            images=request.prompt.images if isinstance(request.prompt, ChatPrompt) else (),
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
             add_special_tokens=adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
@@ -266,6 +274,7 @@ class Preparation:
             cache_salt=salt,
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
+            embeds=request.embeds,
         )
         _check_capabilities(engine_request, card)
         _check_token_ids(engine_request, card)
@@ -283,8 +292,10 @@ def _cache_owner(request: GenerationRequest) -> str:
 
 def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
+        embeds = missing[0] == "embeddings"
+        lacks = "has no embeddings" if embeds else "does not support this parameter"
         raise InvalidRequest(
-            f"The model {card.name!r} does not support this parameter.",
+            f"The model {card.name!r} {lacks}.",
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=missing[0],
         )

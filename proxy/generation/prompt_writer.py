@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import assert_never
@@ -21,7 +22,7 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.language.syntax.parsers import CardSyntax
+from proxy.language.syntax.parsers import GENERIC, CardSyntax
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
@@ -48,6 +49,13 @@ class PromptWriter:
         """
         match request.prompt:
             case ChatPrompt():
+                if request.prompt.images and "images" not in card.capabilities:
+                    raise InvalidRequest(
+                        f"The model {card.name!r} reads no images ('image_url'): send parts of "
+                        "type 'text'.",
+                        code=ErrorCode.UNSUPPORTED_PARAMETER,
+                        param=request.prompt.place_of_image(),
+                    )
                 rendered = await self._rendered(request, request.prompt, card, syntax)
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
@@ -72,12 +80,15 @@ class PromptWriter:
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
+            "words_tools": syntax.tools == GENERIC,
         }
         if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
                 )
+        if prompt.images:  # of which templates read the places alone
+            prompt = replace(prompt, images=())
         try:
             return await self._sandbox.run(
                 request.caller, chat_template.rendered, prompt, card.facts, tools, **options

@@ -37,6 +37,8 @@ def adopted(model: LoadedModel, entry: RemoteEntry) -> LoadedModel | None:
         default_max_tokens=entry.sampling.max_tokens,
         context_length=length or facts.context_length,
         says_context=length is not None,
+        rows=entry.rows or facts.rows,
+        says_rows=entry.rows is not None,
     )
     return replace(model, facts=facts, capabilities=frozenset(found))
 

@@ -80,7 +80,7 @@ class PoolSet:
     def variant(self, card: ModelCard) -> Candidates[Served] | None:
         """The endpoints that get streams for exactly this build of the model."""
         pool = self.pools.get(card.pool)
-        return None if pool is None else pool.variant(card.build)
+        return None if pool is None else pool.variant(card.loaded or card.facts)
 
     def is_available(self, card: ModelCard) -> bool:
         """Whether an endpoint serves exactly this build of the model now."""
@@ -91,6 +91,8 @@ class PoolSet:
         variant = self.variant(card)
         if variant is None:
             return card.facts.rows
+        if card.facts.adopted is not None:
+            return card.facts.rows * len(variant.members)
         return sum(one.rows for one in variant.members)
 
     def models(self) -> tuple[LoadedModel, ...]:

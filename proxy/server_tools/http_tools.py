@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 import httpx
 
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.addresses import Resolve, is_public, resolved
+from proxy.server_tools.addresses import Resolve, resolved
+from proxy.server_tools.pinned_http import OUR_HEADERS, FetchFailed, PinnedHttp, body_of
 
 SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
 # All others are read as UTF-8: Python knows codecs that a server could hold the event loop with.
 CHARSETS = {"iso-8859-1": "latin-1", "latin-1": "latin-1", "windows-1252": "cp1252"}
-OUR_HEADERS = {
-    "User-Agent": "triton-openai",
-    "Accept": "application/json, text/*",
-    "Accept-Encoding": "identity",  # a compressed body could be far larger than its bytes
-}
+HEADERS = {**OUR_HEADERS, "Accept": "application/json, text/*"}
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -67,17 +61,11 @@ class _Failed(Exception):
 
 
 class HttpToolRunner:
-    """Implements domain.server_tools.ToolRunner.
-
-    Each call opens its own connection to an address that was checked: names are not resolved a
-    second time. Proxies from the environment and redirects are not followed.
-    """
+    """Implements domain.server_tools.ToolRunner."""
 
     def __init__(self, secrets: HeaderSecrets, resolve: Resolve = resolved) -> None:
         self._secrets = secrets
-        self._resolve = resolve
-        self._tls: ssl.SSLContext | None = None
-        self._trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._http = PinnedHttp(resolve)
 
     def replace_secrets(self, secrets: HeaderSecrets) -> None:
         """When models.yaml has changed. Running requests keep those of tools that are gone."""
@@ -90,6 +78,9 @@ class HttpToolRunner:
             result = await asyncio.wait_for(self._called(tool, arguments), timeout_s)
         except _Failed as failure:
             result = failure.result
+        except FetchFailed as failure:
+            text = f"The tool failed: {failure}."
+            result = ToolResult(status=failure.status, text=text, response_bytes=failure.received)
         except (asyncio.TimeoutError, httpx.TimeoutException):
             text = f"The tool did not answer within {timeout_s:g} s."
             result = ToolResult(status=CallStatus.TIMEOUT, text=text)
@@ -100,11 +91,13 @@ class HttpToolRunner:
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
         request = _request(tool, arguments, self._secrets.fill(tool.headers))
-        async with (
-            await self._client(request.url) as client,
-            aclosing(await self._sent(client, tool, request)) as response,
-        ):
-            data = await _body(response, tool.max_response_bytes)
+        allows_private = tool.allow_private_addresses
+        async with self._http.response(request, allows_private=allows_private) as response:
+            kind = response.headers.get("content-type", "text/plain").lower()
+            if not response.is_redirect and not (kind.startswith(TEXT_TYPES) or "+json" in kind):
+                why = "The tool failed: its answer is neither text nor JSON."
+                raise _Failed(CallStatus.FAILED, why)
+            data = await body_of(response, tool.max_response_bytes)
         charset = (response.charset_encoding or "").lower()
         text = data.decode(CHARSETS.get(charset, "utf-8"), errors="replace")
         if response.is_redirect:
@@ -115,34 +108,6 @@ class HttpToolRunner:
             raise _Failed(CallStatus.FAILED, why, len(data))
         return ToolResult(status=CallStatus.OK, text=text, response_bytes=len(data))
 
-    async def _client(self, url: httpx.URL) -> httpx.AsyncClient:
-        """A new client. The certificates are read once, since that takes longer than most calls."""
-        if self._tls is None and url.scheme == "https":
-            self._tls = await asyncio.to_thread(httpx.create_ssl_context)
-        tls = self._tls or self._trusts_nobody
-        return httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None)
-
-    async def _sent(
-        self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request
-    ) -> httpx.Response:
-        """The response from the first address that accepts a connection."""
-        addresses = await self._addresses(tool, request.url)
-        for address in addresses[:-1]:
-            try:
-                return await client.send(_pinned_to(address, request), stream=True)
-            except httpx.ConnectError:
-                continue
-        return await client.send(_pinned_to(addresses[-1], request), stream=True)
-
-    async def _addresses(self, tool: ServerTool, url: httpx.URL) -> list[str]:
-        """The host's addresses. Raises _Failed: one of them is private, so none is used."""
-        port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await self._resolve(url.host, port)
-        if not tool.allow_private_addresses and not all(map(is_public, addresses)):
-            why = "The tool cannot be reached: its address is not a public one."
-            raise _Failed(CallStatus.REFUSED_ADDRESS, why)
-        return addresses
-
 
 def _request(
     tool: ServerTool, arguments: Mapping[str, Any], headers: Mapping[str, str]
@@ -150,8 +115,8 @@ def _request(
     url = httpx.URL(tool.url)
     if tool.method == "GET":
         url = url.copy_merge_params(_query(arguments, url.params))
-        return httpx.Request("GET", url, headers={**OUR_HEADERS, **headers})
-    return httpx.Request("POST", url, headers={**OUR_HEADERS, **headers}, json=dict(arguments))
+        return httpx.Request("GET", url, headers={**HEADERS, **headers})
+    return httpx.Request("POST", url, headers={**HEADERS, **headers}, json=dict(arguments))
 
 
 def _query(
@@ -173,40 +138,3 @@ def _query(
                 f"The argument {name!r} must be a string, a number or a boolean.",
             )
     return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _pinned_to(address: str, request: httpx.Request) -> httpx.Request:
-    """The same request to this address, with the host's name in Host, SNI and certificate check."""
-    pinned = httpx.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        content=request.content,
-    )
-    if not _is_address(request.url.host):
-        pinned.extensions["sni_hostname"] = request.url.host
-    return pinned
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-async def _body(response: httpx.Response, most: int) -> bytes:
-    """The response's body. Raises _Failed: it is too large, compressed, or not text or JSON."""
-    kind = response.headers.get("content-type", "text/plain").lower()
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise _Failed(CallStatus.FAILED, "The tool failed: its answer is compressed.")
-    if not response.is_redirect and not (kind.startswith(TEXT_TYPES) or "+json" in kind):
-        raise _Failed(CallStatus.FAILED, "The tool failed: its answer is neither text nor JSON.")
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        data += chunk
-        if len(data) > most:
-            why = f"The tool failed: its answer is larger than {most} bytes."
-            raise _Failed(CallStatus.TOO_LARGE, why, len(data))
-    return bytes(data)

@@ -27,7 +27,7 @@ from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, M
 from proxy.domain.model import Kind, ModelCard
 from proxy.domain.output import BlockChanges, TokenDelta
 from proxy.triton import codec, tensors
-from proxy.triton.dialects.recognition import DIALECTS
+from proxy.triton.dialects.recognition import DIALECTS, OWN
 from proxy.triton.errors import (
     STUB_LATE,
     error_of_message,
@@ -85,8 +85,9 @@ class TritonClient:
             ForeignAnswer: Triton handed us another request's answer. It is being restarted.
         """
         model = request.model
-        dialect, prompt_tokens = DIALECTS[model.facts.kind], None
-        if model.facts.adopted is not None:
+        dialect, prompt_tokens = OWN, None
+        if (adopted := model.facts.adopted) is not None:
+            dialect = DIALECTS[adopted.kind]
             request, prompt_tokens = await as_text(request)
         message = dialect.encode(request)
         terms: LeaseTerms | None = None

@@ -24,6 +24,8 @@ from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt
 
 AT_ONCE = 4_096  # characters that are encoded on the event loop, in about a millisecond
+LONG_TOKEN = 16  # characters; few texts have longer ones on average
+CUT_TOKENS = 16  # that a cut can change
 UNBOUNDED = 10**9  # transformers writes 10**30 where a tokenizer has no limit
 # GPT-2's printable characters for the bytes that are not printable themselves, in their order.
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
@@ -41,7 +43,8 @@ class LocalTokenizer:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise BuildError(
-                "a model's `tokenizer` needs the package tokenizers: pip install tokenizers"
+                "a model's `tokenizer` needs the package tokenizers: pip install "
+                "'triton-openai[adopt]'"
             ) from error
         try:
             self._backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -115,8 +118,8 @@ class LocalTokenizer:
             param="add_special_tokens",
         )
 
-    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
-        """As the tokenizer model of our ensembles does.
+    async def admit(self, request: EngineRequest) -> tuple[AdmittedPrompt, str]:
+        """As the tokenizer model of our ensembles does; and the text that is sent.
 
         Raises:
             InvalidRequest: the prompt does not leave room in the context, or no text is the prompt.
@@ -127,10 +130,14 @@ class LocalTokenizer:
         # the library lets other threads run while it encodes
         return await asyncio.to_thread(self._admitted, request)
 
-    def _admitted(self, request: EngineRequest) -> AdmittedPrompt:
+    def _admitted(self, request: EngineRequest) -> tuple[AdmittedPrompt, str]:
         facts, wanted = request.model.facts, request.max_tokens
-        ids = self._ids(self.as_text(request))
-        count, context = len(ids), facts.context_length
+        context = facts.context_length
+        longest = f"This model's maximum context length is {context} tokens"
+        self._check_start(request.text or "", context, longest)
+        text = self.as_text(request)
+        ids = self._ids(text)
+        count = len(ids)
         room = context - count
         if not count:
             reason, param = "The prompt has no tokens. Give a text or token ids.", "prompt"
@@ -140,7 +147,6 @@ class LocalTokenizer:
                 f"The prompt has {count} tokens. This server allows at most {request.prompt_cap}.",
                 "prompt",
             )
-        longest = f"This model's maximum context length is {context} tokens"
         if room < 1:
             raise _too_long(
                 f"{longest}, and the prompt has {count}, which leaves no room for an answer. "
@@ -154,7 +160,16 @@ class LocalTokenizer:
                 "max_tokens",
             )
         default = smaller(facts.default_max_tokens, request.token_cap)
-        return AdmittedPrompt(ids=tuple(ids), max_tokens=wanted or smaller(default, room) or room)
+        most = wanted or smaller(default, room) or room
+        return AdmittedPrompt(ids=tuple(ids), max_tokens=most), text
+
+    def _check_start(self, text: str, context: int, longest: str) -> None:
+        """Refuses a text by its first part, if that is too long alone: a second of work or more."""
+        most = context * LONG_TOKEN
+        if len(text) > most and self.count(text[:most]) > context + CUT_TOKENS:
+            raise _too_long(
+                f"{longest}, and the prompt has more than {context}. Shorten the prompt.", "prompt"
+            )
 
     def token_bytes(self, token: int, *, shows_special: bool = False) -> bytes:
         """Its raw bytes; a special token has none, if its text is not to be shown."""
@@ -227,8 +242,9 @@ async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
             return request, None
         return replace(request, max_tokens=request.token_cap), None
     tokenizer = local_tokenizer(adopted.tokenizer)
-    admitted = await tokenizer.admit(request)
-    text = tokenizer.as_text(request)
+    if request.embeds is not None and request.prompt_cap is None:
+        return request, None  # the engine counts, and takes ids
+    admitted, text = await tokenizer.admit(request)
     return replace(request, text=text, token_ids=None, max_tokens=admitted.max_tokens), len(
         admitted.ids
     )

@@ -36,7 +36,7 @@ class TritonTokenizer:
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         if request.model.facts.adopted is not None:
-            return await _local(request.model).admit(request)
+            return (await _local(request.model).admit(request))[0]
         message = codec.encode_admission(request)
         left_s, retries = request.timeout_s, None
         while True:

@@ -358,7 +358,7 @@ class Reservation:
         """
         counted = dict(bounds)
         for each in engine_requests:
-            if each.token_ids is not None:
+            if each.token_ids is not None or each.images:
                 continue
             try:
                 admitted = await self._limiter.tokenizer.admit(replace(each, constraint=None))

@@ -5,6 +5,7 @@ through a Tap; for spans the bytes of the request alone. Called by `application`
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from functools import partial
@@ -26,6 +27,7 @@ CONTENT = "content"
 MOST_LOGGED = 200_000  # bytes of a request and its answer; what is larger has a line without them
 OVERHEAD = 2_000  # bytes of a record in memory, besides those of request and answer
 # Routes whose callers can refuse with `store: false`. The WebSocket is not tapped.
+IMAGE = re.compile(rb"(data:image\\?/\w+;base64,)[\w+/=\\]+", re.ASCII)  # JSON may have \/ for /
 PATHS = frozenset(("/v1/chat/completions", "/v1/completions"))
 
 
@@ -48,7 +50,9 @@ class Tap:
 
     @property
     def body(self) -> bytes:
-        return b"".join(self._body)
+        """Without the bytes of images."""
+        body = b"".join(self._body)
+        return IMAGE.sub(rb"\1", body) if b";base64," in body else body
 
     @property
     def answer(self) -> bytes:

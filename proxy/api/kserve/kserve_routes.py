@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from proxy.access.concurrency import ConcurrencyLimit
+from proxy.access.concurrency import SharedConcurrency
 from proxy.api import errors
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
@@ -37,7 +37,6 @@ HEAD_LENGTH = "inference-header-content-length"
 OCTETS = "application/octet-stream"
 CHEAP_BYTES = 16_000  # of elements that JSON shall have, or of BYTES to check: under 5 ms
 MOST_REQUESTS = 256  # at once; each holds one body, and one answer of Triton
-PARTS = 4  # a tenant, or an address without a tenant, gets at most one of these parts of them
 Internal = Callable[[], frozenset[str]]
 
 
@@ -126,15 +125,13 @@ class Inference:
         self._bodies = bodies
         self._sandbox = sandbox
         self._timeout_s = timeout_s
-        self._all = ConcurrencyLimit(most_requests, what="KServe inferences")
-        self._of_tenants: dict[str, ConcurrencyLimit] = {}  # those that have a permit
-        self._most_of_tenant = max(1, most_requests // PARTS)
+        self._permits = SharedConcurrency(most_requests, what="KServe inferences")
         self._at_triton: set[asyncio.Task[KserveResponse]] = set()
 
     async def answer(self, http: Request, model: str, version: str) -> Response:
-        caller, who = caller_name(http.scope), current_caller.get()
+        caller = caller_name(http.scope)
         with ExitStack() as permit:
-            permit.enter_context(self._permit(caller if who.is_shared else who.tenant))
+            permit.enter_context(self._permits.permits(caller))
             async with self._bodies.received(http) as data:
                 head, tail = _parts(data, http.headers.get(HEAD_LENGTH))
                 parsed = await self._parsed(head, tail, caller)
@@ -148,20 +145,6 @@ class Inference:
             found = await asyncio.shield(inference)
             return await self._written(found, parsed, caller)
         return Response()  # nobody is there to read it
-
-    @contextmanager
-    def _permit(self, tenant: str) -> Iterator[None]:
-        """Raises RateLimited."""
-        of = "For one tenant, this server"
-        mine = self._of_tenants.setdefault(
-            tenant, ConcurrencyLimit(self._most_of_tenant, of=of, what="KServe inferences")
-        )
-        try:
-            with mine.permits(), self._all.permits():
-                yield
-        finally:
-            if not mine.running:
-                self._of_tenants.pop(tenant, None)
 
     def _ended(self, inference: asyncio.Task[KserveResponse], held: ExitStack) -> None:
         held.close()

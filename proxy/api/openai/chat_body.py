@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai import message_bodies
 from proxy.api.openai.field_types import (
     INT32_MAX,
     ListOf,
@@ -20,6 +21,7 @@ from proxy.api.openai.field_types import (
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.api.openai.message_bodies import Messages
 from proxy.api.openai.tool_bodies import AUTO, ToolBody, ToolsBody
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -164,8 +166,15 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
     def _prompt(self) -> SinglePrompt:
         if self.prompt_token_ids is not None:
             return TokenPrompt(ids=tuple(self.prompt_token_ids))
-        messages = tuple(message.to_domain() for message in self.messages)
+        messages, images = message_bodies.to_domain(self.messages)
         if self.nvext is not None and self.nvext.use_raw_prompt:
+            if images:
+                raise InvalidRequest(
+                    "An image ('image_url') needs the chat template, which "
+                    "'nvext.use_raw_prompt' does not use.",
+                    code=ErrorCode.INVALID_PARAMETER,
+                    param="nvext.use_raw_prompt",
+                )
             return TextPrompt(text=messages[0].content or "")
         values: dict[str, Any] = {}
         if self.reasoning_effort is not None:
@@ -177,6 +186,7 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
         continues = bool(self.continue_final_message)
         return ChatPrompt(
             messages=messages,
+            images=images,
             adds_generation_prompt=not continues and self.add_generation_prompt is not False,
             continues_last=continues,
             template_values=values,

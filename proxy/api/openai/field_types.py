@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +28,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.domain.errors import ErrorCode
+from proxy.domain.image import MEDIA_TYPES, Image, media_type
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50
@@ -166,7 +170,7 @@ Metadata = Annotated[DictOf[MetadataKey, Label], Field(max_length=16)]
 
 # Types of message parts in OpenAI's and vLLM's APIs that are not text -> their names in errors.
 OTHER_PARTS = {
-    "image_url": "an image",
+    "image_url": "an image in a message that is not the user's",
     "image_embeds": "an image",
     "input_audio": "audio",
     "audio_url": "audio",
@@ -180,19 +184,22 @@ class PromptCacheBreakpoint(RequestBody):
     mode: Literal["explicit"]
 
 
-class TextPart(RequestBody):
-    """A part of a message that is text.
-
-    The last three fields have no effect. LangChain sends `id` with results of its MCP tools;
+class PartBody(RequestBody):
+    """Fields of any part, which have no effect. LangChain sends `id` with results of its MCP tools;
     `cache_control` (Anthropic) and `prompt_cache_breakpoint` (OpenAI) mark the end of a prefix to
     cache, and this server caches prefixes without them.
     """
 
-    type: Literal["text"]
-    text: str
     id: str | None = None
     cache_control: Any = None
     prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+
+class TextPart(PartBody):
+    """A part of a message that is text."""
+
+    type: Literal["text"]
+    text: str
 
     @model_validator(mode="before")
     @classmethod
@@ -201,8 +208,8 @@ class TextPart(RequestBody):
         if isinstance(kind, str) and kind in OTHER_PARTS:
             raise FieldError(
                 None,
-                f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
-                "read text: send a part of type 'text'",
+                f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server: send a part of "
+                "type 'text'",
                 code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return given
@@ -217,6 +224,55 @@ AnyText = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
     Discriminator(_text_or_list),
 ]
+
+
+LONGEST_LINK = 2_048  # characters
+LINK = re.compile(r"https?://[^/?#\s@]+(?:[/?#]\S*)?", re.IGNORECASE)
+DATA = re.compile(r"data:([\w/+.-]{1,64});base64,")
+JPG = {"image/jpg": "image/jpeg"}  # a name that many clients use
+
+
+def _checked_image(url: str) -> str:
+    """Raises ValueError: the URL is neither one of http nor an image."""
+    if (data := DATA.match(url)) is None:
+        if len(url) > LONGEST_LINK or LINK.fullmatch(url) is None:
+            raise ValueError(
+                f"must be http:, https: (up to {LONGEST_LINK} characters) or "
+                "data:image/png;base64,… with the file's bytes"
+            )
+        return url
+    kind = JPG.get(data[1], data[1])
+    try:
+        found = media_type(base64.b64decode(url[data.end() :], validate=True))
+    except ValueError:
+        raise ValueError("what follows 'base64,' is not base64") from None
+    if kind not in MEDIA_TYPES or found != kind:
+        raise ValueError(
+            f"it is declared as {kind}, and by its first bytes it is {found or 'no known image'}; "
+            f"known are {', '.join(MEDIA_TYPES)}"
+        )
+    return url
+
+
+class ImageUrl(RequestBody):
+    """`auto` and `high` are what models do with every image: they get it as it is."""
+
+    url: Annotated[str, AfterValidator(_checked_image)]
+    detail: Annotated[Literal["auto", "low", "high"], Only("auto", "high")] | None = None
+
+
+class ImagePart(PartBody):
+    """A part of a user's message that is an image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+    text: ClassVar[str] = ""
+
+    def to_domain(self) -> Image:
+        url = self.image_url.url
+        if (data := DATA.match(url)) is None:
+            return Image(url=url)
+        return Image(media_type=JPG.get(data[1], data[1]), base64=url[data.end() :])
 
 
 class RefusalPart(RequestBody):
@@ -235,6 +291,21 @@ def _kind_of_part(given: Any) -> str:
     return "<refusal>" if is_refusal else "<text>"
 
 
+def _kind_of_users_part(given: Any) -> str:
+    is_image = isinstance(given, dict) and given.get("type") == "image_url"
+    return "<image>" if is_image else "<text>"
+
+
+UsersPart = Annotated[
+    Annotated[TextPart, Tag("<text>")] | Annotated[ImagePart, Tag("<image>")],
+    Discriminator(_kind_of_users_part),
+]
+# Content of a user's message, whose parts may be images.
+UsersText = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[ListOf[UsersPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_text_or_list),
+]
 AnswerPart = Annotated[
     Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
     Discriminator(_kind_of_part),
@@ -246,5 +317,5 @@ AnswerText = Annotated[
 ]
 
 
-def join_parts(parts: str | Sequence[TextPart | RefusalPart]) -> str:
+def join_parts(parts: str | Sequence[TextPart | ImagePart | RefusalPart]) -> str:
     return parts if isinstance(parts, str) else "".join(part.text for part in parts)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
@@ -15,12 +16,16 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     AnswerText,
     AnyText,
+    ImagePart,
     ListOf,
     RequestBody,
     Text,
+    TextPart,
+    UsersText,
     join_parts,
 )
-from proxy.domain.errors import ErrorCode, echoed, in_short
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed, in_short
+from proxy.domain.image import Image
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
@@ -30,6 +35,7 @@ FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}
 AsWritten = Annotated[str, StringConstraints(min_length=1)]
 NO_OBJECT = "invalid_arguments"
 DEEPEST = 100  # levels of arrays and objects in arguments
+MOST_IMAGES = 16  # of one request
 
 
 def _as_object(text: str) -> str:
@@ -69,13 +75,20 @@ class MessageFields(RequestBody):
 class SpokenBody(MessageFields):
     role: Annotated[
         Literal["system", "developer", "user", "assistant", "tool"],  # all, for the error message
-        Field(json_schema_extra={"enum": ["system", "developer", "user"]}),
+        Field(json_schema_extra={"enum": ["system", "developer"]}),
     ]
     content: Text
     name: Name | None = None
 
     def to_domain(self) -> Message:
         return Message(role=self.role, content=join_parts(self.content), name=self.name or None)
+
+
+class UserBody(SpokenBody):
+    """Its content may have images, which `to_domain` below reads."""
+
+    role: Literal["user"]
+    content: UsersText  # type: ignore[assignment]
 
 
 class CalledFunctionBody(RequestBody):
@@ -161,17 +174,47 @@ class ToolResultBody(MessageFields):
         )
 
 
+ROLE_TAGS = {"assistant": "<assistant>", "tool": "<tool>", "user": "<user>"}
+
+
 def _role(given: Any) -> str:
     role = given.get("role") if isinstance(given, dict) else None
-    return {"assistant": "<assistant>", "tool": "<tool>"}.get(str(role), "<spoken>")
+    return ROLE_TAGS.get(str(role), "<spoken>")
 
 
 MessageBody = Annotated[
     Annotated[SpokenBody, Tag("<spoken>")]
+    | Annotated[UserBody, Tag("<user>")]
     | Annotated[AssistantBody, Tag("<assistant>")]
     | Annotated[ToolResultBody, Tag("<tool>")],
     Discriminator(_role),
 ]
+
+
+def to_domain(bodies: Sequence[MessageBody]) -> tuple[tuple[Message, ...], tuple[Image, ...]]:
+    """The messages of a chat, and all of their images.
+
+    Raises:
+        InvalidRequest: it has more than MOST_IMAGES.
+    """
+    messages, images = [], []
+    for body in bodies:
+        message = body.to_domain()
+        if isinstance(body, UserBody) and not isinstance(body.content, str):
+            found = [part for part in body.content if isinstance(part, ImagePart)]
+            images += [part.to_domain() for part in found]
+            if found:
+                parts = (part.text if isinstance(part, TextPart) else None for part in body.content)
+                message = replace(message, parts=tuple(parts))
+        messages.append(message)
+    if len(images) > MOST_IMAGES:
+        raise InvalidRequest(
+            f"Invalid value for 'messages': at most {MOST_IMAGES} images are allowed, "
+            f"{len(images)} are sent.",
+            code=ErrorCode.INVALID_MESSAGES,
+            param="messages",
+        )
+    return tuple(messages), tuple(images)
 
 
 def check_tool_history(

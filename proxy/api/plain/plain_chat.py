@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from proxy.api.openai import message_bodies
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.message_bodies import Messages
 from proxy.api.openapi.responses import Answer
@@ -49,12 +50,13 @@ class PlainChunk(Answer):
 
 
 def to_domain(body: PlainChatBody, served: ServedModel, caller: str) -> GenerationRequest:
+    messages, images = message_bodies.to_domain(body.messages)
     return GenerationRequest(
         caller=caller,
         id=f"chat-{uuid.uuid4().hex}",
         model=served.name,
         fallback_from=served.fallback_from,
-        prompt=ChatPrompt(messages=tuple(message.to_domain() for message in body.messages)),
+        prompt=ChatPrompt(messages=messages, images=images),
         sampling=Sampling(temperature=body.temperature),
     )
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import AnyTokenIds, ListOf, RequestBody
-from proxy.api.openai.message_bodies import MessageBody, check_tool_history
+from proxy.api.openai.message_bodies import MessageBody, check_tool_history, to_domain
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.api.openapi.responses import Answer
 from proxy.domain.model import ModelCard
@@ -73,8 +73,10 @@ class TokenizeBody(RequestBody):
         if self.messages is None:
             return TextPrompt(text=self.prompt or "")
         continues = bool(self.continue_final_message)
+        messages, images = to_domain(self.messages)
         return ChatPrompt(
-            messages=tuple(message.to_domain() for message in self.messages),
+            messages=messages,
+            images=images,
             adds_generation_prompt=not continues and self.add_generation_prompt is not False,
             continues_last=continues,
         )

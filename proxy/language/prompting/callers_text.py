@@ -106,12 +106,17 @@ def _may_hold(context: Context, found: Patterns) -> bool:
     for message in context["messages"]:
         for key, value in message.items():
             if not isinstance(value, str):
-                values.append(value)
+                values.append(_part_texts(value) if key == "content" else value)
             elif key != "role" and found.may_be_in(value):
                 return True
     if all(value is None or isinstance(value, bool) for value in values):  # nearly always
         return False
     return found.may_be_in_json(json.dumps(values, ensure_ascii=False, default=str))
+
+
+def _part_texts(content: list[dict[str, str]] | None) -> list[str] | None:
+    """Without the parts' types, which are ours."""
+    return None if content is None else [part["text"] for part in content if "text" in part]
 
 
 def _texts(context: Context) -> Iterator[str]:
@@ -165,7 +170,13 @@ def _marked_context(
             key: _each(value, in_answers if is_answer and key in OWN_TEXTS else in_turns)
             for key, value in seen.items()
         }
-        # The role is never marked: templates compare it, and build tokens from it.
+        # Neither the role is marked, which templates compare and build tokens from, nor the types
+        # of parts.
+        if isinstance(parts := seen["content"], list):
+            change = in_answers if is_answer else in_turns
+            texts["content"] = [
+                {**part, "text": change(part["text"])} if "text" in part else part for part in parts
+            ]
         return {**texts, "role": seen["role"]}
 
     values = {key: _each(value, in_turns) for key, value in context.items() if key != "messages"}

@@ -5,6 +5,7 @@ transformers sets it up. Called by `prompt_writer`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -23,6 +24,7 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
+from proxy.language.prompting.generic_tools import worded
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -30,6 +32,7 @@ SWITCHES = ("enable_thinking", "thinking")
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
 # The names that templates use for the reasoning before an answer.
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+WALKS_PARTS = re.compile(r"\bfor\s+\w+\s+in\s+\w+(?:\[['\"]content['\"]\]|\.content\b)")
 CONTINUED_HERE = "\ue000continued here\ue001"  # characters for private use, which no message has
 
 
@@ -43,6 +46,7 @@ def rendered(
     takes_callers_values: bool = False,
     takes_templates: bool = False,
     thinks: bool = False,
+    words_tools: bool = False,
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
 
@@ -53,6 +57,7 @@ def rendered(
         control: tokens that must stay plain text where a caller's text spells them.
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
         thinks: the model reasons before it answers.
+        words_tools: the model's template has no words for tools, see generic_tools.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
@@ -79,13 +84,22 @@ def rendered(
         values = _without_thinking(prompt, variables(template), thinks=thinks)
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
-    if tools and "tools" not in variables(template):
+    has_words = "tools" in variables(template)
+    turns = prompt.messages
+    if words_tools and not (has_words and prompt.template is not None):
+        turns, tools = worded(turns, list(map(tool_body, tools)), template), ()
+    if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(prompt.messages, template)) is not None:
+    if (refusal := _unsupported_history(turns, template)) is not None:
         raise refusal
-    messages = [_as_template_sees(message, template) for message in prompt.messages]
+    reads_lists = reads_only_parts(template)
+    messages = [_as_template_sees(message, template, reads_lists) for message in turns]
     if prompt.continues_last:
-        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
+        last = messages[-1]
+        if isinstance(last["content"], list):
+            last["content"][-1]["text"] += CONTINUED_HERE
+        else:
+            last["content"] = (last["content"] or "") + CONTINUED_HERE
     callers: Context = {
         **prompt.callers_values,
         **values,
@@ -184,8 +198,8 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
 
 
 def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
-    """The error for the first tool call or result that the template cannot render; None if it can
-    render all.
+    """The error for the first tool call, result or image that the template cannot render; None if
+    it can render all.
     """
     for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
@@ -194,6 +208,9 @@ def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidR
         if message.role == "tool" and "tool" not in template:
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)
+        if message.parts and "image" not in template:
+            path = f"messages[{at}].content[{message.parts.index(None)}]"
+            return _unsupported("The model's chat template has no place for an image.", path)
     return None
 
 
@@ -206,12 +223,17 @@ def tool_body(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": {**function, **tool.returns}}
 
 
-def _as_template_sees(message: Message, template: str) -> dict[str, Any]:
+def _as_template_sees(message: Message, template: str, reads_lists: bool) -> dict[str, Any]:
     """Renames the role `developer` to `system` for templates that do not know it."""
     role = message.role
     if role == "developer" and "developer" not in template:
         role = "system"
     seen: dict[str, Any] = {"role": role, "content": message.content}
+    if message.parts or (reads_lists and message.content is not None):
+        seen["content"] = [
+            {"type": "image"} if part is None else {"type": "text", "text": part}
+            for part in message.parts or (message.content,)
+        ]
     if message.name is not None:
         seen["name"] = message.name
     if message.tool_call_id is not None:
@@ -242,6 +264,14 @@ def compiled(template: str) -> jinja2.Template:
     found = _environment().from_string(template)
     found.globals = dict(found.globals)  # each rendering would copy a ChainMap slowly
     return found
+
+
+@lru_cache(maxsize=64)
+def reads_only_parts(template: str) -> bool:
+    """Whether it walks through the parts of each content and never asks whether that is a text, as
+    LLaVA's: it would write nothing of a text.
+    """
+    return "is string" not in template and WALKS_PARTS.search(template) is not None
 
 
 @lru_cache(maxsize=64)

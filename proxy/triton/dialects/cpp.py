@@ -72,6 +72,9 @@ class CppBackend:
         facts, guide = request.model.facts, request.constraint
         assert facts.adopted is not None
         values = {**trtllm_sampling(request, SAMPLING), "max_tokens": token_limit(request)}
+        # it makes tokens of each word alone, where a space before the word makes others
+        words = request.sampling.bad_words or ()
+        values["bad_words"] = [one for word in words for one in (word, f" {word.lstrip()}")] or None
         # it knows one end token itself; as stop words, special tokens end the answer as well
         ends = [
             facts.special_tokens[one].decode()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritonclient.grpc import service_pb2
-
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.triton import codec, tensors
@@ -22,8 +20,8 @@ class Own:
     def notes(self, declared: Declared) -> list[str]:
         return []
 
-    def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
-        return codec.encode(request)
+    encode = staticmethod(codec.encode)
+    stop = staticmethod(codec.encode_stop)
 
     def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
         model = request.model
@@ -33,9 +31,6 @@ class Own:
             return read
         finish = MissingFinishReason(request)
         return lambda response: finish.push(read(response))
-
-    def stop(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
-        return codec.encode_stop(request)
 
     def error(self, message: str, request: EngineRequest) -> ProxyError | None:
         return None

@@ -22,9 +22,10 @@ from proxy.triton.dialects.own import Own
 from proxy.triton.dialects.text import TextModel
 from proxy.triton.dialects.vllm import Vllm
 
+OWN: Dialect = Own()
 # In the order in which a model of others is compared with them.
 DIALECTS: Mapping[Kind, Dialect] = {
-    Kind.OWN: Own(),
+    Kind.OWN: OWN,
     Kind.VLLM: Vllm(),
     Kind.LLMAPI: Llmapi(),
     Kind.CPP: CppBackend(),

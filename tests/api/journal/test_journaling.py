@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
-from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.application import application
 from tests.fixtures.own_server import served
+from tests.fixtures.pictures import JPEG, data_url
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
@@ -33,7 +35,7 @@ class Recorded:
         self.keys = {name: keys.add(f"{name}key", tenant=name) for name in ("acme", "other")}
         given = {"key_pepper": PEPPER, "record_dir": self.folder, **settings}
         self.engine = engine or ScriptedEngine(deltas("abc"))
-        self.app = application(self.engine, keys=keys, **given)
+        self.app = application(self.engine, given.pop("catalog", None), keys=keys, **given)
 
     def run(self, work: Work) -> list[dict[str, Any]]:
         """The records, when all of them are written."""
@@ -56,6 +58,27 @@ def test_a_request_and_its_answer_are_recorded_as_they_were_sent(tmp_path, strea
     assert (record["tenant"], record["key_id"]) == ("acme", "acmekey")
     assert record["request_id"] == recorded.result.headers["x-request-id"]
     assert 0 <= record["ttft_ms"] <= record["duration_ms"]
+
+
+@pytest.mark.parametrize("is_escaped", [False, True])
+def test_no_bytes_of_an_image_are_recorded_or_logged(tmp_path, is_escaped):
+    catalog = FixedCatalog(facts=replace(FACTS, chat_template=f"{FACTS.chat_template} image"))
+    url = data_url("jpeg", JPEG)
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "hi"}]
+    content = json.dumps({"model": "demo", "messages": [{"role": "user", "content": parts}]})
+    content = content.replace("/", "\\/") if is_escaped else content
+    recorded = Recorded(tmp_path, catalog=catalog, log_content=True, log_level="debug")
+    with capture_logs() as lines:
+        (record,) = recorded.run(lambda client: client.post(CHAT, content=content))
+    assert recorded.result.status_code == 200
+    kept = json.loads(record["body"])["messages"][0]["content"]
+    assert kept == [
+        {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,"}},
+        parts[1],
+    ]
+    logged = json.dumps(lines, default=str)
+    assert "data:image/jpeg;base64," in logged, "it was logged, without the bytes"
+    assert "4AAQSkZJ" not in logged + json.dumps(record)
 
 
 def test_no_header_and_no_key_is_recorded(tmp_path):

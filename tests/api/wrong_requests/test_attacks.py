@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from proxy.api.http.validation_errors import ADVICE
 from tests.api.formats import error_of
-from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = '"model": "demo", "messages": [{"role": "user", "content": "hi"}]'
@@ -81,7 +82,7 @@ def test_the_body_is_json_whatever_its_content_type_says(serve, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["image_url", "input_audio", "file", "video_url", "audio_url", "refusal"]
+    "kind", ["input_audio", "file", "video_url", "audio_url", "refusal", "image_embeds"]
 )
 def test_parts_that_are_no_text_are_refused_with_their_place(idle, kind):
     parts = [{"type": "text", "text": "x"}, {"type": kind, kind: {"url": "x"}}]
@@ -113,7 +114,8 @@ def test_tools_and_their_bytes_are_bounded(serve, letters, count, most):
         {"type": "function", "function": {"name": f"f{at}", "description": "é" * letters}}
         for at in range(count)
     ]
-    client = serve(ScriptedEngine())
+    unknown = FixedCatalog(facts=replace(FACTS, chat_template="{{ tools }}"))
+    client = serve(ScriptedEngine(), unknown)
     error = error_of(client.post(CHAT, json={**GOOD, "tools": tools}))
     assert (error["code"], error["param"]) == ("invalid_parameter", "tools")
     assert str(most) in error["message"]

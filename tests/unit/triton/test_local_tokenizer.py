@@ -49,8 +49,12 @@ def request(text=None, ids=None, context=4096, **fields) -> EngineRequest:
     )
 
 
+def ids_of(tokenizer: LocalTokenizer, asked: EngineRequest) -> tuple[int, ...]:
+    return asyncio.run(tokenizer.admit(asked))[0].ids
+
+
 def admitted(tokenizer: LocalTokenizer, asked: EngineRequest) -> tuple[int, int]:
-    found = asyncio.run(tokenizer.admit(asked))
+    found, _ = asyncio.run(tokenizer.admit(asked))
     return len(found.ids), found.max_tokens
 
 
@@ -75,7 +79,7 @@ def test_it_knows_what_a_model_of_ours_carries(demo):
 
 @pytest.mark.parametrize("text", ["Hello, world!", "Grüße, 你好 🙂", " \n\ttab"])
 def test_the_bytes_of_tokens_make_the_text(demo, text):
-    ids = asyncio.run(demo.admit(request(text))).ids
+    ids = ids_of(demo, request(text))
     assert b"".join(map(demo.token_bytes, ids)).decode() == text
     assert demo.count(text) == len(ids)
 
@@ -99,6 +103,8 @@ def test_a_prompt_gets_what_the_context_leaves(demo):
 def test_what_does_not_fit_is_refused(demo):
     error = refused(demo, request("Hello, world! " * 100, context=50))
     assert (error.code, error.param) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "prompt")
+    error = refused(demo, request("word " * 400_000, context=50))
+    assert "more than 50" in error.message
     error = refused(demo, request("Hello", context=50, max_tokens=60))
     assert (error.code, error.param) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "max_tokens")
     assert "50 tokens" in error.message
@@ -107,9 +113,9 @@ def test_what_does_not_fit_is_refused(demo):
 
 
 def test_ids_are_sent_as_the_text_that_has_them(demo):
-    ids = asyncio.run(demo.admit(request("Hello, world!"))).ids
+    ids = ids_of(demo, request("Hello, world!"))
     assert demo.as_text(request(ids=ids)) == "Hello, world!"
-    split = tuple(one for char in "Hello" for one in asyncio.run(demo.admit(request(char))).ids)
+    split = tuple(one for char in "Hello" for one in ids_of(demo, request(char)))
     assert refused(demo, request(ids=split)).param == "prompt"
 
 
@@ -117,8 +123,8 @@ def test_the_templates_bos_is_not_sent_to_an_engine_that_adds_its_own(with_bos):
     chat = request(f"{BOS}Hello", add_special_tokens=False)
     assert with_bos.as_text(chat) == "Hello"
     assert with_bos.as_text(request("Hello")) == "Hello"
-    ids = asyncio.run(with_bos.admit(chat)).ids
-    assert ids == asyncio.run(with_bos.admit(request("Hello"))).ids
+    ids = ids_of(with_bos, chat)
+    assert ids == ids_of(with_bos, request("Hello"))
     assert with_bos.as_text(request(ids=ids)) == "Hello"
 
 
