@@ -50,6 +50,7 @@ OPTIONS = {
     "max_lora_rank": "vllm.lora.max_rank",
     "max_cpu_loras": "vllm.lora",
     "max_num_queued_reqs": "max_queue",
+    "max_num_queued_tokens": "max_queue",
     "reasoning_parser": "reasoning_parser of the model",
     "otlp_traces_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT of the proxy",
 }
@@ -57,6 +58,7 @@ _WEIGHTS = "the weights come from the folder that build made, all of them"
 _TEXT = "models take text only here"
 _ONE = "an engine has one process: serve it as a pool of engines"
 _PROMPTS = "it opens a port, on which prompts can be read"
+_DRAFT = "it names another model: take a method without one, such as ngram or mtp"
 _OURS = "build sets it, as the engine relies on it"
 REFUSED = {
     "skip_tokenizer_init": "guides need the tokenizer",
@@ -97,7 +99,16 @@ REFUSED = {
     "watermark_config": "callers are not told of it",
     "diffusion_config": "such a model is not served here",
     "pooler_config": "such a model generates nothing",
+    "code_revision": "it is for code that comes with the weights",
+    "model_class_overrides": "it names code",
+    "ignore_patterns": _WEIGHTS,
+    "spec_model": _DRAFT,
+    "speculative_config.model": _DRAFT,
+    "reasoning_config": "the proxy parses reasoning",
+    "fault_tolerance_config": _ONE,
     "mm_encoder_only": _TEXT,
+    "allowed_media_domains": _TEXT,
+    "default_mm_loras": _TEXT,
     "limit_mm_per_prompt": _TEXT,
     "media_io_kwargs": _TEXT,
     "mm_processor_kwargs": _TEXT,
@@ -108,18 +119,14 @@ REFUSED = {
 }
 # The last part of the name of an argument that takes a file, an address, or code to import.
 FOREIGN = re.compile(r"(?:path|paths|dir|file|url|endpoint|hook|cls|class|loader|host|address)$")
-PARALLEL = re.compile(r"^data_parallel_|^api_process")
-OWN_RULES = {"data_parallel_size": _ONE}
+ONE_PROCESS = re.compile("data_parallel_|_")  # how such names, and private ones, begin
 
 
 def refused(extra: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(the argument, the reason) of what no version may be given."""
-    yield from extra_arguments.refused_by(
-        extra, options=OPTIONS, refused=REFUSED | OWN_RULES, foreign=FOREIGN
-    )
-    for name in extra:
-        if PARALLEL.search(name) and name not in OWN_RULES:
-            yield name, f"is refused: {_ONE}"
+    yield from extra_arguments.refused_by(extra, options=OPTIONS, refused=REFUSED, foreign=FOREIGN)
+    for name in filter(ONE_PROCESS.match, extra):
+        yield name, f"is refused: {_ONE}"
 
 
 def of(options: VllmOptions, *, context_length: int) -> dict[str, Any]:

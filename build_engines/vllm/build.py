@@ -63,7 +63,7 @@ def build(name: str, entry: VllmEntry, artifacts: Path, say: Say, *, machine_gb:
     context_length = _context_length(entry, shape)
     gpu_gb = entry.vllm.memory_gb or device.installed(_devices(entry)).memory_gb
     found = [
-        *_problems(entry, shape, context_length, gpu_gb=gpu_gb, machine_gb=machine_gb),
+        *problems(entry, shape, context_length, gpu_gb=gpu_gb, machine_gb=machine_gb),
         *_adapter_problems(entry, folders),
     ]
     if found:
@@ -117,7 +117,7 @@ def _context_length(entry: VllmEntry, shape: Architecture) -> int:
     return min(longest, entry.context_length or longest)
 
 
-def _problems(
+def problems(
     entry: VllmEntry,
     shape: Architecture,
     context_length: int,
@@ -125,6 +125,7 @@ def _problems(
     gpu_gb: float | None,
     machine_gb: float,
 ) -> Iterator[str]:
+    """Why the model cannot be served. gpu_gb: the memory of one GPU; None if there is none here."""
     options, as_gpu = entry.vllm, entry.vllm.as_gpu(context_length)
     if options.environment is not None:
         verify.present(options.environment, "bin/activate", "bin/python3")
