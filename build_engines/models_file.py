@@ -427,11 +427,18 @@ class ModelsFile(Section):
 
     @model_validator(mode="after")
     def _gpus_have_room(self) -> ModelsFile:
-        on_gpus = {n: e for n, e in self.models.items() if isinstance(e, GpuEntry)}
-        found = [
-            _details(Refusal(where=("devices",), reason=reason), (name, on_gpus[name].runtime))
-            for name, reason in refusals.sharing_conflicts({n: e.gpu for n, e in on_gpus.items()})
-        ]
+        options = {n: e.gpu for n, e in self.models.items() if isinstance(e, GpuEntry)}
+        options |= {
+            n: e.vllm.as_gpu()
+            for n, e in self.models.items()
+            if isinstance(e, VllmEntry) and e.vllm.kv_cache_gb is None
+        }
+        found = []
+        for name, reason in refusals.sharing_conflicts(options):
+            entry = self.models[name]
+            section = "vllm" if isinstance(entry, VllmEntry) else "gpu"
+            refusal = Refusal(where=("devices",), reason=reason)
+            found.append(_details(refusal, (name, entry.runtime), section))
         if found:
             raise ValidationError.from_exception_data("models", found)
         return self

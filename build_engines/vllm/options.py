@@ -68,5 +68,7 @@ class VllmOptions(Section):
             max_batch_size=self.max_rows,
             max_num_tokens=max(8192, self.max_rows),
             max_seq_len=context_length,
-            kv_cache=KvCache(dtype="fp8" if is_fp8 else "auto"),
+            kv_cache=KvCache(
+                fraction=self.gpu_memory_utilization, dtype="fp8" if is_fp8 else "auto"
+            ),
         )

@@ -112,7 +112,7 @@ class VllmRuntime(JobLoop):
             prompt_ids=[0],
             max_tokens=1,
             sampling=SamplingParams(
-                top_k=2, top_p=0.9, min_p=0.1, seed=1, presence_penalty=0.1, log_probs=1
+                top_k=2, top_p=0.9, seed=1, presence_penalty=0.1, log_probs=1
             ),
         )
         sampling = self._translator.translate(wanted, 'root ::= "a"\n')
