@@ -49,9 +49,8 @@ class PinnedHttp:
             httpx.HTTPError, OSError, UnicodeError: the host cannot be reached.
         """
         url = request.url
-        addresses = await self._resolve(
-            url.host, url.port or (443 if url.scheme == "https" else 80)
-        )
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = await self._resolve(url.host, port)
         if not allows_private and not all(map(is_public, addresses)):
             raise FetchFailed(CallStatus.REFUSED_ADDRESS, "its address is not a public one")
         async with (
