@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
+from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable, ProxyError
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
@@ -35,6 +35,7 @@ from proxy.triton.dialects.dialect import (
     too_long,
     unsupported,
 )
+from proxy.triton.errors import UNAVAILABLE
 from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
 
 # Fields of vLLM's SamplingParams that have our names. logit_bias is not among the capabilities: the
@@ -70,6 +71,9 @@ WRONG_DIMENSIONS = re.compile(r"matryoshka", re.IGNORECASE)
 NO_TASK = re.compile(r"does not support '(\w+)' request")
 FAILED = b"error"
 REFUSED = "Error generating stream: "
+# What stands there of parameters that it could not make, and of its unexpected errors.
+NO_REASONS = ("", "'NoneType' object has no attribute 'lora_name'")
+DIED = re.compile(r"EngineCore encountered an issue|EngineDeadError")
 
 
 class Vllm:
@@ -123,10 +127,13 @@ class Vllm:
         return None
 
     def error(self, message: str, request: EngineRequest) -> ProxyError | None:
+        reason = message.removeprefix(REFUSED)
+        if DIED.search(message):
+            return ModelUnavailable(UNAVAILABLE, detail=message)
         if TOO_LONG.search(message):
-            return too_long(message.removeprefix(REFUSED))
-        if NO_LORA.search(message):
-            return unsupported(message, "model")
+            return too_long(reason)
+        if NO_LORA.search(message):  # which goes on with the names of all others
+            return unsupported("vLLM has no LoRA adapter of this name.", "model")
         if found := NO_TASK.search(message):
             return unsupported(f"This model cannot {found[1]}.", "model")
         if WRONG_DIMENSIONS.search(message):
@@ -134,8 +141,13 @@ class Vllm:
         if found := OF_PARAMETER.search(message):
             reason = message[: found.start()].removeprefix(REFUSED)
             return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
-        if request.constraint is not None and message.startswith(REFUSED):
-            return _bad_guide(message.removeprefix(REFUSED))
+        if not message.startswith(REFUSED):
+            return None
+        reason = "its log has the reason" if reason.strip() in NO_REASONS else reason
+        if request.constraint is not None:
+            return _bad_guide(reason)
+        if request.images:
+            return unsupported(f"vLLM refused the images of this request: {reason}", "messages")
         return None
 
 

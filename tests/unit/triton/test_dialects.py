@@ -141,6 +141,33 @@ def test_a_stream_of_vllm():
     assert found[-1].is_final
 
 
+def refusal(message: str, **fields) -> tuple[ErrorCode, str]:
+    found = DIALECTS[Kind.VLLM].error(message, request(Kind.VLLM, VLLM_INPUTS, text="x", **fields))
+    return found.code, found.message
+
+
+GUIDE = {"constraint": Constraint(GuideKind.REGEX, "a")}
+
+
+def test_a_dead_engine_is_no_fault_of_a_guide():
+    died = "Error generating stream: EngineCore encountered an issue. See stack trace (above)."
+    assert refusal(died, **GUIDE)[0] is ErrorCode.MODEL_UNAVAILABLE
+    assert refusal(died)[0] is ErrorCode.MODEL_UNAVAILABLE
+
+
+@pytest.mark.parametrize("reason", ["", "'NoneType' object has no attribute 'lora_name'"])
+def test_where_vllm_gives_no_reason_its_log_has_it(reason):
+    code, message = refusal(f"Error generating stream: {reason}", **GUIDE)
+    assert (code, "its log" in message) == (ErrorCode.INVALID_PARAMETER, True)
+    picture = Image(media_type="image/png", base64="")
+    code, message = refusal(f"Error generating stream: {reason}", images=(picture,))
+    assert (code, "its log" in message) == (ErrorCode.UNSUPPORTED_PARAMETER, True)
+
+
+def test_the_names_of_all_adapters_are_not_told():
+    assert "poet" not in refusal("LoRA x is not supported, we currently support ['poet']")[1]
+
+
 def test_a_guide_that_vllm_cannot_compile_is_the_callers_error():
     failed = response(text_output="", finish_reason="error", num_output_tokens=0, final=True)
     guide = Constraint(GuideKind.GRAMMAR, "root ::=")
@@ -315,7 +342,7 @@ def test_the_cpp_ensemble_has_a_batch_dimension_and_all_end_tokens_as_stop_words
     facts = replace(asked.model.facts, end_ids=(2, 3), special_tokens={2: b"</s>", 3: b"<|eot|>"})
     found = sent(replace(asked, model=replace(asked.model, facts=facts)))
     assert found["stop_words"] == [b"</s>", b"<|eot|>"]
-    assert found["bad_words"] == [b"no", b"never"]
+    assert sorted(found["bad_words"]) == [b" never", b" no", b"never", b"no"]
     assert found["max_tokens"] == [4]
 
 
