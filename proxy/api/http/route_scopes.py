@@ -38,6 +38,7 @@ NEEDS: Mapping[str, Need] = {
     "/chat/stream": Scope.CHAT,
     "/chat/sse": Scope.CHAT,
     "/v1/completions": Scope.COMPLETIONS,
+    "/v1/embeddings": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,
     "/detokenize": Scope.TOKENS,

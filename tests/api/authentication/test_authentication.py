@@ -37,6 +37,7 @@ BODIES = {
     "/v1/chat/completions": CHAT,
     "/v1/chat/completions/render": CHAT,
     "/v1/completions": {"model": "demo", "prompt": "hi"},
+    "/v1/embeddings": {"model": "demo", "input": "hi"},
     "/chat/json": CHAT,
     "/chat/stream": CHAT,
     "/chat/sse": CHAT,

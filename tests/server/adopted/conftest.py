@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "team": {"adopt": "team", "tensors": TENSORS},
     "team_whole": {"adopt": "team_whole", "tensors": TENSORS},
     "capped": {"adopt": "qwen_vllm", "limits": {"max_tokens": 5, "prompt_tokens": 60}},
+    "embedder": {"adopt": "embedder"},
+    "seeing": {"adopt": "qwen_vllm"},  # with a template that has a place for images
     "mixed": {
         "adopt": "qwen_vllm",
         "deployments": [
@@ -74,6 +77,7 @@ def started(start: Start, **settings: object) -> Adopted:
         repository.write(folder)
     triton = start(module="tests.fixtures.adopted", ARTIFACTS_DIR=folder)
     served = {name: {"tokenizer": TOKENIZER, **entry} for name, entry in ENTRIES.items()}
+    served["seeing"]["tokenizer"] = str(_with_images(folder / "seeing"))
     proxy = start(
         "proxy",
         ADMIN="off",
@@ -98,6 +102,20 @@ def client(adopted: Adopted) -> Iterator[openai.OpenAI]:
     url = f"{adopted.proxy.url}/v1"
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
         yield made
+
+
+def _with_images(folder: Path) -> Path:
+    """The demo's tokenizer, with a chat template that reads images."""
+    folder.mkdir(exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        shutil.copy(Path(TOKENIZER, name), folder)
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{% if m.content is string %}{{ m.content }}{% else %}{% for one in m.content %}"
+        "{% if one.type == 'image' %}picture{% else %}{{ one.text }}{% endif %}{% endfor %}"
+        "{% endif %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    )
+    return folder
 
 
 def _written(path: Path, models: dict[str, Any]) -> Path:
