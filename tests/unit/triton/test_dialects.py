@@ -30,6 +30,7 @@ VLLM_INPUTS = {
     "exclude_input_in_output": "BOOL", "return_finish_reason": "BOOL", "return_logprobs": "BOOL",
     "return_num_input_tokens": "BOOL", "return_num_output_tokens": "BOOL",
 }  # fmt: skip
+VLLM_OUTPUTS = {"text_output": "BYTES", "finish_reason": "BYTES", "num_output_tokens": "UINT32"}
 NUMBERS = {"INT32": np.int32, "UINT64": np.uint64, "FP32": np.float32, "BOOL": np.bool_}
 
 
@@ -480,7 +481,7 @@ def test_what_can_embed_and_see_is_what_declares_the_inputs():
     for capability, name in config.items():
         for inputs in ({**EMBEDS, "image": "BYTES"}, {**VLLM_INPUTS}):
             declared = Declared(
-                name="m", backend="vllm", inputs=inputs, outputs={"text_output": "BYTES"},
+                name="m", backend="vllm", inputs=inputs, outputs=VLLM_OUTPUTS,
                 required=frozenset({"text_input"}), parameters={}, is_decoupled=True,
                 has_batches=False, stopped_by=None, has_guides=False,
             )  # fmt: skip
