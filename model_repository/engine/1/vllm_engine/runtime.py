@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,13 @@ class VllmRuntime(JobLoop):
             self._start(job, 0, None)  # an echo of the prompt alone does not need the engine
             job.sink.echo(_echoed(wanted, []), "length")
             return
-        ebnf = wanted.guide and await asyncio.to_thread(guide_text, wanted.guide)
-        outputs = self._submit(job, self._translator.translate(wanted, ebnf))
+        ebnf = None
+        if wanted.guide is not None:
+            ebnf = await asyncio.to_thread(guide_text, wanted.guide)
+        sampling = self._translator.translate(wanted, ebnf)
         try:
-            await self._stream(job, outputs)
+            async with aclosing(self._submit(job, sampling)) as outputs:
+                await self._stream(job, outputs)
         except self._library.refused as error:
             raise refusal(error) from error
         except self._library.failed as error:  # it has no message of its own

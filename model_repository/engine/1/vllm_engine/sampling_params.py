@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from grammars.compilation import as_ebnf
+from grammars.compilation import as_ebnf, reason
 from port import RESUME_PARAM, BadParameter, GenerationInput, Guide
 from vllm_engine.library import Library
 
@@ -73,19 +73,16 @@ class SamplingTranslator:
         return [list(word) for word in words if word] or None
 
 
-def guide_text(guide: Guide | None) -> str | None:
+def guide_text(guide: Guide) -> str:
     """The guide as EBNF, so that vLLM enforces what the onnx runtime does: its own conversion of
     schemas has other bounds for whitespace, and refuses keywords that a finished answer is checked
     for. Takes milliseconds; raises BadParameter.
     """
-    if guide is None:
-        return None
     try:
         return as_ebnf(guide.kind, guide.text)
     except Exception as error:
-        raise BadParameter("guided_decoding_guide", f"the guide cannot be compiled: {error}") from (
-            error
-        )
+        message = f"the guide cannot be compiled: {reason(error)}"
+        raise BadParameter("guided_decoding_guide", message) from error
 
 
 def check_resume(generation: GenerationInput) -> None:
