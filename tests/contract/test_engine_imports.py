@@ -21,7 +21,12 @@ RANKS = {
         {"stats", "block_log", "grammars", "hang_watch", "parent_watch", "recent_ids"},
         {"port"},
         {"inbox", "job_loop", "sampling", "guides"},
-        {"onnx_cpu", "scripted", "trtllm", "vllm_engine"},  # the runtimes, which do not know each other
+        {
+            "onnx_cpu",
+            "scripted",
+            "trtllm",
+            "vllm_engine",
+        },  # the runtimes, which do not know each other
         {"runtimes", "stream", "request_tensors"},
         {"leases"},
         {"response_writer"},

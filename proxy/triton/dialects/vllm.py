@@ -84,7 +84,9 @@ class Vllm:
             declared.is_decoupled
             and not declared.has_batches
             and declared.takes(text_input="BYTES", stream="BOOL", sampling_parameters="BYTES")
-            and declared.gives(text_output="BYTES")
+            and declared.takes(return_finish_reason="BOOL", return_num_output_tokens="BOOL")
+            and declared.gives(text_output="BYTES", finish_reason="BYTES")
+            and declared.gives(num_output_tokens="UINT32")
             and declared.required == {"text_input"}
         )
         if not is_ours:

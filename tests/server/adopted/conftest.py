@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ class Adopted:
         return self.triton.settled_engine(ENGINES[kind])
 
 
-@pytest.fixture(scope="session")
-def adopted(start: Start) -> Adopted:
+def started(start: Start, **settings: object) -> Adopted:
+    """settings: of the proxy."""
     folder = ARTIFACTS / "adopted"
     with alone():
         build(_written(folder / "built.yaml", BUILT), folder)
@@ -83,10 +84,17 @@ def adopted(start: Start) -> Adopted:
         ARTIFACTS_DIR=folder,
         MODELS_FILE=_written(folder / "served.yaml", {**BUILT, **served}),
         TRITON_URL=f"grpc://127.0.0.1:{triton.triton_grpc_port}",
+        **settings,
     )
     proxy.wait_ready(within_s=120)
-    eventually(lambda: _served(proxy) >= {*ENTRIES, "demo"}, 60, "all models are served")
+    for name in (*ENTRIES, "demo"):
+        eventually(partial(_answers, proxy, name), 60, f"{name} answers")
     return Adopted(triton, proxy)
+
+
+@pytest.fixture(scope="session")
+def adopted(start: Start) -> Adopted:
+    return started(start)
 
 
 @pytest.fixture
@@ -116,5 +124,6 @@ def _written(path: Path, models: dict[str, Any]) -> Path:
     return path
 
 
-def _served(proxy: Stack) -> set[str]:
-    return {one["id"] for one in PLAIN.get(f"{proxy.url}/v1/models").json()["data"]}
+def _answers(proxy: Stack, name: str) -> bool:
+    body = {**greedy(name), "prompt": "Hello", "max_tokens": 1}
+    return PLAIN.post(f"{proxy.url}/v1/completions", json=body).status_code in (200, 400)
