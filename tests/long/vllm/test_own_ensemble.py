@@ -275,6 +275,7 @@ def test_the_row_of_an_answer_that_is_over_is_free(client, ours, how):
 
 
 def test_the_engines_times_come_with_an_answer(client, ours):
+    complete(client)
     lines = [json.loads(line) for line in ours.log.read_text().splitlines() if line[:1] == "{"]
     stages = [line["stages_ms"] for line in lines if line.get("model") == VLLM]
     assert any({"engine queue", "prefill", "decode"} <= found.keys() for found in stages)
