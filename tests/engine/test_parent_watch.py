@@ -83,7 +83,7 @@ def test_the_processes_of_a_stub_end_with_it_while_its_server_lives():
         stub, neighbor = (psutil.Process(int(pid)) for pid in pids)
         eventually(lambda: len(engines(stub)) == 2, 5, "an engine and its worker")
         started = engines(stub)
-        time.sleep(2 * parent_watch.POLL_S)
+        time.sleep(4 * parent_watch.POLL_S)  # it has to start, and to look once
         stub.kill()
         eventually(lambda: all(map(has_ended, started)), 5, "its processes have ended")
         assert neighbor.is_running()
