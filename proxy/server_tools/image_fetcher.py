@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import httpx
 
@@ -13,6 +15,7 @@ from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.domain.image import MEDIA_TYPES, Image, media_type
 from proxy.domain.request import ChatPrompt
 from proxy.domain.server_tools import CallStatus
+from proxy.server_tools.addresses import resolved
 from proxy.server_tools.pinned_http import OUR_HEADERS, FetchFailed, PinnedHttp, body_of
 
 TIMEOUT_S = 10.0  # for all images of a request
@@ -26,7 +29,9 @@ class ImageFetcher:
 
     def __init__(self, most_bytes: int, http: PinnedHttp | None = None) -> None:
         self._most_bytes = most_bytes
-        self._http = http or PinnedHttp()
+        # not the loop's threads: names whose servers do not answer would hold up all who need one
+        threads = ThreadPoolExecutor(MOST_REQUESTS, thread_name_prefix="image-names")
+        self._http = http or PinnedHttp(partial(resolved, executor=threads))
         self._permits = SharedConcurrency(MOST_REQUESTS, what="requests that fetch images")
 
     async def fetched(self, prompt: ChatPrompt, caller: str) -> ChatPrompt:

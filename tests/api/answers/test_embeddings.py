@@ -216,3 +216,30 @@ async def test_a_client_that_leaves_ends_the_calls():
 def test_a_models_prompt_limit_goes_with_the_request(serve, engine):
     assert ask(serve(engine, max_prompt_tokens=9), "a").status_code == 200
     assert engine.requests[0].prompt_cap == 9
+
+
+class HalfLost(ScriptedEngine):
+    """Of two endpoints the first is lost with each request, `others` says whether both are."""
+
+    others = True
+
+    def has_another(self, request):
+        assert request.avoids == {"a:1"}
+        return self.others
+
+    async def generate(self, request):
+        if not request.avoids:
+            error = ModelUnavailable("away")
+            error.endpoint = "a:1"
+            raise error
+        async for delta in super().generate(request):
+            yield delta
+
+
+def test_a_call_that_lost_its_endpoint_is_sent_to_another(serve):
+    engine = HalfLost()
+    answer = ask(serve(engine), ["a", "bc"])
+    assert answer.json()["usage"]["prompt_tokens"] == 3
+    assert answer.headers["x-resends"] == "2"
+    engine.others = False
+    assert ask(serve(engine), "a").status_code == 503

@@ -14,7 +14,8 @@ from tests.fixtures.stack import HANG_S, PLAIN
 from tests.server.adopted.conftest import ENDLESS, KINDS, MESSAGES, greedy
 
 STREAMED = [kind for kind in KINDS if kind != "team_whole"]
-COUNTED = ["vllm", "cpp", "bls"]  # models that count the tokens of an answer
+# Models that count the tokens of an answer, or say when they stopped by themselves.
+COUNTED = ["vllm", "llmapi", "cpp", "bls"]
 
 
 def chat(client, kind, messages=MESSAGES, **fields):

@@ -67,6 +67,9 @@ def test_a_text_model_needs_an_entry_with_tensors_that_it_has():
     tensors = {"prompt": "PROMPT", "text": "OUTPUT", "inputs": inputs}
     with pytest.raises(NotReady):
         served({"team": {"adopt": "team", "tensors": tensors}}, model)
+    inputs["seed"] = "PROMPT"  # which takes no number
+    with pytest.raises(NotReady):
+        served({"team": {"adopt": "team", "tensors": tensors}}, model)
     inputs["seed"] = "MAX"
     (card,) = served({"team": {"adopt": "team", "tensors": tensors}}, model).cards()
     assert card.capabilities == {"seed"}

@@ -22,6 +22,7 @@ from proxy.triton import codec
 from proxy.triton.codec import MalformedResponse
 from proxy.triton.dialects.dialect import Declared
 from proxy.triton.dialects.recognition import DIALECTS
+from proxy.triton.local_tokenizer import local_tokenizer
 from tests.doubles.engine import CARD, FACTS
 from tests.unit.triton.test_codec import tensors as batched_tensors
 
@@ -487,3 +488,27 @@ def test_what_can_embed_and_see_is_what_declares_the_inputs():
             )  # fmt: skip
             found = DIALECTS[Kind.VLLM].capabilities(declared)
             assert (capability in found) is (name in inputs)
+
+
+def test_tokens_that_no_response_counts_are_counted_at_the_end():
+    """As llmapi sends several tokens at a time with speculative decoding."""
+    inputs = {"text_input": "BYTES", "streaming": "BOOL"}
+    more = {"tokenizer": "demo_model/shipped"}
+    one = response(text_output="I am the demo", finish_reason="None")
+    last = response(text_output="I am the demo model.", finish_reason="stop", final=True)
+    found = read(request(Kind.LLMAPI, inputs, text="Hello", more=more), one, last)
+    counts = [len(each.delta.token_bytes) for each in found]
+    counted = local_tokenizer("demo_model/shipped").count("I am the demo model.")
+    assert sum(counts) == counted + 1  # the end token has no text
+    assert text(found) == "I am the demo model."
+
+
+def test_a_value_that_does_not_fit_into_the_models_tensor_is_the_callers():
+    inputs = {"PROMPT": "BYTES", "SEED": "INT32"}
+    tensors = TextTensors(prompt="PROMPT", text="OUTPUT", inputs={"seed": "SEED"})
+    asked = request(
+        Kind.TEXT, inputs, text="a", more={"tensors": tensors}, sampling=Sampling(seed=2**40)
+    )
+    with pytest.raises(InvalidRequest, match="SEED") as raised:
+        sent(asked)
+    assert raised.value.param == "seed"
