@@ -33,7 +33,7 @@ from proxy.api.openai.field_types import (
     StopString,
     TokenLimit,
 )
-from proxy.domain.errors import ErrorCode
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
@@ -187,16 +187,16 @@ class CountTokensBody(RequestBody):
         return self
 
     def check_choice(self, card: ModelCard) -> None:
-        """Raises FieldError: `tool_choice` needs tools, or names a tool that there is not."""
+        """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not."""
         choice = self.tool_choice
         known = {tool.name for tool in (*(self.tools or ()), *card.server_tools.tools)}
+        wrong = None
         if isinstance(choice, NamedChoice) and choice.name not in known:
-            raise FieldError(
-                "tool_choice.name",
-                f"'tool_choice.name' is {choice.name!r}, which is not one of 'tools'",
-            )
-        if choice is not None and choice.type == "any" and not known:
-            raise FieldError("tool_choice", "'tool_choice' \"any\" needs 'tools'")
+            wrong = f"'tool_choice.name' is {choice.name!r}, which is not one of 'tools'"
+        elif choice is not None and choice.type == "any" and not known:
+            wrong = "'tool_choice' \"any\" is only allowed when 'tools' are given"
+        if wrong is not None:
+            raise InvalidRequest(wrong, code=ErrorCode.INVALID_PARAMETER, param="tool_choice")
 
     @property
     def asked_format(self) -> ConstraintRequest | None:
