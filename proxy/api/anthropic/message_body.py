@@ -45,7 +45,7 @@ from proxy.models.registry import ServedModel
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,128}$")]
 
 
-class ToolBody(Block):
+class CustomTool(Block):
     """A tool of the caller's. The last three fields have no effect: all tools are known to the
     model from the beginning, and inputs are streamed as they come.
     """
@@ -162,7 +162,7 @@ class CountTokensBody(RequestBody):
     model: str
     messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     system: Words | None = None
-    tools: ListOf[ToolBody] | None = None
+    tools: ListOf[CustomTool] | None = None
     tool_choice: (
         Annotated[
             Annotated[AnyChoice, Tag("<any>")] | Annotated[NamedChoice, Tag("<tool>")],

@@ -8,7 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.anthropic.answer_bodies import MessageAnswer, MessageEvent, TokenCount
+from proxy.api.anthropic.answer_bodies import (
+    MessageAnswer,
+    MessageError,
+    MessageEvent,
+    TokenCount,
+)
 from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
 from proxy.api.anthropic.message_renderer import MESSAGE_EVENTS, MessageRenderer
 from proxy.api.http.answer import Answers, Exchange, protocol_names
@@ -37,7 +42,7 @@ MESSAGE = answers(
     MessageAnswer,
     *GENERATION,
     headers=GENERATION_HEADERS,
-    content={EVENTS: named_events(MessageEvent, stream("message"))},
+    content={EVENTS: named_events(MessageEvent, MessageError, stream("message"))},
 )
 MessageRequest = Annotated[MessagesBody, Body(openapi_examples=requests("message"))]
 CountRequest = Annotated[CountTokensBody, Body(openapi_examples=requests("count_tokens"))]

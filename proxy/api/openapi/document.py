@@ -256,6 +256,8 @@ def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> 
     for name in ("ChatCompletionBody", "CompletionBody"):
         _bound_generation(schemas[name]["properties"], limits)
     _bound_choices(schemas["CompletionBody"]["properties"], limits)
+    stops = schemas["MessagesBody"]["properties"]["stop_sequences"]
+    _bound(stops, "array", maxItems=limits.stops)
     if sizes is not None:
         tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
         _bound(tokens, "array", maxItems=sizes.context)
@@ -318,6 +320,8 @@ DESCRIBED = {
     "ChatCompletionBody": ("both", "chat"),
     "CompletionBody": ("both", "completions"),
     "NvExt": ("nvext",),
+    "MessagesBody": ("messages",),
+    "CountTokensBody": ("messages",),
 }
 
 

@@ -149,9 +149,10 @@ def events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
     return {"schema": schema, "example": "".join(f"data: {line}\n\n" for line in lines)}
 
 
-def named_events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
+def named_events(model: type[BaseModel], error: type[BaseModel], payloads: Sequence[Json]) -> Json:
     """The content of a stream whose events have the name of their `type`; model: as of `events`."""
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": reference(model)}
+    either = {"anyOf": [reference(model), reference(error)]}
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": either}
     names = {"type": "string", "description": "The `type` of the data."}
     schema = {
         "type": "object",
