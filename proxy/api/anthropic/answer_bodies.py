@@ -113,6 +113,7 @@ class MessageEvent(AnswerBody):
 class MessageErrorDetail(AnswerBody):
     type: str = Field(examples=["invalid_request_error"])
     message: str
+    details: dict[str, Any] = Field({}, description="What `thread` is refused with, for the SDKs.")
 
 
 class MessageError(AnswerBody):

@@ -23,6 +23,9 @@ TYPES = {
     504: "timeout_error",
 }
 OF_CODES = {code.value: TYPES.get(code.status, INVALID) for code in ErrorCode}
+# No chat is kept here. Tool runners of the SDKs first ask for that, and do without if they get this
+# (anthropic 2.14, lib/threads).
+NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 # The numbers in the message for `max_tokens` over the room that the prompt leaves: context, total,
 # prompt, answer.
 ROOM = re.compile(r"(\d+) tokens\. You asked for \d+ \((\d+) in the prompt, (\d+) for the answer\)")
@@ -34,9 +37,12 @@ def message_error(body: Json) -> Json:
     message = error["message"]
     if error["code"] == ErrorCode.CONTEXT_LENGTH_EXCEEDED.value:
         message = _too_long(message)
+    told: Json = {"type": OF_CODES.get(error["code"], INVALID), "message": message}
+    if error["param"] == "thread":
+        told["details"] = NO_THREADS
     return {
         "type": "error",
-        "error": {"type": OF_CODES.get(error["code"], INVALID), "message": message},
+        "error": told,
         "request_id": running_record().request_id or None,
     }
 

@@ -425,6 +425,11 @@ def test_a_bad_request_has_anthropics_form(serve, fields, kind, words):
     assert not engine.requests
 
 
+def test_a_thread_is_refused_as_tool_runners_know_it(idle):
+    error = idle.post(MESSAGES, json=body(thread={"type": "create"})).json()["error"]
+    assert error["details"]["error_code"] == "thread_unsupported_request"
+
+
 def test_errors_outside_of_the_route_have_anthropics_form_on_its_paths_alone(serve):
     keys = KeysInMemory()
     client = serve(ScriptedEngine(deltas("a")), keys=keys, key_pepper=PEPPER)
