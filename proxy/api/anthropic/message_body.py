@@ -309,6 +309,5 @@ class MessagesBody(CountTokensBody):
             max_tokens=self.max_tokens,
             stop=tuple(self.stop_sequences or ()),
             sampling=sampling,
-            reports_usage=bool(self.stream),
             user=None if self.metadata is None else self.metadata.user_id,
         )

@@ -22,6 +22,7 @@ from proxy.domain.events import (
     ToolCallStarted,
 )
 from proxy.domain.output import FinishReason, Usage
+from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 
 Json = dict[str, Any]
@@ -122,7 +123,7 @@ class MessageRenderer:
         return NAMES | schemas
 
     def chunks(self, event: OutputEvent) -> list[Json]:
-        chunks = [] if self._has_begun else [self._opening(event.usage or Usage())]
+        chunks = [] if self._has_begun else [self._opening()]
         if isinstance(event, Finished):
             self._finished = event
             last = {"type": "message_delta", "delta": self._end(), "usage": _usage(event.usage)}
@@ -131,7 +132,7 @@ class MessageRenderer:
         if (text := self._take(event)) is None:
             return chunks
         block, index = self._blocks[-1], len(self._blocks) - 1
-        if len(self._blocks) > before:
+        if index >= before:
             chunks += self._closing(before - 1)
             start = {"type": "content_block_start", "index": index, "content_block": block.body()}
             chunks.append(start)
@@ -166,8 +167,10 @@ class MessageRenderer:
             self._blocks.append(Block(kind, call))
         return "" if kind is THOUGHT and self._hides_thoughts else text
 
-    def _opening(self, usage: Usage) -> Json:
+    def _opening(self) -> Json:
+        """With the prompt's tokens, which the engine reports with its first one."""
         self._has_begun = True
+        usage = sum((count.usage for count in running_record().counts), start=Usage())
         message = {
             **self._message(replace(usage, completion_tokens=0, reasoning_tokens=0)),
             "content": [],
