@@ -300,6 +300,7 @@ class MessagesBody(CountTokensBody):
     metadata: MessageMetadata | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
     diagnostics: Hint = None
+    store: Annotated[bool, Only(False)] | None = None
 
     def to_domain(self, served: ServedModel, caller: str) -> GenerationRequest:
         """Raises InvalidRequest: see conversation."""

@@ -170,7 +170,7 @@ class MessageRenderer:
     def _opening(self) -> Json:
         """With the prompt's tokens, which the engine reports with its first one."""
         self._has_begun = True
-        usage = sum((count.usage for count in running_record().counts), start=Usage())
+        usage = running_record().usage or Usage()
         message = {
             **self._message(replace(usage, completion_tokens=0, reasoning_tokens=0)),
             "content": [],

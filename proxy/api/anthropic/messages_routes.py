@@ -80,6 +80,7 @@ def routes(
     @router.post("", name="create", responses=MESSAGE, openapi_extra=TAKES_HEADER)
     async def create_message(http: Request, body: MessageRequest) -> Response:
         """The model's next message, in one piece or, with `stream`, as a stream of events."""
+        running_record().is_private = body.store is False
         framing = MESSAGE_EVENTS if body.stream else None
         return answerer.answer(await exchange(http, body), framing)
 

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from proxy.domain.errors import EngineFailed
 from proxy.domain.identity import Limits
 from proxy.domain.output import FinishReason
+from proxy.operate.replay.comparison import facts_of
 from tests.api.tools.test_tools import CALL, CATALOG, SCHEMA
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
@@ -117,6 +118,17 @@ def test_the_stream_folds_to_the_whole_message(serve, thought, pieces, finish, d
     thinking = {"type": "adaptive", "display": display}
     fields = {"tools": TOOLS, "stop_sequences": ["STOP"], "thinking": thinking}
     assert without_ids(folded(events(client, **fields))) == without_ids(whole(client, **fields))
+
+
+def test_a_replay_compares_messages_as_it_does_chats(serve):
+    client = serve(ScriptedEngine(deltas("<think>hm</think>Now.")), CATALOG)
+    stream, complete = (client.post(MESSAGES, json=body(stream=each)) for each in (True, False))
+    facts = facts_of(200, stream.text)
+    assert facts == facts_of(200, complete.text)
+    assert (facts.finishes, facts.usage[0]) == (("end_turn",), 7)
+    assert "Now." in facts.text
+    refused = facts_of(404, client.post(MESSAGES, json=body(model="x")).text)
+    assert refused.finishes == ("error: not_found_error",)
 
 
 def test_blocks_keep_their_order_and_reasoning_has_a_signature(serve):
