@@ -31,8 +31,10 @@ from build_engines.models_file import (
     ModelsFile,
     OnnxEntry,
     ScriptedEntry,
+    VllmEntry,
 )
 from build_engines.tool import Say
+from build_engines.vllm import build as vllm_build
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
 
@@ -97,6 +99,8 @@ def _needs_tools(entry: BuildableEntry, artifacts: Path) -> bool:
             return onnx_build.needs_tools(entry, artifacts)
         case ScriptedEntry():
             return scripted_build.needs_tools(entry, artifacts)
+        case VllmEntry():
+            return vllm_build.needs_tools(entry, artifacts)
 
 
 def show_all(
@@ -146,6 +150,8 @@ def is_built(
             return onnx_build.is_built(name, entry, artifacts)
         case ScriptedEntry():
             return scripted_build.is_built(name, entry, artifacts)
+        case VllmEntry():
+            return vllm_build.is_built(name, entry, artifacts)
 
 
 def _chosen(models: ModelsFile, only: Collection[str]) -> Iterator[tuple[str, BuildableEntry]]:
@@ -175,6 +181,8 @@ def _build(
             onnx_build.build(name, entry, artifacts, say)
         case ScriptedEntry():
             scripted_build.build(name, entry, artifacts, say)
+        case VllmEntry():
+            vllm_build.build(name, entry, artifacts, say, machine_gb=memory_bytes() / 1e9)
 
 
 def _show(
@@ -188,6 +196,9 @@ def _show(
                 say(line)
         case ScriptedEntry():
             for line in scripted_build.shown(name, entry, artifacts):
+                say(line)
+        case VllmEntry():
+            for line in vllm_build.shown(name, entry, artifacts):
                 say(line)
 
 
@@ -220,6 +231,14 @@ def _write_repository(
                 facts = Facts.read(artifacts / name / "facts.json")
                 parameters = role_parameters.scripted(name, entry, facts)
                 without = engine_limits.LORA | engine_limits.BLOCKS
+                triton_models.render(name, fresh, parameters, without=without)
+            case VllmEntry():
+                facts = Facts.read(artifacts / name / "facts.json")
+                parameters = role_parameters.on_vllm(name, entry, facts, artifacts / name)
+                without = engine_limits.vllm_missing(
+                    has_adapters=bool(entry.adapter_names),
+                    is_speculative="speculative_config" in entry.vllm.engine_args,
+                )
                 triton_models.render(name, fresh, parameters, without=without)
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a running server may still use the old one

@@ -34,6 +34,8 @@ EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
 LLGUIDANCE_KINDS = EVERY_KIND[:-2]  # its grammars are Lark, and tags an error (grammar_matcher.py)
+# What vLLM refuses in a request to a model that speculates (SamplingParams._validate_spec_decode).
+VLLM_SPECULATION_LACKS = frozenset({"min_p", "logit_bias"})
 HAS_CACHE_SALT = Version("1.1.0a0")
 TORCH_SAMPLER_HAS_ALTERNATIVES = Version("1.2.0a0")  # by 7756; before, 6097: one token only
 # TorchSampler serves everything and is the only one; requests have priorities (12362).
@@ -125,3 +127,11 @@ class TrtllmEngine:
         if self.version >= TORCH_SAMPLER_IS_WHOLE:
             return TORCH_SAMPLER_LACKED - {"seed"}
         return TORCH_SAMPLER_LACKED
+
+
+def vllm_missing(*, has_adapters: bool, is_speculative: bool) -> frozenset[str]:
+    """Names of the ensemble's tensors that vLLM cannot honour."""
+    found = RESUME | BLOCKS
+    if not has_adapters:
+        found |= LORA
+    return found | VLLM_SPECULATION_LACKS if is_speculative else found

@@ -31,6 +31,8 @@ from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknow
 from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
 from build_engines.section import HttpUrlText, ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
+from build_engines.vllm import arguments as vllm_arguments
+from build_engines.vllm.options import VllmOptions
 from build_engines.weights import WeightsField
 
 
@@ -198,6 +200,11 @@ class BuiltEntry(ModelEntry):
         """New tokens of a request without max_tokens; None: all that the context leaves."""
         return self.sampling.max_tokens
 
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        """The LoRA adapters, in the order of models.yaml."""
+        return ()
+
 
 class OnnxEntry(BuiltEntry):
     """A model on the CPU. Weights: a Hugging Face folder, or one of onnxruntime-genai's builder."""
@@ -222,6 +229,10 @@ class GpuEntry(BuiltEntry):
     @property
     def default_max_tokens(self) -> int:
         return self.sampling.max_tokens or GPU_MAX_TOKENS
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        return () if self.gpu.lora is None else tuple(self.gpu.lora.adapters)
 
     @model_validator(mode="after")
     def _goes_together(self) -> GpuEntry:
@@ -250,6 +261,30 @@ class TensorrtllmEntry(GpuEntry):
 
     runtime: Literal["tensorrtllm"]
     gpu: PlanOptions = PlanOptions()
+
+
+class VllmEntry(BuiltEntry):
+    """A model on vLLM, on NVIDIA GPUs or a CPU. Weights: a Hugging Face folder."""
+
+    runtime: Literal["vllm"]
+    vllm: VllmOptions = VllmOptions()
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        return () if self.vllm.lora is None else tuple(self.vllm.lora.adapters)
+
+    @model_validator(mode="after")
+    def _arguments_are_allowed(self) -> VllmEntry:
+        wrong = [
+            _details(
+                Refusal(where=("engine_args", *filter(None, place.split("."))), reason=why),
+                section="vllm",
+            )
+            for place, why in vllm_arguments.refused(self.vllm.engine_args)
+        ]
+        if wrong:
+            raise ValidationError.from_exception_data("vllm", wrong)
+        return self
 
 
 def _folder(path: Path, info: ValidationInfo) -> Path:
@@ -295,20 +330,23 @@ class RemoteEntry(ModelEntry):
 
     adopt: the Triton model, if others built it. The rest is what such a model does not carry.
     tokenizer: a Hugging Face folder with its tokenizer.json, for the chat template and for exact
-    counts. context_length: by default what config.json there says. adapters: names of its LoRA
-    adapters. tensors: of a model without a fingerprint.
+    counts. context_length: by default what config.json there says. rows: requests that one engine
+    decodes at once, such as vLLM's max_num_seqs; with it they wait in the fair queue. adapters:
+    names of its LoRA adapters. tensors: of a model without a fingerprint.
     """
 
     runtime: Literal["remote"] = "remote"
     adopt: Text | None = None
     tokenizer: Folder | None = None
     context_length: Annotated[int, Field(ge=16)] | None = None
+    rows: Annotated[int, Field(ge=1, le=65_536)] | None = None
     adapters: tuple[ModelName, ...] = ()
     tensors: TensorsEntry | None = None
 
     @model_validator(mode="after")
     def _needs_adopt(self) -> RemoteEntry:
-        given = self.model_fields_set & {"tokenizer", "context_length", "adapters", "tensors"}
+        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"}
+        given = self.model_fields_set & said
         if given and self.adopt is None:
             name = sorted(given)[0]
             error = PydanticCustomError("adopt", "says something of an adopted model: add `adopt`")
@@ -325,11 +363,13 @@ class RemoteEntry(ModelEntry):
         return self
 
 
-def _details(refusal: Refusal, model: tuple[str, ...] = ()) -> InitErrorDetails:
+def _details(
+    refusal: Refusal, model: tuple[str, ...] = (), section: str = "gpu"
+) -> InitErrorDetails:
     """model: its name and runtime, for an error of the whole file."""
     error = PydanticCustomError("refused", "{reason}", {"reason": refusal.reason})
     place = ("models", *model) if model else ()
-    return InitErrorDetails(type=error, loc=(*place, "gpu", *refusal.where), input=None)
+    return InitErrorDetails(type=error, loc=(*place, section, *refusal.where), input=None)
 
 
 def _runtime(value: Any) -> str:
@@ -344,17 +384,19 @@ def _runtime(value: Any) -> str:
     return str(value.get("runtime") or default)
 
 
-BuildableEntry = OnnxEntry | ScriptedEntry | TensorrtLlmEntry | TensorrtllmEntry
+BuildableEntry = OnnxEntry | ScriptedEntry | TensorrtLlmEntry | TensorrtllmEntry | VllmEntry
 Entry = Annotated[
     Annotated[OnnxEntry, Tag("onnx")]
     | Annotated[ScriptedEntry, Tag("scripted")]
     | Annotated[TensorrtLlmEntry, Tag("tensorrt_llm")]
     | Annotated[TensorrtllmEntry, Tag("tensorrtllm")]
+    | Annotated[VllmEntry, Tag("vllm")]
     | Annotated[RemoteEntry, Tag("remote")],
     Discriminator(
         _runtime,
         custom_error_type="runtime",
-        custom_error_message="runtime must be onnx, scripted, tensorrt_llm, tensorrtllm or remote",
+        custom_error_message="runtime must be onnx, scripted, tensorrt_llm, tensorrtllm, vllm or "
+        "remote",
     ),
 ]
 
@@ -385,11 +427,18 @@ class ModelsFile(Section):
 
     @model_validator(mode="after")
     def _gpus_have_room(self) -> ModelsFile:
-        on_gpus = {n: e for n, e in self.models.items() if isinstance(e, GpuEntry)}
-        found = [
-            _details(Refusal(where=("devices",), reason=reason), (name, on_gpus[name].runtime))
-            for name, reason in refusals.sharing_conflicts({n: e.gpu for n, e in on_gpus.items()})
-        ]
+        options = {n: e.gpu for n, e in self.models.items() if isinstance(e, GpuEntry)}
+        options |= {
+            n: e.vllm.as_gpu()
+            for n, e in self.models.items()
+            if isinstance(e, VllmEntry) and e.vllm.kv_cache_gb is None
+        }
+        found = []
+        for name, reason in refusals.sharing_conflicts(options):
+            entry = self.models[name]
+            section = "vllm" if isinstance(entry, VllmEntry) else "gpu"
+            refusal = Refusal(where=("devices",), reason=reason)
+            found.append(_details(refusal, (name, entry.runtime), section))
         if found:
             raise ValidationError.from_exception_data("models", found)
         return self
@@ -410,8 +459,9 @@ def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
     yield from ((("aliases", number), alias) for number, alias in enumerate(entry.aliases))
     if isinstance(entry, RemoteEntry):
         yield from ((("adapters", number), one) for number, one in enumerate(entry.adapters))
-    if isinstance(entry, GpuEntry) and entry.gpu.lora is not None:
-        yield from ((("gpu", "lora", "adapters", name), name) for name in entry.gpu.lora.adapters)
+    if isinstance(entry, GpuEntry | VllmEntry):
+        section = "gpu" if isinstance(entry, GpuEntry) else "vllm"
+        yield from (((section, "lora", "adapters", name), name) for name in entry.adapter_names)
 
 
 def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:

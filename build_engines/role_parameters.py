@@ -21,18 +21,22 @@ from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
 from build_engines.models_file import (
+    BuildableEntry,
     BuiltEntry,
     GpuEntry,
     OnnxEntry,
     OnnxOptions,
     ScriptedEntry,
+    VllmEntry,
 )
+from build_engines.vllm import arguments as vllm_arguments
+from build_engines.vllm import build as vllm_build
 
 # Wanted per second. On a CPU the engine decodes on the same cores, so a message costs decode time.
-RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
+RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000, "vllm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
-# TensorRT-LLM compiles a guide in the loop in which all its requests decode.
-GUIDE_COMPILE_S = {"onnx": 5, "scripted": 5, "tensorrt_llm": 0.3, "tensorrtllm": 0.3}
+# TensorRT-LLM compiles a guide in the loop in which all its requests decode; vLLM in a thread.
+GUIDE_COMPILE_S = {"onnx": 5, "scripted": 5, "tensorrt_llm": 0.3, "tensorrtllm": 0.3, "vllm": 5}
 QUEUE_A_ROW, QUEUE_AT_LEAST, QUEUE_AT_MOST = 16, 256, 4096
 SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
@@ -86,7 +90,7 @@ def on_gpus(
             triton_models.MAX_QUEUE: str(_queue(entry, rows)),
         }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
-    adapters = {name: beside[llm_args.LORA + name] for name in _adapters(entry)}
+    adapters = {name: beside[llm_args.LORA + name] for name in entry.adapter_names}
     arguments = llm_args.of(
         entry.gpu,
         beside,
@@ -104,6 +108,25 @@ def on_gpus(
         **_process(entry.gpu),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
+
+
+def on_vllm(name: str, entry: VllmEntry, facts: Facts, built: Path) -> dict[str, Parameters]:
+    """Parameters by role. built: artifacts/<name>/. vLLM gets absolute paths of adapters."""
+    options, lora = entry.vllm, built.resolve() / vllm_build.ADAPTERS
+    arguments = vllm_arguments.of(options, context_length=facts.context_length)
+    engine = {
+        **_python_engine(name, entry, facts, options.max_rows),
+        "logits_size": str(vllm_build.shape_of(built).vocabulary),
+        "vllm_args": json.dumps(arguments, sort_keys=True),
+        "lora_adapters": json.dumps(
+            {each: str((lora / each).resolve()) for each in entry.adapter_names}
+        ),
+        "devices": ",".join(map(str, options.devices or ())),
+        "hang_seconds": str(options.hang_seconds),
+    }
+    if options.environment is not None:
+        engine["EXECUTION_ENV_PATH"] = str(options.environment)
+    return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
 
 def _build_config(plan: Path) -> dict[str, Any]:
@@ -127,22 +150,15 @@ def _links(built: Path) -> dict[str, Path]:
     return {**found, **adapters}
 
 
-def _adapters(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> tuple[str, ...]:
-    """The adapters, in the order of models.yaml."""
-    if not isinstance(entry, GpuEntry) or entry.gpu.lora is None:
-        return ()
-    return tuple(entry.gpu.lora.adapters)
-
-
 def _by_role(
     name: str,
-    entry: OnnxEntry | ScriptedEntry | GpuEntry,
+    entry: BuildableEntry,
     facts: Facts,
     tokenizer: Parameters,
     engine: Parameters,
 ) -> dict[str, Parameters]:
     artifacts = _artifacts(name)
-    most, adapters = entry.default_max_tokens, _adapters(entry)
+    most, adapters = entry.default_max_tokens, entry.adapter_names
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
@@ -179,9 +195,7 @@ def _queue(entry: BuiltEntry, rows: int) -> int:
     return entry.max_queue or min(max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows), QUEUE_AT_MOST)
 
 
-def _python_engine(
-    name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts, rows: int
-) -> Parameters:
+def _python_engine(name: str, entry: BuildableEntry, facts: Facts, rows: int) -> Parameters:
     """Parameters that every runtime needs."""
     return {
         **_artifacts(name),
@@ -199,18 +213,20 @@ def _artifacts(name: str) -> Parameters:
     return {"artifacts_dir": f"../../{name}"}
 
 
-def _said_rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> Parameters:
+def _said_rows(entry: BuildableEntry) -> Parameters:
     """The ensemble's parameter; a scripted engine decodes as many requests as come."""
     return {} if isinstance(entry, ScriptedEntry) else {"rows": str(_rows(entry))}
 
 
-def _rows(entry: OnnxEntry | GpuEntry) -> int:
+def _rows(entry: OnnxEntry | GpuEntry | VllmEntry) -> int:
     """How many requests the engine decodes at once."""
     match entry:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case GpuEntry():
             return entry.gpu.rows
+        case VllmEntry():
+            return entry.vllm.max_rows
         case _:
             assert_never(entry)
 

@@ -1,4 +1,5 @@
-# Triton and TensorRT-LLM for NVIDIA GPUs, with our models and `triton-openai`.
+# Triton and TensorRT-LLM for NVIDIA GPUs, with our models and `triton-openai`; with
+# --build-arg TRITON_TAG=26.08-vllm-python-py3 and vLLM in TensorRT-LLM's place (docs/vllm.md).
 #   docker build -f docker/triton.Dockerfile --target triton -t triton-openai/triton .
 #   docker build -f docker/triton.Dockerfile --target multi-node -t triton-openai/triton-multi-node .
 # The container is pinned here and nowhere else; 26.07 holds TensorRT-LLM 1.2.1.
@@ -38,7 +39,7 @@ COPY docker/triton/wait_idle.py docker/triton/
 # files are in this folder, too. The user is NVIDIA's, whose home is not made there: kernels that are
 # compiled at run time are kept in it.
 RUN /opt/triton-openai/bin/python3 -c "import build_engines.build, proxy.operate.run, tritonclient.grpc" \
-    && /opt/triton-openai/bin/python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
+    && /opt/triton-openai/bin/python3 -c "from build_engines.gpu import toolkit; from build_engines.vllm import arguments; arguments.installed() or toolkit.installed()" \
     && python3 -m compileall -q build_engines docker model_repository proxy \
     && install --directory --owner=1000 --group=1000 /artifacts "$HOME"
 USER 1000:1000

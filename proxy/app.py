@@ -224,6 +224,7 @@ def compose(
                 scheduler,
                 spare=settings.spare_streams,
                 share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
+                rows=registry.said_rows,
             )
     shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     limits = TimeLimits(

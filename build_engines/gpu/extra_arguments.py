@@ -100,17 +100,32 @@ REPLACED = frozenset({"cuda_graph_config", "stream_interval"})
 
 def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[str, str]]:
     """(the argument, the reason) of what no version may be given."""
+    yield from refused_by(extra, options=OPTIONS, refused=REFUSED, foreign=FOREIGN)
+    for name in NEED_ATTENTION_DP:
+        if name in extra and not attention_dp:
+            yield name, "has an effect with gpu.attention_dp only"
+
+
+def refused_by(
+    extra: Mapping[str, Any],
+    *,
+    options: Mapping[str, str],
+    refused: Mapping[str, str],
+    foreign: re.Pattern[str],
+) -> Iterator[tuple[str, str]]:
+    """options: argument -> the option that decides it. refused: argument -> the reason.
+
+    foreign: finds names of arguments that take a file, an address, or code.
+    """
     if len(json.dumps(extra)) > MOST_CHARACTERS:
         yield "", f"has more than {MOST_CHARACTERS:,} characters"
     for place, value in _items(extra):
-        if place in OPTIONS:
-            yield place, f"is set by {OPTIONS[place]}: use that"
-        elif place in REFUSED:
-            yield place, f"is refused: {REFUSED[place]}"
-        elif FOREIGN.search(place):
+        if place in options:
+            yield place, f"is set by {options[place]}: use that"
+        elif place in refused:
+            yield place, f"is refused: {refused[place]}"
+        elif foreign.search(place):
             yield place, "is refused: it names a file, an address, or code"
-        elif place in NEED_ATTENTION_DP and not attention_dp:
-            yield place, "has an effect with gpu.attention_dp only"
         elif isinstance(value, str) and not WORD.fullmatch(value):
             yield place, f"is {value[:64]!r}, must be one word"
         elif isinstance(value, int | float) and not abs(value) < LARGEST:
@@ -118,21 +133,26 @@ def refused(extra: Mapping[str, Any], *, attention_dp: bool) -> Iterator[tuple[s
 
 
 def problems(
-    extra: Mapping[str, Any], own: Mapping[str, Any], record: RecordedClasses
+    extra: Mapping[str, Any],
+    own: Mapping[str, Any],
+    record: RecordedClasses,
+    *,
+    owner: str = CLASS,
+    section: str = "llm_args",
 ) -> Iterator[str]:
-    """Why this version of TensorRT-LLM cannot take these arguments beside our own."""
-    fields = record.fields(CLASS)
+    """Why the recorded version cannot take these arguments beside our own."""
+    fields = record.fields(owner)
     for name, value in extra.items():
-        place = f"llm_args.{name}"
+        place = f"{section}.{name}"
         if name not in fields:
-            yield unknown_field(name, record, CLASS, place)
+            yield unknown_field(name, record, owner, place)
         else:
             yield from differences(value, fields[name]["type"], record, place)
     taken = dict(_items(own))
     for place, _ in _items(extra):
         name = place.partition(".")[0]
         if name not in REPLACED and not isinstance(taken.get(place, {}), dict):
-            yield f"llm_args.{place} is set by build, to {taken[place]!r}: leave it out"
+            yield f"{section}.{place} is set by build, to {taken[place]!r}: leave it out"
         elif place in REPLACED and taken.get(place, "") is None:
             yield f"llm_args.{place} must stay off: CUDA graphs change the answers of adapters"
 

@@ -182,5 +182,6 @@ def _reason(device: str, users: Mapping[str, GpuOptions], total: float) -> str:
     )
     return (
         f"the models on GPU {device} claim {total:g} of its memory, more than 1: {shares}. "
-        "Name other GPUs in gpu.devices, or lower gpu.kv_cache.fraction"
+        "Name other GPUs in devices, or lower gpu.kv_cache.fraction (with vLLM "
+        "vllm.gpu_memory_utilization)"
     )

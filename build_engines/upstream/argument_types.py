@@ -38,11 +38,13 @@ def unknown_field(name: str, record: RecordedClasses, owner: str, place: str) ->
     known = sorted(record.parameters(owner))
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}?" if near else f"{owner} has {', '.join(known)}"
-    return f"TensorRT-LLM has no {place}: {meant}"
+    return f"{record.product} has no {place}: {meant}"
 
 
 def _differences(value: Any, node: ast.expr, record: RecordedClasses, place: str) -> Iterator[str]:
     match node:
+        case ast.Name(id="Any"):
+            return
         case ast.Name(id=name) if name in record.aliases:
             yield from differences(value, record.aliases[name], record, place)
         case ast.Name(id=name) if name in record.rows:

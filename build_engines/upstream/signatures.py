@@ -32,11 +32,13 @@ class RecordedClasses:
 
     rows: Mapping[str, Mapping[str, Any]]
     aliases: Mapping[str, str]
+    product: str
 
     @classmethod
     def read(cls, path: Path = OLDER) -> RecordedClasses:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return cls(rows=found["classes"], aliases=found["aliases"])
+        product = found.get("product", "TensorRT-LLM")
+        return cls(rows=found["classes"], aliases=found["aliases"], product=product)
 
     def fields(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Field -> its type and default, inherited ones included. Raises KeyError."""

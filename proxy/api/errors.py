@@ -37,7 +37,9 @@ LONGEST_RETRY_S = 120.0  # OpenAI's SDKs do not wait longer
 CLOSES = {"Connection": "close"}  # so that the rest of a body that is refused need not be read
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
-WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
+WHERE_IT_IS = (
+    "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models."
+)
 CHAT = "/v1/chat/completions"
 SOCKET = f"{CHAT}/ws"
 # First words of paths of other APIs, behind /v1 -> what they are, and the nearest route.
@@ -54,7 +56,6 @@ FEATURES: Mapping[str, tuple[str, str | None]] = {
     "infill": ("llama.cpp's infill API", "/v1/completions"),
     "edits": ("edits", "/v1/completions"),
     "batches": ("batches", CHAT),
-    "embeddings": ("embeddings", None),
     "rerank": ("reranking", None),
     "moderations": ("moderation", None),
     "audio": ("speech or transcription", None),

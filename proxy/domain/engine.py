@@ -55,6 +55,7 @@ class EngineRequest:
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
+    embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
@@ -100,7 +101,8 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "priority": lambda request: request.priority is not None,
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
-    "prompt_token_ids": lambda request: request.token_ids is not None,
+    "prompt_token_ids": lambda request: request.token_ids is not None and request.embeds is None,
+    "embeddings": lambda request: request.embeds is not None,
     "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
     "images": lambda request: bool(request.images),

@@ -12,7 +12,6 @@ _STARTS = {
     b"GIF89a": "image/gif",
 }
 MEDIA_TYPES = (*dict.fromkeys(_STARTS.values()), "image/webp")
-START_BYTES = 12  # that `media_type` looks at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +27,6 @@ class Image:
 
 def media_type(data: bytes) -> str | None:
     """The type of a file by its first bytes; None if it is none of MEDIA_TYPES."""
-    if data[:4] == b"RIFF" and data[8:START_BYTES] == b"WEBP":
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _STARTS.items() if data.startswith(start)), None)

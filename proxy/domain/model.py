@@ -87,6 +87,7 @@ CAPABILITIES = frozenset(
         "lora",
         "plain_spans",
         "images",
+        "embeddings",
         "limits",
         "queue_time",
         "engine_times",

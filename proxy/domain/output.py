@@ -70,7 +70,8 @@ class TokenDelta:
     place in the engine; `finish` comes with its last, and so does `times` where the engine reports
     them. `prompt_blocks` comes with the first where the engine reports its KV cache: the tokens of
     a block, and then a number for each full block of the prompt, as in BlockChanges; each has eight
-    little-endian bytes, of which the index keeps those of thousands of prompts.
+    little-endian bytes, of which the index keeps those of thousands of prompts. `embedding`: the
+    only delta's, of a request that embeds: numbers of 32 bits, little-endian.
     """
 
     token_bytes: tuple[bytes, ...]
@@ -82,6 +83,7 @@ class TokenDelta:
     queue_s: float | None = None
     times: EngineTimes | None = None
     prompt_blocks: bytes = b""
+    embedding: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

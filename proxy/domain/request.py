@@ -228,6 +228,7 @@ class GenerationRequest:
     fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None
+    embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     queue_patience_s: float | None = None
 
     @property

@@ -274,6 +274,7 @@ class Preparation:
             cache_salt=salt,
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
+            embeds=request.embeds,
         )
         _check_capabilities(engine_request, card)
         _check_token_ids(engine_request, card)
@@ -291,8 +292,10 @@ def _cache_owner(request: GenerationRequest) -> str:
 
 def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
+        embeds = missing[0] == "embeddings"
+        lacks = "has no embeddings" if embeds else "does not support this parameter"
         raise InvalidRequest(
-            f"The model {card.name!r} does not support this parameter.",
+            f"The model {card.name!r} {lacks}.",
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=missing[0],
         )

@@ -22,7 +22,7 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.language.syntax.parsers import CardSyntax
+from proxy.language.syntax.parsers import GENERIC, CardSyntax
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
@@ -80,6 +80,7 @@ class PromptWriter:
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
+            "words_tools": syntax.tools == GENERIC,
         }
         if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):

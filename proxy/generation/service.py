@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.access.concurrency import LogProbBudget, ModelConcurrency
 from proxy.access.limits.request_limiter import RequestLimiter
@@ -15,9 +15,11 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Events, Finished
 from proxy.domain.identity import current_caller
 from proxy.domain.model import NO_END, ModelCard
+from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
 from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest
 from proxy.generation.answer_streams import AnswerStreams, Means
+from proxy.generation.embeddings import AT_ONCE, embedded
 from proxy.language.structured import checks
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
@@ -63,13 +65,34 @@ class Service:
         Raises:
             ModelUnavailable: at once.
         """
+        record = self._begin(request, card)
+        record.unenforced = checks.unenforced_keywords(request.constraint, card)
+        return Generation(events=self._events(request, card, delivery, record), record=record)
+
+    async def embed(self, request: GenerationRequest, card: ModelCard) -> list[bytes]:
+        """A vector for each prompt. Raises as a generation does, and as `embedded`."""
+        record, means = self._begin(request, card), self._means
+        with self._metrics.counted(record, request, card):
+            plan = await means.preparation.prepare(request, card, record)
+            card, asked = plan.card, plan.engine_requests
+            reserving = self._limiter.reservation(
+                current_caller.get(), plan.request, card, asked, record, is_stream=False
+            )
+            at_once = replace(request, prompt=request.prompts[0], choices=min(AT_ONCE, len(asked)))
+            async with reserving:
+                with self._concurrency.permits(card, at_once):
+                    found = await embedded(asked, means.streams.engine, record)
+            record.finish = FinishReason.STOP
+        return found
+
+    def _begin(self, request: GenerationRequest, card: ModelCard) -> RequestRecord:
+        """Raises ModelUnavailable."""
         self._registry.check_available(card)
         record = running_record()
-        record.unenforced = checks.unenforced_keywords(request.constraint, card)
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
         if card.lifecycle is not NO_END:
             self._deprecations.note(card, current_caller.get().tenant)
-        return Generation(events=self._events(request, card, delivery, record), record=record)
+        return record
 
     async def engine_requests(
         self, request: GenerationRequest, card: ModelCard

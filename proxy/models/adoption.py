@@ -7,6 +7,7 @@ from dataclasses import replace
 from build_engines.errors import BuildError
 from build_engines.models_file import RemoteEntry
 from proxy.domain.model import Kind, LoadedModel, ModelFacts, TextTensors
+from proxy.triton.dialects.dialect import fitting
 from proxy.triton.local_tokenizer import local_tokenizer
 
 WITH_TOKENIZER = frozenset({"limits", "prompt_token_ids"})
@@ -37,6 +38,8 @@ def adopted(model: LoadedModel, entry: RemoteEntry) -> LoadedModel | None:
         default_max_tokens=entry.sampling.max_tokens,
         context_length=length or facts.context_length,
         says_context=length is not None,
+        rows=entry.rows or facts.rows,
+        says_rows=entry.rows is not None,
     )
     return replace(model, facts=facts, capabilities=frozenset(found))
 
@@ -65,7 +68,8 @@ def _tensors(entry: RemoteEntry) -> TextTensors:
 
 
 def _fit(tensors: TextTensors, facts: ModelFacts) -> bool:
-    """Whether the model has them."""
+    """Whether the model has them, with datatypes that can take the fields."""
     assert facts.adopted is not None
-    inputs = {tensors.prompt, *tensors.inputs.values()}
-    return inputs <= facts.adopted.inputs.keys() and tensors.text in facts.adopted.outputs
+    inputs, outputs = facts.adopted.inputs, facts.adopted.outputs
+    is_text = inputs.get(tensors.prompt) == outputs.get(tensors.text) == "BYTES"
+    return is_text and fitting(tensors.inputs, inputs) == tensors.inputs.keys()

@@ -15,7 +15,7 @@ from build_engines.deployments import MAX_FALLBACKS
 from build_engines.models_file import ModelEntry
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
-from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
 from proxy.domain.request_limits import RequestLimits
 from proxy.models.deployments import DeploymentPlan
 from proxy.models.public_models import CardDefaults, Models, PublicModel, public_models
@@ -101,6 +101,9 @@ class Registry:
         ordered = sorted(found.values(), key=lambda model: bool(model.cards))
         # by name and alias; also those of models.yaml that Triton has not loaded
         self._named = {name: model for model in ordered for name in model.names}
+        self._said_rows = {
+            id(card.loaded): card.facts.rows for card in self.every_card() if card.facts.says_rows
+        }
         self.plans: Mapping[str, DeploymentPlan] = {name: found[name].plan for name in policy}
 
     def suspend(self, reason: NotReady) -> None:
@@ -233,6 +236,10 @@ class Registry:
         """Whether the model of this card is still this build, or one of its builds."""
         model = self.models.get(card.name)
         return model is not None and any(card.is_same_build(one) for one in model.cards)
+
+    def said_rows(self, facts: ModelFacts) -> int | None:
+        """Of the engine with these facts: as it says itself, or else as models.yaml does."""
+        return facts.rows if facts.says_rows else self._said_rows.get(id(facts))
 
     @property
     def own_models(self) -> list[PublicModel]:

@@ -91,6 +91,8 @@ class PoolSet:
         variant = self.variant(card)
         if variant is None:
             return card.facts.rows
+        if card.facts.adopted is not None:
+            return card.facts.rows * len(variant.members)
         return sum(one.rows for one in variant.members)
 
     def models(self) -> tuple[LoadedModel, ...]:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.domain.endpoints import EngineLoad
+from proxy.domain.model import ModelFacts
 from proxy.domain.scheduling import QueueState, Scheduler
 from proxy.pools.breaker import Clock
 from proxy.pools.pool import Pool, Served
@@ -59,15 +60,15 @@ class EngineRoom:
         "_bounds",
         "_busy_reports",
         "_most",
-        "_rows",
         "in_engine",
         "is_stale",
+        "rows",
         "spare",
         "streams",
     )
 
     def __init__(self, rows: int, spare: tuple[int, int]) -> None:
-        self._rows = rows
+        self.rows = rows
         self._bounds = spare
         self._busy_reports = 0
         self._set_spare(spare[0])
@@ -88,7 +89,7 @@ class EngineRoom:
             return
         self.in_engine = load.waiting + load.running
         if has_backlog:
-            self._note_idle(load.waiting == 0 and load.running < self._rows)
+            self._note_idle(load.waiting == 0 and load.running < self.rows)
         is_short_of_kv = (load.kv_in_use or 0.0) >= KV_NEARLY_FULL
         if load.waiting <= self.spare:
             self.streams = min(self._most, self.streams + 1)
@@ -106,9 +107,10 @@ class EngineRoom:
 
     def _set_spare(self, spare: int) -> None:
         self.spare = spare
-        self._most = max(1, self._rows + spare)
+        self._most = max(1, self.rows + spare)
 
 
+Rows = Callable[[ModelFacts], int | None]
 Share = Callable[[int], int]
 """The part of the engines' streams that this proxy has sent."""
 
@@ -117,7 +119,8 @@ class QueueCapacities:
     """`async with` keeps them up to date: when endpoints or their models change, and once a second
     for what the engines report.
 
-    spare: streams beyond its rows that each engine gets; None for `usual_spare`.
+    spare: streams beyond its rows that each engine gets; None for `usual_spare`. rows: of an engine
+    by its facts, where it or models.yaml says them.
     """
 
     def __init__(
@@ -127,12 +130,14 @@ class QueueCapacities:
         *,
         spare: int | None = None,
         share: Share = lambda streams: streams,
+        rows: Rows = lambda facts: facts.rows if facts.says_rows else None,
         clock: Clock = time.monotonic,
     ) -> None:
         self._pools = pools
         self._scheduler = scheduler
         self._spare = spare
         self._share = share
+        self._rows = rows
         self._queues: dict[str, QueueRooms] = {}
         self._clock = clock
         self._looked_at = float("-inf")
@@ -160,7 +165,7 @@ class QueueCapacities:
                 if not served:
                     continue
                 rooms = self._queues.setdefault(queue, QueueRooms())
-                rooms.keep(served, self._spare)
+                rooms.keep(served, self._spare, self._rows)
                 if is_due:
                     rooms.look(states.get(queue))
                 sent, rooms.sent = (
@@ -193,13 +198,19 @@ class QueueRooms:
         self.sent: tuple[int | None, int] | None = None
         self._rooms: dict[Served, EngineRoom] = {}
         self._others: deque[int] = deque(maxlen=LOOKS)
+        self._says_rows = False
 
-    def keep(self, served: Iterable[Served], spare: int | None) -> None:
-        kept, self._rooms = self._rooms, {}
+    def keep(self, served: Iterable[Served], spare: int | None, rows_of: Rows) -> None:
+        kept, self._rooms, self._says_rows = self._rooms, {}, False
         for one in served:
-            rows = one.model.facts.rows
-            bounds = usual_spare(rows) if spare is None else (spare, spare)
-            self._rooms[one] = kept.get(one) or EngineRoom(rows, bounds)
+            said = rows_of(one.model.facts)
+            rows = said or one.model.facts.rows
+            self._says_rows |= said is not None
+            room = kept.get(one)
+            if room is None or room.rows != rows:
+                bounds = usual_spare(rows) if spare is None else (spare, spare)
+                room = EngineRoom(rows, bounds)
+            self._rooms[one] = room
 
     def look(self, state: QueueState | None) -> None:
         """Takes over what the engines reported last. state: of this proxy's own streams.
@@ -220,7 +231,7 @@ class QueueRooms:
         to the metrics that is broken, and rows are all that is known. What others run beyond
         their shares is taken off.
         """
-        if not any(one.model.facts.says_rows for one in self._rooms):
+        if not self._says_rows:
             return None
         total = sum(room.streams for room in self._fresh())
         share = share_of(total)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 # (host, port) -> IP addresses, best first; raises OSError if there are none
@@ -57,10 +59,13 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # first half of the interface identifier
 
 
-async def resolved(host: str, port: int) -> list[str]:
-    """The host's addresses from the system's resolver. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+async def resolved(host: str, port: int, executor: Executor | None = None) -> list[str]:
+    """The host's addresses from the system's resolver. Raises OSError.
+
+    executor: whose threads wait for name servers; None for the loop's own.
+    """
+    loop, ask = asyncio.get_running_loop(), partial(socket.getaddrinfo, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(executor, ask, host, port)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

@@ -49,7 +49,8 @@ class PinnedHttp:
             httpx.HTTPError, OSError, UnicodeError: the host cannot be reached.
         """
         url = request.url
-        addresses = await self._resolve(url.host, url.port or (443 if _is_tls(url) else 80))
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = await self._resolve(url.host, port)
         if not allows_private and not all(map(is_public, addresses)):
             raise FetchFailed(CallStatus.REFUSED_ADDRESS, "its address is not a public one")
         async with (
@@ -60,7 +61,7 @@ class PinnedHttp:
 
     async def _client(self, url: httpx.URL) -> httpx.AsyncClient:
         """A new client. The certificates are read once, since that takes longer than most calls."""
-        if self._tls is None and _is_tls(url):
+        if self._tls is None and url.scheme == "https":
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
         tls = self._tls or self._trusts_nobody
         return httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None)
@@ -90,10 +91,6 @@ async def _sent(
     return await client.send(_pinned_to(addresses[-1], request), stream=True)
 
 
-def _is_tls(url: httpx.URL) -> bool:
-    return url.scheme == "https"
-
-
 def _pinned_to(address: str, request: httpx.Request) -> httpx.Request:
     """The same request to this address, with the host's name in Host, SNI and certificate check."""
     pinned = httpx.Request(
@@ -102,14 +99,8 @@ def _pinned_to(address: str, request: httpx.Request) -> httpx.Request:
         headers=request.headers,
         content=request.content,
     )
-    if not _is_address(request.url.host):
+    try:
+        ip_address(request.url.host)
+    except ValueError:
         pinned.extensions["sni_hostname"] = request.url.host
     return pinned
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -242,6 +242,8 @@ async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
             return request, None
         return replace(request, max_tokens=request.token_cap), None
     tokenizer = local_tokenizer(adopted.tokenizer)
+    if request.embeds is not None and request.prompt_cap is None:
+        return request, None  # the engine counts, and takes ids
     admitted, text = await tokenizer.admit(request)
     return replace(request, text=text, token_ids=None, max_tokens=admitted.max_tokens), len(
         admitted.ids

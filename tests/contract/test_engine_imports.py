@@ -18,10 +18,15 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "block_log", "grammars", "parent_watch", "recent_ids"},
+        {"stats", "block_log", "grammars", "hang_watch", "parent_watch", "recent_ids"},
         {"port"},
-        {"inbox", "sampling", "guides"},
-        {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
+        {"inbox", "job_loop", "sampling", "guides"},
+        {
+            "onnx_cpu",
+            "scripted",
+            "trtllm",
+            "vllm_engine",
+        },  # the runtimes, which do not know each other
         {"runtimes", "stream", "request_tensors"},
         {"leases"},
         {"response_writer"},
@@ -43,6 +48,7 @@ ONLY_IN = {
         "onnxruntime": {"onnx_cpu"},
         "tensorrt_llm": {"trtllm"},
         "torch": {"trtllm"},
+        "vllm": {"vllm_engine"},
         "xgrammar": {"grammars", "guides"},
         "triton_python_backend_utils": {"model", "stream", "leases", "request_tensors"},
     },

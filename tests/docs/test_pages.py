@@ -20,6 +20,7 @@ from build_engines.models_file import (
     SamplingDefaults,
 )
 from build_engines.pool_entry import PoolEntry
+from build_engines.vllm.options import VllmOptions
 from proxy.domain.errors import ErrorCode
 from proxy.language.syntax.families import REASONING_FAMILIES, TOOL_FAMILIES
 from proxy.settings import Settings
@@ -65,6 +66,11 @@ def test_every_option_of_a_model_is_documented(section):
     options = CONFIGURATION[CONFIGURATION.index("## models.yaml") :]
     named = set(re.findall(r"`(\w+)`", options))
     assert set(section.model_fields) - named == set()
+
+
+def test_every_option_of_vllm_is_documented():
+    page = (ROOT / "docs" / "vllm.md").read_text()
+    assert [name for name in VllmOptions.model_fields if f"`{name}`" not in page] == []
 
 
 def test_every_metric_is_in_the_generated_table():

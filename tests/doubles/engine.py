@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 
@@ -59,6 +60,7 @@ class ScriptedEngine:
         self.changes: list[BlockChanges | Exception] = []  # of its KV cache, an answer each
         self.positions: list[int] = []  # that such answers were asked for
         self.given = asyncio.Event()
+        self.embedding = self.most_embedding = 0  # streams at once
 
     async def __aenter__(self) -> ScriptedEngine:
         return self
@@ -79,6 +81,9 @@ class ScriptedEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
+        if request.embeds is not None:
+            yield await self._embedded(request)
+            return
         LOGGED.see_text(request.text or "")
         LOGGED.see_text(
             b"".join(part for one in script for part in one.token_bytes).decode("utf-8", "replace")
@@ -99,6 +104,23 @@ class ScriptedEngine:
             is_done = True
         finally:
             self.closed_early += not is_done
+
+    async def _embedded(self, request: EngineRequest) -> TokenDelta:
+        """A token for each byte of the text; the vector says how many."""
+        self.embedding += 1
+        self.most_embedding = max(self.most_embedding, self.embedding)
+        try:
+            await asyncio.sleep(self.pause_s)
+            if self.hangs:
+                await asyncio.Event().wait()
+            if self.error:
+                raise self.error.with_traceback(None)
+        finally:
+            self.embedding -= 1
+        size = len((request.text or "").encode() or request.token_ids or ())
+        numbers = (size, 0.25, *[0.0] * ((request.embeds or 4) - 2))
+        vector = struct.pack(f"<{len(numbers)}f", *numbers)
+        return TokenDelta((), size, finish=FinishReason.STOP, embedding=vector)
 
     async def _pause(self) -> None:
         if self.pause_s:

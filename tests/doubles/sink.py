@@ -25,7 +25,7 @@ class KeptTokens:
         self.after = after
         self._over = over
 
-    def started(self, cached_tokens, *, is_late=False, blocks=()) -> None:
+    def started(self, cached_tokens, *, is_late=False, began_at=None, blocks=()) -> None:
         assert self.cached_tokens is None
         self.blocks = list(blocks)
         self.cached_tokens = cached_tokens

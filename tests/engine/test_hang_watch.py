@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtllm.progress import HangWatch
+from hang_watch import HangWatch
 
 PROGRESS = None
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
+import parent_watch
 from tests.fixtures.stack import eventually
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
@@ -55,6 +57,44 @@ def test_hanging_stubs_end_when_their_server_is_killed_and_not_before():
         return all(map(has_ended, stubs))
 
     eventually(have_ended, 5, "the stubs have ended")
+
+
+STUB_WITH_ENGINE = f"""
+import subprocess, sys, time
+sys.path.append({str(MODEL)!r})
+import parent_watch
+command = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+engine = subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE)
+watch = parent_watch.start()
+print("waits", flush=True)
+time.sleep(3000)
+"""
+
+
+def test_the_processes_of_a_stub_end_with_it_while_its_server_lives():
+    """They do not end by themselves, and hold the GPU's memory: vLLM's engine is one."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, STUB_WITH_ENGINE, NEIGHBOR],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with server:
+        pids = server.stdout.readline().split()
+        stub, neighbor = (psutil.Process(int(pid)) for pid in pids)
+        eventually(lambda: len(engines(stub)) == 2, 5, "an engine and its worker")
+        started = engines(stub)
+        time.sleep(2 * parent_watch.POLL_S)
+        stub.kill()
+        eventually(lambda: all(map(has_ended, started)), 5, "its processes have ended")
+        assert neighbor.is_running()
+        neighbor.kill()
+        server.kill()
+
+
+def engines(stub: psutil.Process) -> list[psutil.Process]:
+    return [
+        one for one in stub.children(recursive=True) if "parent_watch" not in str(one.cmdline())
+    ]
 
 
 def has_ended(process: psutil.Process) -> bool:

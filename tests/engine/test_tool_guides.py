@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from xgrammar import GrammarMatcher
+from xgrammar import GrammarMatcher, allocate_token_bitmask
 
 from build_engines.tokenizer_tables import guide_info
+from grammars.compilation import as_ebnf
 from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
@@ -276,23 +277,27 @@ class SpecialVocabulary:
         self.closing = np.array([value in [bytes([one]) for one in CLOSING] for value in hidden])
 
 
-def special_walks(family: str, must_call: bool, folder) -> list[str]:
+def special_walks(family: str, must_call: bool, folder, *, as_grammar=False) -> list[str]:
     vocabulary = SpecialVocabulary(folder, MARKS[family])
     compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
     specials = {token: mark.encode() for token, mark in vocabulary.special.items()}
     constraint = call_guide(
         family, TOOLS[1:], must_call, in_parallel=True, special_tokens=specials
     ).answer
-    compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
+    guide = Guide(constraint.kind.value, constraint.text)
+    if as_grammar:
+        guide = Guide("ebnf_grammar", as_ebnf(guide.kind, guide.text))
+    compiled = compiler.compile(guide).result()
     random, mask = np.random.default_rng(0), GuideMask(len(vocabulary.table), threads=1)
     walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
     compiler.close()
     return [text.decode(errors="replace") for text in walks if text is not None]
 
 
+@pytest.mark.parametrize("as_grammar", [False, True], ids=["as it is", "as vLLM gets it"])
 @pytest.mark.parametrize("family", MARKS)
-def test_marks_that_are_special_tokens_come_as_tokens(family, tmp_path):
-    texts = special_walks(family, REQUIRED, tmp_path)
+def test_marks_that_are_special_tokens_come_as_tokens(family, as_grammar, tmp_path):
+    texts = special_walks(family, REQUIRED, tmp_path, as_grammar=as_grammar)
     assert texts
     for text in texts:
         said, calls = read(family, text)
@@ -316,3 +321,36 @@ def test_free_text_cannot_go_on_from_half_of_a_beginning():
 def test_without_special_tokens_in_it_a_guide_stays_as_it_is():
     guide = call_guide("hermes", TOOLS, REQUIRED, in_parallel=True)
     assert with_token_ids(guide.answer, {5: b"<|im_end|>", 6: b""}) is guide.answer
+
+
+def walked_masks(first, second, random, steps: int = 60) -> int:
+    """Walks both grammars with the same random tokens; their masks are equal in every step."""
+    matchers = [GrammarMatcher(first), GrammarMatcher(second)]
+    masks = [allocate_token_bitmask(1, VOCAB_SIZE) for _ in matchers]
+    for step in range(steps):
+        if matchers[0].is_terminated():
+            return step
+        for matcher, mask in zip(matchers, masks, strict=True):
+            matcher.fill_next_token_bitmask(mask, 0)
+        assert (masks[0] == masks[1]).all(), step
+        bits = np.unpackbits(np.asarray(masks[0]).view(np.uint8), bitorder="little")
+        token = int(random.choice(np.flatnonzero(bits[:VOCAB_SIZE])))
+        assert all(matcher.accept_token(token) for matcher in matchers)
+    return steps
+
+
+@pytest.mark.parametrize("must_call", [REQUIRED, AUTO], ids=["required", "auto"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_guide_as_a_grammar_of_its_own_allows_the_same_tokens(
+    family, must_call, compiler, vocabulary
+):
+    """vLLM gets guides so."""
+    guide = call_guide(family, TOOLS, must_call, in_parallel=True).answer
+    if guide is None:
+        assert family in PYTHONIC
+        return
+    wanted = Guide(guide.kind.value, guide.text)
+    first = compiler.compile(wanted).result().grammar
+    second = compiler._compiler.compile_grammar(as_ebnf(wanted.kind, wanted.text))
+    random = np.random.default_rng(1)
+    assert max(walked_masks(first, second, random) for _ in range(4)) > 2

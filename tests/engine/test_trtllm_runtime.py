@@ -85,7 +85,7 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
 
 def watched(started, clock, die):
     """A runtime on the same engine, whose time is `clock`."""
-    from trtllm.progress import HangWatch
+    from hang_watch import HangWatch
     from trtllm.runtime import TrtllmRuntime
 
     return TrtllmRuntime(LLM.latest, started._generator.translator, HangWatch(300, clock), die)

@@ -29,7 +29,8 @@ WIDTH = 100
 
 def main(name: str, folder: Path) -> None:
     sources = json.loads(SOURCES.read_text(encoding="utf-8"))[name]
-    record = {"tools": _tools, "references": _references}.get(name, _classes)
+    own = {"tools": _tools, "references": _references}
+    record = _vllm if name.startswith("vllm_") else own.get(name, _classes)
     path = TOOLS if name == "tools" else RECORDS / f"{name}.json"
     path.write_text(f"{_text(record(folder, sources))}\n", encoding="utf-8")
 
@@ -58,6 +59,74 @@ def _classes(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
         aliases |= aliases_of(tree)
         found |= {name: {"source": number, **facts} for name, facts in fields_of(tree).items()}
     return {"sources": sources, "aliases": aliases, "classes": found}
+
+
+VLLM = ("AsyncEngineArgs", "EngineArgs", "SamplingParams", "StructuredOutputsParams")
+
+
+def _vllm(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """The types of the fields of VLLM, and of the methods and aliases that they use.
+
+    vLLM makes its configurations of dictionaries in EngineArgs.__post_init__; those it does so
+    have the type dict here.
+    """
+    trees = [_tree(folder, file) for file in sources]
+    classes = {
+        name: {
+            "bases": facts["bases"],
+            "fields": {field: {"type": row["type"]} for field, row in facts["fields"].items()},
+        }
+        for tree in trees
+        for name, facts in fields_of(tree).items()
+        if name in VLLM
+    }
+    methods = {
+        f"{node.name}.{item.name}": [one.arg for one in (*item.args.args, *item.args.kwonlyargs)]
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for item in node.body
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and f"{node.name}.{item.name}" in VLLM_METHODS
+    }
+    fields = classes["EngineArgs"]["fields"]
+    used = {name for row in fields.values() for name in _names(row["type"])}
+    aliases = {
+        ast.unparse(node.targets[0]): ast.unparse(node.value)
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in used
+    }
+    for name in _made_of_dictionaries(trees, fields):
+        aliases[name] = "dict[str, Any]"
+    return {
+        "product": "vLLM", "sources": sources, "aliases": dict(sorted(aliases.items())),
+        "methods": methods, "classes": classes,
+    }  # fmt: skip
+
+
+VLLM_METHODS = ("AsyncLLM.from_engine_args", "AsyncLLM.generate", "RequestOutput.__init__")
+
+
+def _names(kind: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(kind)) if isinstance(node, ast.Name)}
+
+
+def _made_of_dictionaries(trees: list[ast.Module], fields: dict[str, Any]) -> set[str]:
+    """Names of the classes of fields that `isinstance(self.field, dict)` checks."""
+    found = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="isinstance"),
+                    args=[
+                        ast.Attribute(value=ast.Name(id="self"), attr=field),
+                        ast.Name(id="dict"),
+                    ],
+                ) if field in fields:
+                    found |= {name for name in _names(fields[field]["type"]) if "onfig" in name}
+    return found
 
 
 def _references(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Ends a tritonserver's stubs, this model's and its neighbors', when that server has died.
+"""Ends a tritonserver's stubs, this model's and its neighbors', when that server has died; and the
+processes that this model's stub has started, when it has died: vLLM's would run on, with the GPU's
+memory.
 
 A stub looks for its parent, too, but may hang: a thread that sends a response to the dead server
 keeps the GIL forever, and a mutex in shared memory stays locked if the server died with it (both
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 POLL_S = 1.0
@@ -31,10 +34,16 @@ def start() -> subprocess.Popen[bytes]:
 
 def main(stub: int, server: int) -> None:
     binary = os.readlink(f"/proc/{stub}/exe")
+    started: dict[int, str] = {}
     while (parent := _parent(stub)) == server:
+        started = {pid: _born(pid) for pid in _descendants(stub)}
         time.sleep(POLL_S)
     if parent is not None:
         os.kill(stub, signal.SIGKILL)
+    for pid, born in started.items():
+        if born and born == _born(pid):  # else another process has its number now
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     for orphan in _orphans(binary, server):
         os.kill(orphan, signal.SIGKILL)
 
@@ -53,13 +62,38 @@ def _orphans(binary: str, server: int) -> Iterator[int]:
             yield pid
 
 
+def _descendants(pid: int) -> Iterator[int]:
+    """Without this process."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                if child != os.getpid():
+                    yield child
+                    yield from _descendants(child)
+
+
 def _parent(pid: int) -> int | None:
     """None: there is no such process."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def _born(pid: int) -> str:
+    """When it started, in ticks of the machine's clock; empty for no such process."""
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind the name, see proc(5); none for a process that has ended.
+
+    Triton does not collect a stub's exit status, so a dead one stays in the table.
+    """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[1])
+        return []
+    return [] if fields[0] == "Z" else fields
 
 
 if __name__ == "__main__":

@@ -152,12 +152,17 @@ class TokenSink(Protocol):
     """Receives one job's tokens. The runtime calls it from its own thread, never after an end."""
 
     def started(
-        self, cached_tokens: int, *, is_late: bool = False, blocks: Sequence[int] = ()
+        self,
+        cached_tokens: int,
+        *,
+        is_late: bool = False,
+        began_at: float | None = None,
+        blocks: Sequence[int] = (),
     ) -> None:
         """Prefill begins; `cached_tokens` of the prompt come from the cache. Called once.
 
-        is_late: prefill began earlier, at a time that the runtime does not know. blocks: of the
-        prompt, see BlockLog.of_prompt.
+        is_late: prefill began earlier, at a time that the runtime does not know. began_at: the
+        time, of time.monotonic, if not now. blocks: of the prompt, see BlockLog.of_prompt.
         """
 
     def preempted(self) -> None:

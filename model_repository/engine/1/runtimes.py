@@ -40,8 +40,15 @@ def _tensorrt_llm(parameters: dict[str, str], artifacts: Path, die: Die) -> Runt
     return runtime.load(artifacts, parameters, die)
 
 
+def _vllm(parameters: dict[str, str], artifacts: Path, die: Die) -> Runtime:
+    from vllm_engine import runtime
+
+    return runtime.load(artifacts, parameters, die)
+
+
 RUNTIMES: Mapping[str, Loader] = {
     "onnx": _onnx,
     "scripted": _scripted,
     "tensorrt_llm": _tensorrt_llm,
+    "vllm": _vllm,
 }

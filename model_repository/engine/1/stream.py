@@ -120,7 +120,12 @@ class Stream:
     # called by the runtime's thread
 
     def started(
-        self, cached_tokens: int, *, is_late: bool = False, blocks: Sequence[int] = ()
+        self,
+        cached_tokens: int,
+        *,
+        is_late: bool = False,
+        began_at: float | None = None,
+        blocks: Sequence[int] = (),
     ) -> None:
         self._blocks = blocks
         # the cache may also have tokens of an answer that continues
@@ -128,9 +133,9 @@ class Stream:
         if is_late:  # the wait for a row counts as prefill, because nobody knows when it ended
             self._clock.get_row(self._opened_at)
             return
-        now = time.monotonic()
-        self._first["queue_time_us"] = microseconds(now - self._opened_at)
-        self._clock.get_row(now)
+        since = time.monotonic() if began_at is None else max(began_at, self._opened_at)
+        self._first["queue_time_us"] = microseconds(since - self._opened_at)
+        self._clock.get_row(since)
 
     def preempted(self) -> None:
         self._clock.lose_row()

@@ -186,7 +186,7 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
 
 def _too_large(limits: BodyLimits) -> RequestError:
     return RequestError(
-        f"The request body is larger than {limits.bytes} bytes (the setting MAX_REQUEST_BYTES).",
+        f"The request body is larger than {limits.bytes} bytes (the setting MAX_REQUEST_SIZE_MB).",
         code=ErrorCode.REQUEST_TOO_LARGE,
         param=None,
     )

@@ -40,6 +40,7 @@ NEEDS: Mapping[str, Need] = {
     "/chat/sse": Scope.CHAT,
     MESSAGES: Scope.CHAT,
     "/v1/completions": Scope.COMPLETIONS,
+    "/v1/embeddings": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,

@@ -91,7 +91,7 @@ class CompletionBody(GenerationBody, PromptBody):
         return GenerationRequest(
             caller=caller,
             id=f"cmpl-{token_hex(16)}",
-            prompt=self._prompt(),
+            prompt=prompts_of(self.prompt, self.suffix),
             max_tokens=self._token_limit(card),
             best_of=self.best_of,
             echoes_prompt=bool(self.echo),
@@ -104,10 +104,12 @@ class CompletionBody(GenerationBody, PromptBody):
             return self.max_tokens
         return smaller(max(DEFAULT_TOKENS, self.min_tokens or 0), card.limits.max_tokens)
 
-    def _prompt(self) -> Prompt:
-        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
-            return _one_prompt(self.prompt, self.suffix)
-        return PromptBatch(prompts=tuple(_one_prompt(one, self.suffix) for one in self.prompt))
+
+def prompts_of(given: Any, suffix: str | None = None) -> Prompt:
+    """given: a value of PromptText."""
+    if isinstance(given, str) or isinstance(given[0], int):
+        return _one_prompt(given, suffix)
+    return PromptBatch(prompts=tuple(_one_prompt(one, suffix) for one in given))
 
 
 def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Request
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from proxy.api.http.answer import SSE, Answers, protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.own_headers import TAKES_HEADER
+from proxy.api.http.client_disconnect import CancelOnDisconnect
+from proxy.api.http.own_headers import TAKES_HEADER, headers_of
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai.answer_bodies import (
     ChatCompletion,
@@ -25,6 +27,7 @@ from proxy.api.openai.answer_bodies import (
 )
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.embedding_body import EmbeddingList, EmbeddingsBody, written
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.request_builder import RequestBuilder
 from proxy.api.openapi.responses import (
@@ -32,6 +35,7 @@ from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
+    JSON,
     Answer,
     answers,
     events,
@@ -59,6 +63,7 @@ _INTERNAL = {
     "engine_times",
     "prompt_token_ids",
     "special_text",
+    "embeddings",  # which the engine alone knows
 }
 HEADERS = (
     "x-attempts",
@@ -80,7 +85,9 @@ COMPLETION = answers(
     content={EVENTS: events(TextCompletionChunk, stream("completion"))},
 )
 ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
+EmbeddingsRequest = Annotated[EmbeddingsBody, Body(openapi_examples=requests("embeddings"))]
 CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
+EMBEDDING_NAMES = {"prompt": "input", "choices": "input", "embeddings": "model"}
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
@@ -117,6 +124,23 @@ def routes(
         running_record().is_private = body.store is False
         exchange = await builder.completion(body, caller_name(http.scope))
         return answerer.answer(exchange, SSE if body.stream else None)
+
+    @router.post(
+        "/v1/embeddings",
+        tags=["embeddings"],
+        responses=answers(EmbeddingList, *BODY, 504, headers=GENERATION_HEADERS),
+    )
+    async def create_embeddings(http: Request, body: EmbeddingsRequest) -> Response:
+        """A vector for each text or list of token ids, of models behind NVIDIA's vLLM backend."""
+        served = models.serving(body.model)
+        request = body.to_domain(served, caller_name(http.scope))
+        async with CancelOnDisconnect(http.receive):
+            with protocol_names(lambda: EMBEDDING_NAMES):
+                vectors = await service.embed(request, served.card)
+            headers = headers_of(running_record(), asyncio.get_running_loop().time())
+            pieces = written(vectors, served.name, body)
+            return StreamingResponse(pieces, headers=headers, media_type=JSON)
+        return Response()  # nobody is there to read it
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:

@@ -116,7 +116,7 @@ def _may_hold(context: Context, found: Patterns) -> bool:
 
 def _part_texts(content: list[dict[str, str]] | None) -> list[str] | None:
     """Without the parts' types, which are ours."""
-    return content and [part["text"] for part in content if "text" in part]
+    return None if content is None else [part["text"] for part in content if "text" in part]
 
 
 def _texts(context: Context) -> Iterator[str]:

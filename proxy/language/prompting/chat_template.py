@@ -24,6 +24,7 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
+from proxy.language.prompting.generic_tools import worded
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -45,6 +46,7 @@ def rendered(
     takes_callers_values: bool = False,
     takes_templates: bool = False,
     thinks: bool = False,
+    words_tools: bool = False,
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
 
@@ -55,6 +57,7 @@ def rendered(
         control: tokens that must stay plain text where a caller's text spells them.
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
         thinks: the model reasons before it answers.
+        words_tools: the model's template has no words for tools, see generic_tools.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
@@ -81,12 +84,16 @@ def rendered(
         values = _without_thinking(prompt, variables(template), thinks=thinks)
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
-    if tools and "tools" not in variables(template):
+    has_words = "tools" in variables(template)
+    turns = prompt.messages
+    if words_tools and not (has_words and prompt.template is not None):
+        turns, tools = worded(turns, list(map(tool_body, tools)), template), ()
+    if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(prompt.messages, template)) is not None:
+    if (refusal := _unsupported_history(turns, template)) is not None:
         raise refusal
     reads_lists = reads_only_parts(template)
-    messages = [_as_template_sees(message, template, reads_lists) for message in prompt.messages]
+    messages = [_as_template_sees(message, template, reads_lists) for message in turns]
     if prompt.continues_last:
         last = messages[-1]
         if isinstance(last["content"], list):

@@ -20,6 +20,7 @@ from proxy.language.syntax.element_calls import (
 from proxy.language.syntax.json_calls import (
     CohereParser,
     ExaoneParser,
+    GenericParser,
     GraniteParser,
     HermesParser,
     InternLMParser,
@@ -83,6 +84,7 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "pythonic": PythonicParser,
     "xlam": XlamParser,
     "json_list": JsonListParser,
+    "generic": GenericParser,
 }
 REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "harmony": reasoning.HarmonyParser,

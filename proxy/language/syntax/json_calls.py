@@ -186,6 +186,23 @@ class HermesParser(CallObjects):
     template_marks: ClassVar[TemplateMarks] = (("<tool_call>",),)
 
 
+class GenericParser(HermesParser):
+    """`<function_call>{"name": …, "arguments": {…}}</function_call>`, for templates without tools.
+
+    As Hermes; the prompt explains it, see prompting.generic_tools.
+    """
+
+    sections = (("<function_call>", "</function_call>"),)
+    call_syntax = CallSyntax(
+        begin='<function_call>\n{"name": "',
+        middle='", "arguments": ',
+        end="}\n</function_call>",
+        separator="\n",
+        trigger="<function_call>",
+    )
+    template_marks = ()
+
+
 class ExaoneParser(HermesParser):
     """EXAONE 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
 

@@ -22,7 +22,7 @@ from proxy.language.syntax.families import (
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import ReasoningParser
 
-AUTO, NONE = "auto", "none"
+AUTO, NONE, GENERIC = "auto", "none", "generic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +81,18 @@ class CardSyntax:
 
 @lru_cache(maxsize=64)
 def syntax_of(card: ModelCard) -> CardSyntax:
-    """The families that models.yaml names; for `auto`, those that the chat template shows."""
+    """The families that models.yaml names; for `auto`, those that the chat template shows, and
+    `generic` where it shows no tools at all.
+    """
     facts = card.facts
     template = facts.chat_template or ""
     tools, reasoning = card.tool_parser, card.reasoning_parser
     if tools == AUTO:
-        tools = in_template(facts.tool_template or template, TOOL_FAMILIES) or NONE
+        known = in_template(facts.tool_template or template, TOOL_FAMILIES)
+        # a template that has no words for tools gets ours; one with words of its own, none
+        words = f"{template}{facts.tool_template or ''}"
+        has_words = not template or "tools" in words or "tool_calls" in words
+        tools = known or (NONE if has_words else GENERIC)
     if reasoning == AUTO:
         reasoning = in_template(template, REASONING_FAMILIES) or NONE
     reasoning_parser = None if reasoning == NONE else reasoning_family(reasoning)

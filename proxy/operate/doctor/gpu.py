@@ -1,4 +1,4 @@
-"""`doctor --gpu`: whether TensorRT-LLM and the GPUs here are what the models need."""
+"""`doctor --gpu`: whether TensorRT-LLM or vLLM, and the GPUs here, are what the models need."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from build_engines.gpu.device import ListedGpu
 from build_engines.gpu.legacy import backend_config
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.toolkit import CONTAINER
-from build_engines.models_file import GpuEntry, ModelsFileError
+from build_engines.models_file import GpuEntry, ModelsFileError, VllmEntry
 from build_engines.upstream.signatures import VERSIONS, Found, Signatures, record_of
+from build_engines.vllm import arguments
 from proxy.models import policy
 from proxy.operate.doctor import checks
 from proxy.operate.doctor.checks import Check
@@ -27,7 +28,9 @@ CUDA, DRIVER = (13, 1), "590.44.01"
 
 def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
-    version = checks.version("tensorrt_llm")
+    version, vllm = checks.version("tensorrt_llm"), arguments.installed()
+    if version is None and vllm is not None:
+        return [vllm_package(vllm), driver(device.cuda_version()), *of_models(settings)]
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
         package(version),
@@ -46,6 +49,16 @@ def package(version: str | None) -> Check:
         if version
         else "tensorrt_llm is not installed",
         remedy=f"run this in NVIDIA's container {CONTAINER}",
+    )
+
+
+def vllm_package(version: Version) -> Check:
+    known = ", ".join(str(first) for first in sorted(arguments.RECORDS))
+    return Check(
+        name="vLLM",
+        ok=version >= arguments.OLDEST,
+        detail=f"vLLM {version} (recorded: {known}; later versions are held to the last of these)",
+        remedy=f"run this in NVIDIA's container {arguments.CONTAINER}",
     )
 
 
@@ -114,7 +127,11 @@ def of_models(settings: Settings) -> list[Check]:
         entries = policy.models(settings).models
     except ModelsFileError as error:
         return [checks.models("models file", str(error), ok=False)]
-    models = {name: entry.gpu for name, entry in entries.items() if isinstance(entry, GpuEntry)}
+    models = {
+        name: entry.vllm.as_gpu() if isinstance(entry, VllmEntry) else entry.gpu
+        for name, entry in entries.items()
+        if isinstance(entry, GpuEntry | VllmEntry)
+    }
     if not models:
         return []
     try:
@@ -151,7 +168,7 @@ def _of_model(
         detail=f"GPU {', '.join(missing)} is not here; nvidia-smi lists {here}"
         if missing
         else used,
-        remedy=f"correct gpu.devices or gpu.tensor_parallel of {name} in models.yaml",
+        remedy=f"correct devices or tensor_parallel of {name} in models.yaml",
     )
 
 

@@ -27,6 +27,7 @@ OPERATIONS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",
     "/v1/messages": "chat",
+    "/v1/embeddings": "embeddings",
 }
 # Field of the request's log line -> attribute. Others stay out.
 OF_LINE: Mapping[str, str] = {

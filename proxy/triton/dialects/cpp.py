@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.triton import codec, tensors
-from proxy.triton.dialects.dialect import Declared, Read, infer_request, too_long
+from proxy.triton.dialects.dialect import Declared, Read, fitting, infer_request, too_long
 from proxy.triton.dialects.rows import (
     Answer,
     AnswerReader,
@@ -50,11 +50,14 @@ class CppBackend:
                 text_input="BYTES", max_tokens="INT32", stream="BOOL", stop_words="BYTES"
             )
             and declared.gives(text_output="BYTES")
+            and declared.required <= {"text_input", "max_tokens"}
         )
         if not is_one:
             return None
-        found = {name for name in SAMPLING if name in declared.inputs}
-        if declared.has_guides and declared.takes(guided_decoding_guide="BYTES"):
+        found = {*fitting({name: name for name in SAMPLING}, declared.inputs)}
+        if declared.has_guides and declared.takes(
+            guided_decoding_guide="BYTES", guided_decoding_guide_type="BYTES"
+        ):
             found.add("constraint")
         return found
 
@@ -72,6 +75,9 @@ class CppBackend:
         facts, guide = request.model.facts, request.constraint
         assert facts.adopted is not None
         values = {**trtllm_sampling(request, SAMPLING), "max_tokens": token_limit(request)}
+        # it makes tokens of each word alone, where a space before the word makes others
+        words = request.sampling.bad_words or ()
+        values["bad_words"] = [one for word in words for one in (word, f" {word.lstrip()}")] or None
         # it knows one end token itself; as stop words, special tokens end the answer as well
         ends = [
             facts.special_tokens[one].decode()

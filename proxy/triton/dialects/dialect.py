@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +18,16 @@ from proxy.triton.tensors import Value
 Read = Callable[[service_pb2.ModelInferResponse], codec.StreamMessage]
 Values = Iterable[tuple[str, Value | None]]
 EVERY_TOKEN = 2**31 - 1
+WHOLE, REAL = frozenset({"INT32", "INT64", "UINT32", "UINT64"}), frozenset({"FP32", "FP64"})
+# Field of Sampling, or max_tokens -> the datatypes of a tensor that can take it.
+_FITTING = {
+    **dict.fromkeys(("temperature", "top_p", "min_p"), REAL),
+    **{f"{name}_penalty": REAL for name in ("repetition", "presence", "frequency")},
+    **dict.fromkeys(("top_k", "seed", "min_tokens", "max_tokens"), WHOLE),
+    **dict.fromkeys(("allowed_token_ids", "stop_token_ids"), WHOLE),
+    "bad_words": frozenset({"BYTES"}),
+    "ignore_eos": frozenset({"BOOL"}),
+}
 GUIDED_BACKEND = "guided_decoding_backend"  # a parameter of the C++ engine model
 
 
@@ -74,6 +85,11 @@ class Declared:
         return all(self.outputs.get(name) == datatype for name, datatype in tensors.items())
 
 
+def fitting(fields: Mapping[str, str], inputs: Mapping[str, str]) -> frozenset[str]:
+    """Those of the fields whose tensor can take them. fields: field -> tensor."""
+    return frozenset(one for one, name in fields.items() if inputs.get(name) in _FITTING[one])
+
+
 def _datatype(number: int) -> str:
     name = model_config_pb2.DataType.Name(number).removeprefix("TYPE_")
     return "BYTES" if name == "STRING" else name
@@ -117,7 +133,13 @@ def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelIn
         datatype = adopted.inputs.get(name)
         if value is None or datatype not in codec.KNOWN_DATATYPES:
             continue
-        raw, elements = codec.raw_elements(datatype, value)
+        try:
+            raw, elements = codec.raw_elements(datatype, value)
+        except struct.error as error:
+            fields = {} if adopted.tensors is None else adopted.tensors.inputs
+            param = next((one for one, tensor in fields.items() if tensor == name), name)
+            reason = f"{value!r} does not fit into the model's {datatype} tensor {name!r}."
+            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param) from error
         message.inputs.add(name=name, datatype=datatype, shape=(*batch, elements))
         message.raw_input_contents.append(raw)
     return codec.streamed(message)

@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
-from proxy.triton.dialects.dialect import Declared, Read, infer_request, too_long
+from proxy.triton.dialects.dialect import Declared, Read, fitting, infer_request, too_long
 from proxy.triton.dialects.rows import (
     Answer,
     AnswerReader,
@@ -41,10 +41,11 @@ class Llmapi:
                 text_input="BYTES", streaming="BOOL", sampling_param_max_tokens="INT32"
             )
             and declared.gives(text_output="BYTES", finish_reason="BYTES")
+            and declared.required == {"text_input"}
         )
         if not is_llmapi:
             return None
-        return [name for name in SAMPLING if PREFIX + name in declared.inputs]
+        return fitting({name: PREFIX + name for name in SAMPLING}, declared.inputs)
 
     def notes(self, declared: Declared) -> list[str]:
         found = []

@@ -77,6 +77,7 @@ class AnswerReader:
         self._prompt_tokens = prompt_tokens
         self._limit = token_limit(request)
         self._tokens = 0
+        self._texts: list[bytes] = []
         self._seen = 0  # bytes of a text that is repeated
         self._prompt = answer.prompt
         self._is_first, self._has_ended = True, False
@@ -89,7 +90,8 @@ class AnswerReader:
         finish = None if answer.finish is None else finish_of(one_text(raw.get(answer.finish)))
         is_last = is_final or finish is not None or not self._adopted.is_decoupled
         text = self._added(one_text(raw.get(answer.text)), is_last=is_last)
-        count = self._count(raw, text)
+        self._texts.append(text)
+        count = self._count(raw, finish, is_last=is_last)
         self._tokens += count
         if is_last and finish is None:
             finish = FinishReason.LENGTH if self._tokens >= self._limit else FinishReason.STOP
@@ -114,12 +116,18 @@ class AnswerReader:
                 self._prompt = b""
         return text
 
-    def _count(self, raw: Mapping[str, bytes], text: bytes) -> int:
-        """Tokens of the response: as it says; else one, or an estimate of a whole answer."""
+    def _count(
+        self, raw: Mapping[str, bytes], finish: FinishReason | None, *, is_last: bool
+    ) -> int:
+        """Tokens of the response, as it says. Otherwise one, though there may be more; the last one
+        has the tokens of the whole text that are missing, as a tokenizer counts them.
+        """
         if self._answer.tokens is not None and self._answer.tokens in raw:
             return codec.first_int(raw[self._answer.tokens]) or 0
-        if self._adopted.is_decoupled:
-            return int(bool(raw))
-        if self._adopted.tokenizer is None:
-            return -(-len(text) // BYTES_A_TOKEN)
-        return local_tokenizer(self._adopted.tokenizer).count(text.decode(errors="replace"))
+        whole = b"".join(self._texts) if is_last else b""
+        if is_last and self._adopted.tokenizer is not None:
+            tokenizer = local_tokenizer(self._adopted.tokenizer)
+            end = int(finish is FinishReason.STOP)  # its token has no text
+            counted = tokenizer.count(whole.decode(errors="replace")) + end
+            return max(counted - self._tokens, 0)
+        return int(bool(raw)) if self._adopted.is_decoupled else -(-len(whole) // BYTES_A_TOKEN)

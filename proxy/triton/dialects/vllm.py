@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 import math
 import re
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import orjson
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
-from proxy.domain.output import Alternative, TokenDelta, TokenLogProb
+from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable, ProxyError
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
     EVERY_TOKEN,
     Declared,
     Read,
+    Values,
     finish_of,
     infer_request,
     one_text,
@@ -32,6 +35,7 @@ from proxy.triton.dialects.dialect import (
     too_long,
     unsupported,
 )
+from proxy.triton.errors import UNAVAILABLE
 from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
 
 # Fields of vLLM's SamplingParams that have our names. logit_bias is not among the capabilities: the
@@ -63,9 +67,13 @@ SEED_BITS = 63  # torch's seeds are signed; -1 means none
 TOO_LONG = re.compile(r"longer than the maximum model length|maximum context length")
 OF_PARAMETER = re.compile(r" ?\(parameter=(\w+), value=")
 NO_LORA = re.compile(r"LoRA (feature|\S+) is not ")
+WRONG_DIMENSIONS = re.compile(r"matryoshka", re.IGNORECASE)
 NO_TASK = re.compile(r"does not support '(\w+)' request")
 FAILED = b"error"
 REFUSED = "Error generating stream: "
+# What stands there of parameters that it could not make, and of its unexpected errors.
+NO_REASONS = ("", "'NoneType' object has no attribute 'lora_name'")
+DIED = re.compile(r"EngineCore encountered an issue|EngineDeadError")
 
 
 class Vllm:
@@ -76,7 +84,9 @@ class Vllm:
             declared.is_decoupled
             and not declared.has_batches
             and declared.takes(text_input="BYTES", stream="BOOL", sampling_parameters="BYTES")
-            and declared.gives(text_output="BYTES")
+            and declared.takes(return_finish_reason="BOOL", return_num_output_tokens="BOOL")
+            and declared.gives(text_output="BYTES", finish_reason="BYTES")
+            and declared.gives(num_output_tokens="UINT32")
             and declared.required == {"text_input"}
         )
         if not is_ours:
@@ -86,12 +96,16 @@ class Vllm:
             found |= LOG_PROBS
         if declared.takes(image="BYTES"):
             found.add("images")
+        if declared.takes(embedding_request="BYTES", return_num_input_tokens="BOOL"):
+            found.add("embeddings")
         return found | {"constraint"}
 
     def notes(self, declared: Declared) -> list[str]:
         return [] if declared.takes(return_logprobs="BOOL") else ["its version has no logprobs"]
 
     def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
+        if request.embeds is not None:
+            return infer_request(request, _embedding_values(request))
         return infer_request(
             request,
             (
@@ -108,24 +122,34 @@ class Vllm:
         )
 
     def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
-        return _Reader(request).read
+        return _Reader(request).read if request.embeds is None else _read_embedding
 
     def stop(self, request: EngineRequest) -> None:
         """Single models see that their call was cancelled."""
         return None
 
     def error(self, message: str, request: EngineRequest) -> ProxyError | None:
+        reason = message.removeprefix(REFUSED)
+        if DIED.search(message):
+            return ModelUnavailable(UNAVAILABLE, detail=message)
         if TOO_LONG.search(message):
-            return too_long(message.removeprefix(REFUSED))
-        if NO_LORA.search(message):
-            return unsupported(message, "model")
+            return too_long(reason)
+        if NO_LORA.search(message):  # which goes on with the names of all others
+            return unsupported("vLLM has no LoRA adapter of this name.", "model")
         if found := NO_TASK.search(message):
             return unsupported(f"This model cannot {found[1]}.", "model")
+        if WRONG_DIMENSIONS.search(message):
+            return unsupported("This model was not trained for these dimensions.", "dimensions")
         if found := OF_PARAMETER.search(message):
             reason = message[: found.start()].removeprefix(REFUSED)
             return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
-        if request.constraint is not None and message.startswith(REFUSED):
-            return _bad_guide(message.removeprefix(REFUSED))
+        if not message.startswith(REFUSED):
+            return None
+        reason = "its log has the reason" if reason.strip() in NO_REASONS else reason
+        if request.constraint is not None:
+            return _bad_guide(reason)
+        if request.images:
+            return unsupported(f"vLLM refused the images of this request: {reason}", "messages")
         return None
 
 
@@ -135,6 +159,32 @@ def _bad_guide(reason: str) -> InvalidRequest:
         code=ErrorCode.INVALID_PARAMETER,
         param="guided_decoding_guide",
     )
+
+
+def _embedding_values(request: EngineRequest) -> Values:
+    asked = {
+        "input": request.text if request.token_ids is None else request.token_ids,
+        "pooling_params": {"dimensions": [request.embeds]} if request.embeds else {},
+    }
+    return (
+        ("text_input", ""),  # required, and not read
+        ("embedding_request", json.dumps(asked)),
+        ("return_num_input_tokens", True),
+    )
+
+
+def _read_embedding(response: service_pb2.ModelInferResponse) -> codec.StreamMessage:
+    """Raises MalformedResponse."""
+    is_final = response.parameters["triton_final_response"].bool_param
+    if not (raw := raw_outputs(response)):
+        return codec.StreamMessage(None, is_final)
+    try:
+        vector = array("f", orjson.loads(one_text(raw.get("text_output"))))
+    except (ValueError, TypeError) as error:
+        raise codec.MalformedResponse(f"an embedding that cannot be read: {error}") from error
+    tokens = codec.first_int(raw.get("num_input_tokens")) or 0
+    delta = TokenDelta((), tokens, finish=FinishReason.STOP, embedding=vector.tobytes())
+    return codec.StreamMessage(delta, is_final)
 
 
 def _wants_log_probs(request: EngineRequest) -> bool:

@@ -39,6 +39,7 @@ BODIES = {
     "/v1/completions": {"model": "demo", "prompt": "hi"},
     "/v1/messages": {**CHAT, "max_tokens": 5},
     "/v1/messages/count_tokens": CHAT,
+    "/v1/embeddings": {"model": "demo", "input": "hi"},
     "/chat/json": CHAT,
     "/chat/stream": CHAT,
     "/chat/sse": CHAT,

@@ -171,7 +171,7 @@ def test_two_megabytes_that_are_no_image_are_refused_soon(idle):
     too_large = idle.post(CHAT, json=chat(image(data_url("png", PNG + b"\0" * 2_000_000))))
     error = error_of(too_large)
     assert (too_large.status_code, error["code"]) == (413, "request_too_large")
-    assert "MAX_REQUEST_BYTES" in error["message"]
+    assert "MAX_REQUEST_SIZE_MB" in error["message"]
 
 
 def test_choices_with_images_count_the_bytes_that_each_is_sent(client):

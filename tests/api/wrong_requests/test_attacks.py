@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from proxy.api.http.validation_errors import ADVICE
 from tests.api.formats import error_of
-from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = '"model": "demo", "messages": [{"role": "user", "content": "hi"}]'
@@ -113,7 +114,8 @@ def test_tools_and_their_bytes_are_bounded(serve, letters, count, most):
         {"type": "function", "function": {"name": f"f{at}", "description": "é" * letters}}
         for at in range(count)
     ]
-    client = serve(ScriptedEngine())
+    unknown = FixedCatalog(facts=replace(FACTS, chat_template="{{ tools }}"))
+    client = serve(ScriptedEngine(), unknown)
     error = error_of(client.post(CHAT, json={**GOOD, "tools": tools}))
     assert (error["code"], error["param"]) == ("invalid_parameter", "tools")
     assert str(most) in error["message"]

@@ -60,7 +60,7 @@ def test_head_of_what_is_only_posted_is_405(idle):
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
-HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
+HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models."
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models.
         ("/v1/v1/messages", "Did you mean /v1/messages?"),
         ("/api/chat", f"This server does not have Ollama's API. The nearest route is {CHAT}."),
         ("/v1/batches", f"This server does not have batches. The nearest route is {CHAT}."),
-        ("/v1/embeddings", f"This server does not have embeddings. {HERE}"),
+        ("/v1/embedding", "Did you mean /v1/embeddings?"),
         ("/v1/audio/speech", f"This server does not have speech or transcription. {HERE}"),
         ("/v1/images/generations", f"This server does not have images. {HERE}"),
         ("/v1/files/f1/content", f"This server does not have files. {HERE}"),

@@ -37,7 +37,7 @@ class Engine(StandIn):
 
     def start(self, request: Any) -> None:
         if flag(request, "stop"):
-            self.runtime.cancel(request.request_id())
+            self.cancel(request.request_id())
             request.get_response_sender().send(flags=FINAL)
             return
         ids = pb_utils.get_input_tensor_by_name(request, "input_ids").as_numpy().ravel().tolist()

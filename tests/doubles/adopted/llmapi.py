@@ -48,7 +48,7 @@ class Llmapi(StandIn):
 
     def _stop(self, request: Any) -> None:
         if request.request_id():
-            self.runtime.cancel(request.request_id())
+            self.cancel(request.request_id())
             error = pb_utils.TritonError(self.cancelled_as, pb_utils.TritonError.CANCELLED)
         else:
             error = pb_utils.TritonError("A request id must be provided for request cancellation")

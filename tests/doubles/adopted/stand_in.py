@@ -23,6 +23,7 @@ from runtimes import RUNTIMES
 from stream import Stream
 from token_bytes import TokenBytes
 
+ENDLESS = "story without end"
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -141,7 +142,10 @@ class Writer(ResponseWriter):
 
 
 class StandIn:
-    """A model with an engine of ours. `options`: stand_in.json beside its model.py or config."""
+    """A model with an engine of ours. `options`: stand_in.json beside its model.py or config.
+
+    A prompt that has the words of ENDLESS is answered by a scripted engine, which does not end.
+    """
 
     failed = ""
     cancelled_as: str | None = None
@@ -153,13 +157,12 @@ class StandIn:
         self.name = args["model_name"]
         artifacts = Path(self.options["artifacts"])
         self.words = Vocabulary(artifacts)
-        self._writer = Writer(
-            Leases(), cores=usable_cores(), wanted_a_core=1000.0, hold_s=self.options["hold_s"]
-        )
+        self._writer = Writer(Leases(), cores=usable_cores(), wanted_a_core=1000.0, hold_s=0.0)
         parameters = {"public_name": self.name, **self.options["parameters"]}
-        self.runtime = RUNTIMES[self.options["runtime"]](parameters, artifacts, self._die)
+        self._runtime = RUNTIMES["onnx"](parameters, artifacts, self._die)
+        self._endless = RUNTIMES["scripted"]({}, Path(self.options["endless"]), self._die)
         self._reporter = MetricReporter(pb_utils, self.name)
-        metrics.add_all(self._reporter, self._writer, self.runtime.stats)
+        metrics.add_all(self._reporter, self._writer, self._runtime.stats)
         self._reporter.start()
 
     def execute(self, requests: list[Any]) -> None:
@@ -191,10 +194,17 @@ class StandIn:
             cancelled_as=self.cancelled_as,
         )
         self._writer.add(stream, len(wanted.prompt_ids))
-        self.runtime.submit(Job(request.request_id(), wanted, stream))
+        told = self.words.tokenizer.decode(wanted.prompt_ids)
+        runtime = self._endless if ENDLESS in told else self._runtime
+        runtime.submit(Job(request.request_id(), wanted, stream))
+
+    def cancel(self, request_id: str) -> None:
+        self._runtime.cancel(request_id)
+        self._endless.cancel(request_id)
 
     def finalize(self) -> None:
-        self.runtime.close()
+        self._runtime.close()
+        self._endless.close()
         self._writer.close()
         self._reporter.close()
 

@@ -5,13 +5,14 @@ Error texts are those of vLLM 0.32 under that backend.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from stand_in import Answer, StandIn, flag, tensor, text
+from stand_in import FINAL, Answer, StandIn, flag, strings, tensor, text
 
 from port import FinishReason, GenerationInput, Guide, SamplingParams, Token
 
@@ -30,6 +31,8 @@ SWITCHES = (
     "num_input_tokens",
     "num_output_tokens",
 )
+EMBEDDER = "embedder"  # the model that embeds, and cannot generate
+IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 DEFAULT_MAX_TOKENS = 16
 TOO_LONG = (
     "This model's maximum context length is {most} tokens. However, your prompt contains at least "
@@ -78,8 +81,16 @@ class VllmBackend(StandIn):
         if (refused := self._lora_error(given.get("lora_name"))) is not None:
             self.refuse(request, refused)
             return
-        if pb_utils.get_input_tensor_by_name(request, "embedding_request") is not None:
-            raise ValueError(f"Model {self.name} does not support 'embed' request")
+        asked = text(request, "embedding_request")
+        task = "embed" if asked else "generate"
+        if task != ("embed" if self.name == EMBEDDER else "generate"):
+            raise ValueError(f"Model {self.name} does not support '{task}' request")
+        if asked:
+            self._embed(request, json.loads(asked))
+            return
+        images = [base64.b64decode(one) for one in strings(request, "image")]
+        if not all(one.startswith(IMAGES) for one in images):
+            raise ValueError("cannot identify image file <_io.BytesIO object at 0x7f0000000000>")
         streams = flag(request, "stream")
         prepends = not flag(request, "exclude_input_in_output")
         if pb_utils.get_input_tensor_by_name(request, "exclude_input_in_output") is None:
@@ -88,8 +99,26 @@ class VllmBackend(StandIn):
             raise ValueError("When streaming, `exclude_input_in_output` = False is not allowed.")
         prompt = text(request, "text_input")
         wanted = self._input(prompt, given)
-        shape = VllmAnswer(self, request, wanted, given, prompt if prepends else "")
+        before = prompt if prepends else ""
+        before += "".join(f"[image of {len(one)} bytes]" for one in images)
+        shape = VllmAnswer(self, request, wanted, given, before)
         self.generate(request, wanted, shape, streams=streams)
+
+    def _embed(self, request: Any, asked: dict[str, Any]) -> None:
+        """The vector says how many tokens there were, and the first of them."""
+        given, most = asked["input"], self.words.context_length
+        ids = self.words.ids(given) if isinstance(given, str) else given
+        if len(ids) > most:
+            raise ValueError(TOO_LONG.format(most=most, least=most + 1))
+        size = next(iter(asked["pooling_params"].get("dimensions", [8])))
+        if size not in (4, 8):
+            raise ValueError("Model '/w' only supports [4, 8] matryoshka dimensions, use others")
+        vector = [float(len(ids)), float(ids[0]), *[0.5] * (size - 2)]
+        outputs = [tensor("text_output", [json.dumps(vector).encode()], np.object_)]
+        if flag(request, "return_num_input_tokens"):
+            outputs.append(tensor("num_input_tokens", len(ids), np.uint32))
+        response = pb_utils.InferenceResponse(output_tensors=outputs)
+        request.get_response_sender().send(response, flags=FINAL)
 
     def _lora_error(self, name: str | None) -> str | None:
         loras = self.options.get("loras", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -14,6 +15,7 @@ from proxy.server_tools import image_fetcher
 from proxy.server_tools.image_fetcher import ImageFetcher
 from proxy.server_tools.pinned_http import PinnedHttp
 from tests.fixtures.pictures import PNG
+from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import running
 from tests.unit.server_tools.test_http_tools import Names
 
@@ -51,6 +53,28 @@ def test_a_name_is_resolved_once_so_it_cannot_be_bound_anew():
     assert fetched.images[0].url is None
     assert fetched.images[0].media_type == "image/png"
     assert len(PNG) < 1000
+
+
+def test_names_whose_servers_do_not_answer_hold_up_nobody_elses_threads(monkeypatch):
+    answers = threading.Event()
+
+    def asked(host, *_, **__):
+        answers.wait(HANG_S)
+        raise OSError(host)
+
+    async def scenario() -> None:
+        fetcher = ImageFetcher(1000)
+        slow = linked("https://slow.example/a.png")
+        tasks = [asyncio.create_task(fetcher.fetched(slow, str(n))) for n in range(50)]
+        await asyncio.sleep(0.05)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), HANG_S / 2) == 1
+        assert not any(task.done() for task in tasks)
+        answers.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(each) for each in found} == {InvalidRequest}
+
+    monkeypatch.setattr("socket.getaddrinfo", asked)
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,10 @@ def test_an_engine_knows_leases_where_it_declares_their_tensors(monkeypatch, has
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
     missing = capabilities("min_p", "guided_decoding_guide", "output_ids")
-    all_of_ours = CAPABILITIES - {"images"}
-    assert capabilities() == all_of_ours
-    assert missing == all_of_ours - {"min_p", "constraint", "token_ids"}
-    assert capabilities("resume_from") == all_of_ours - {"resume"}  # as contract 2 has it
+    ours = CAPABILITIES - {"images", "embeddings"}
+    assert capabilities() == ours
+    assert missing == ours - {"min_p", "constraint", "token_ids"}
+    assert capabilities("resume_from") == ours - {"resume"}  # as contract 2 has it
 
 
 def test_missing_and_wrong_tensors_are_all_named():

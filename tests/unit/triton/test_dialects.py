@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,15 @@ from tritonclient.utils import serialize_byte_tensor
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.image import Image
 from proxy.domain.model import Adopted, Kind, TextTensors
 from proxy.domain.output import FinishReason
 from proxy.domain.request import Sampling
+from proxy.triton import codec
 from proxy.triton.codec import MalformedResponse
+from proxy.triton.dialects.dialect import Declared
 from proxy.triton.dialects.recognition import DIALECTS
+from proxy.triton.local_tokenizer import local_tokenizer
 from tests.doubles.engine import CARD, FACTS
 from tests.unit.triton.test_codec import tensors as batched_tensors
 
@@ -26,6 +31,7 @@ VLLM_INPUTS = {
     "exclude_input_in_output": "BOOL", "return_finish_reason": "BOOL", "return_logprobs": "BOOL",
     "return_num_input_tokens": "BOOL", "return_num_output_tokens": "BOOL",
 }  # fmt: skip
+VLLM_OUTPUTS = {"text_output": "BYTES", "finish_reason": "BYTES", "num_output_tokens": "UINT32"}
 NUMBERS = {"INT32": np.int32, "UINT64": np.uint64, "FP32": np.float32, "BOOL": np.bool_}
 
 
@@ -135,6 +141,33 @@ def test_a_stream_of_vllm():
     assert [each.delta.prompt_tokens for each in found] == [4, None, None]
     assert [each.delta.finish for each in found] == [None, None, FinishReason.STOP]
     assert found[-1].is_final
+
+
+def refusal(message: str, **fields) -> tuple[ErrorCode, str]:
+    found = DIALECTS[Kind.VLLM].error(message, request(Kind.VLLM, VLLM_INPUTS, text="x", **fields))
+    return found.code, found.message
+
+
+GUIDE = {"constraint": Constraint(GuideKind.REGEX, "a")}
+
+
+def test_a_dead_engine_is_no_fault_of_a_guide():
+    died = "Error generating stream: EngineCore encountered an issue. See stack trace (above)."
+    assert refusal(died, **GUIDE)[0] is ErrorCode.MODEL_UNAVAILABLE
+    assert refusal(died)[0] is ErrorCode.MODEL_UNAVAILABLE
+
+
+@pytest.mark.parametrize("reason", ["", "'NoneType' object has no attribute 'lora_name'"])
+def test_where_vllm_gives_no_reason_its_log_has_it(reason):
+    code, message = refusal(f"Error generating stream: {reason}", **GUIDE)
+    assert (code, "its log" in message) == (ErrorCode.INVALID_PARAMETER, True)
+    picture = Image(media_type="image/png", base64="")
+    code, message = refusal(f"Error generating stream: {reason}", images=(picture,))
+    assert (code, "its log" in message) == (ErrorCode.UNSUPPORTED_PARAMETER, True)
+
+
+def test_the_names_of_all_adapters_are_not_told():
+    assert "poet" not in refusal("LoRA x is not supported, we currently support ['poet']")[1]
 
 
 def test_a_guide_that_vllm_cannot_compile_is_the_callers_error():
@@ -311,7 +344,7 @@ def test_the_cpp_ensemble_has_a_batch_dimension_and_all_end_tokens_as_stop_words
     facts = replace(asked.model.facts, end_ids=(2, 3), special_tokens={2: b"</s>", 3: b"<|eot|>"})
     found = sent(replace(asked, model=replace(asked.model, facts=facts)))
     assert found["stop_words"] == [b"</s>", b"<|eot|>"]
-    assert found["bad_words"] == [b"no", b"never"]
+    assert sorted(found["bad_words"]) == [b" never", b" no", b"never", b"no"]
     assert found["max_tokens"] == [4]
 
 
@@ -375,3 +408,107 @@ def test_an_answer_that_only_looks_like_the_prompt_stays():
     tensors = replace(TENSORS, repeats_prompt=True)
     asked = request(Kind.TEXT, {"PROMPT": "BYTES"}, more={"tensors": tensors}, text="Hello")
     assert text(read(asked, response(OUTPUT="Help"), response(final=True))) == "Help"
+
+
+def test_vllm_gets_images_as_base64_in_their_order():
+    images = (Image(media_type="image/png", base64="AAAA"), Image(base64="BBBB"))
+    asked = request(Kind.VLLM, {**VLLM_INPUTS, "image": "BYTES"}, text="<img><img>", images=images)
+    message = DIALECTS[Kind.VLLM].encode(asked)
+    names = [one.name for one in message.inputs]
+    at = names.index("image")
+    assert list(message.inputs[at].shape) == [2]
+    assert codec.bytes_elements(message.raw_input_contents[at]) == (b"AAAA", b"BBBB")
+    assert "image" not in sent(request(Kind.VLLM, {**VLLM_INPUTS, "image": "BYTES"}, text="a"))
+
+
+EMBEDS = {**VLLM_INPUTS, "embedding_request": "BYTES"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ({"text": "hi", "embeds": 0}, {"input": "hi", "pooling_params": {}}),
+        (
+            {"token_ids": (1, 2), "embeds": 64},
+            {"input": [1, 2], "pooling_params": {"dimensions": [64]}},
+        ),
+    ],
+)
+def test_vllm_is_asked_for_an_embedding_by_json(fields, body):
+    message = DIALECTS[Kind.VLLM].encode(request(Kind.VLLM, EMBEDS, **fields))
+    raw = dict(zip([one.name for one in message.inputs], message.raw_input_contents, strict=True))
+    assert json.loads(codec.bytes_elements(raw["embedding_request"])[0]) == body
+    assert codec.bytes_elements(raw["text_input"]) == (b"",), "an input that is required"
+    assert raw["return_num_input_tokens"] == b"\x01"
+
+
+def test_vllms_embedding_becomes_32_bit_floats_in_one_delta():
+    asked = request(Kind.VLLM, EMBEDS, text="hi", embeds=0)
+    first, last = read(
+        asked,
+        response(text_output="[0.5, -1, 1e-3]", num_input_tokens=7),
+        response(final=True),
+    )
+    assert struct.unpack("<3f", first.delta.embedding) == pytest.approx((0.5, -1, 1e-3))
+    assert (first.delta.prompt_tokens, first.delta.finish) == (7, FinishReason.STOP)
+    assert (last.delta, last.is_final) == (None, True)
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "[NaN]", "7", '["a"]', "[1e400]", "[[1]]", "{}x"])
+def test_an_embedding_that_is_no_list_of_numbers_is_malformed(text):
+    with pytest.raises(MalformedResponse):
+        read(request(Kind.VLLM, EMBEDS, text="hi", embeds=0), response(text_output=text))
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("Error generating stream: Model smol does not support 'embed' request", "model"),
+        (
+            "Error generating stream: Model '/w' does not support Matryoshka embeddings; "
+            "dimensions must be unset (received dimensions=64).",
+            "dimensions",
+        ),
+    ],
+)
+def test_what_vllm_says_of_embeddings_is_the_callers_field(message, param):
+    error = DIALECTS[Kind.VLLM].error(message, request(Kind.VLLM, EMBEDS, text="a"))
+    assert (error.code, error.param) == (ErrorCode.UNSUPPORTED_PARAMETER, param)
+    assert "/w" not in error.message
+
+
+def test_what_can_embed_and_see_is_what_declares_the_inputs():
+    config = {"embeddings": "embedding_request", "images": "image"}
+    for capability, name in config.items():
+        for inputs in ({**EMBEDS, "image": "BYTES"}, {**VLLM_INPUTS}):
+            declared = Declared(
+                name="m", backend="vllm", inputs=inputs, outputs=VLLM_OUTPUTS,
+                required=frozenset({"text_input"}), parameters={}, is_decoupled=True,
+                has_batches=False, stopped_by=None, has_guides=False,
+            )  # fmt: skip
+            found = DIALECTS[Kind.VLLM].capabilities(declared)
+            assert (capability in found) is (name in inputs)
+
+
+def test_tokens_that_no_response_counts_are_counted_at_the_end():
+    """As llmapi sends several tokens at a time with speculative decoding."""
+    inputs = {"text_input": "BYTES", "streaming": "BOOL"}
+    more = {"tokenizer": "demo_model/shipped"}
+    one = response(text_output="I am the demo", finish_reason="None")
+    last = response(text_output="I am the demo model.", finish_reason="stop", final=True)
+    found = read(request(Kind.LLMAPI, inputs, text="Hello", more=more), one, last)
+    counts = [len(each.delta.token_bytes) for each in found]
+    counted = local_tokenizer("demo_model/shipped").count("I am the demo model.")
+    assert sum(counts) == counted + 1  # the end token has no text
+    assert text(found) == "I am the demo model."
+
+
+def test_a_value_that_does_not_fit_into_the_models_tensor_is_the_callers():
+    inputs = {"PROMPT": "BYTES", "SEED": "INT32"}
+    tensors = TextTensors(prompt="PROMPT", text="OUTPUT", inputs={"seed": "SEED"})
+    asked = request(
+        Kind.TEXT, inputs, text="a", more={"tensors": tensors}, sampling=Sampling(seed=2**40)
+    )
+    with pytest.raises(InvalidRequest, match="SEED") as raised:
+        sent(asked)
+    assert raised.value.param == "seed"

@@ -34,19 +34,18 @@ REPEATS = re.compile(
 GRAMMAR_FORMAT = re.compile(r'"type":\s*"grammar"')
 
 
-def _json_schema(compiler: Any, text: str) -> Any:
+def _json_schema(text: str) -> Any:
     from xgrammar import Grammar
 
-    grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
-    return compiler.compile_grammar(_tightened(grammar))
+    return _tightened(Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST))
 
 
-def _structural_tag(compiler: Any, text: str) -> Any:
+def _structural_tag(text: str) -> Any:
     from xgrammar import Grammar
 
     grammar = Grammar.from_structural_tag(text)
     is_callers = GRAMMAR_FORMAT.search(text) is not None
-    return compiler.compile_grammar(_tightened(grammar, bounds_numbers=not is_callers))
+    return _tightened(grammar, bounds_numbers=not is_callers)
 
 
 def _tightened(grammar: Any, *, bounds_numbers: bool = True) -> Any:
@@ -75,17 +74,32 @@ def _bounded_numbers(rules: str) -> str:
 
 
 KINDS: dict[str, Callable[[Any, str], Any]] = {
-    "json": _json_schema,
-    "json_schema": _json_schema,
+    "json": lambda compiler, text: compiler.compile_grammar(_json_schema(text)),
+    "json_schema": lambda compiler, text: compiler.compile_grammar(_json_schema(text)),
     "regex": lambda compiler, text: compiler.compile_regex(text),
     "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(text),
-    "structural_tag": _structural_tag,
+    "structural_tag": lambda compiler, text: compiler.compile_grammar(_structural_tag(text)),
 }
 
 
 def compile_guide(compiler: Any, kind: str, text: str) -> Any:
     """xgrammar's CompiledGrammar; `kind` is a key of KINDS. Raises whatever xgrammar raises."""
     return KINDS[kind](compiler, rewrite(kind, text))
+
+
+def as_ebnf(kind: str, text: str) -> str:
+    """The guide as a grammar, for an engine that compiles it itself. Raises as compile_guide."""
+    from xgrammar import Grammar
+
+    given = rewrite(kind, text)
+    match kind:
+        case "json" | "json_schema":
+            return str(_json_schema(given))
+        case "structural_tag":
+            return str(_structural_tag(given))
+        case "regex":
+            return str(Grammar.from_regex(given))
+    return given
 
 
 def rewrite(kind: str, text: str) -> str:

@@ -308,6 +308,9 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
     "xlam": listed,
     "json_list": lambda calls: f"[{', '.join(objects(calls, 'parameters'))}]",
+    "generic": lambda calls: "\n".join(
+        f"<function_call>\n{one}\n</function_call>" for one in objects(calls, "arguments")
+    ),
     "pythonic": pythonic,
     "llama4_pythonic": llama4_pythonic,
 }

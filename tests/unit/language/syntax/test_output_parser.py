@@ -210,7 +210,11 @@ def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
     found = syntax_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert syntax_of(CARD).tools is None
+    assert syntax_of(CARD).tools == "generic"
+    for template in (None, "{{ tools }}", "{{ m.tool_calls }}"):
+        facts = replace(FACTS, chat_template=template)
+        assert syntax_of(replace(CARD, facts=facts)).tools is None
+    assert syntax_of(replace(CARD, tool_parser="none")).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
     found = syntax_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")

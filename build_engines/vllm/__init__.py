@@ -1,0 +1,1 @@
+"""Models on vLLM: their options, what vLLM is started with, and their build."""

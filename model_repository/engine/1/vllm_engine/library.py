@@ -1,0 +1,143 @@
+"""The installed vLLM: its classes, and how its engine starts.
+
+build_engines/upstream/ records the arguments and fields that this package relies on.
+"""
+
+from __future__ import annotations
+
+import json
+import locale
+import multiprocessing
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from port import BadParameter
+
+SEED_BITS = 31
+CPU_KV_CACHE_BYTES = 4 * 10**9
+
+
+class StartFailed(RuntimeError):
+    """vLLM cannot start, or cannot load the model; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """delta: RequestOutputKind.DELTA. ended, failed: its exceptions for the end of the engine
+    process, and around any error in one request. refused: for a request's value.
+    """
+
+    llm: Any
+    engine_args: Any
+    sampling_params: Any
+    structured_outputs: Any
+    lora_request: Any
+    delta: Any
+    ended: type[Exception]
+    failed: type[Exception]
+    refused: tuple[type[Exception], ...]
+    is_on_cpu: bool
+    version: str
+
+    @classmethod
+    def load(cls) -> Library:
+        """
+        Raises:
+            StartFailed: the package is missing, or lacks what this runtime needs.
+        """
+        try:
+            import vllm
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.exceptions import VLLMValidationError
+            from vllm.lora.request import LoRARequest
+            from vllm.platforms import current_platform
+            from vllm.sampling_params import (
+                RequestOutputKind,
+                SamplingParams,
+                StructuredOutputsParams,
+            )
+            from vllm.v1.engine.async_llm import AsyncLLM
+            from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+        except ImportError as error:
+            raise StartFailed(
+                f"vLLM cannot be imported by the Python that runs Triton's models ({error}): run "
+                "Triton in NVIDIA's vllm-python-py3 container, or with a python3 on PATH that has "
+                "vllm"
+            ) from error
+        return cls(
+            llm=AsyncLLM,
+            engine_args=AsyncEngineArgs,
+            sampling_params=SamplingParams,
+            structured_outputs=StructuredOutputsParams,
+            lora_request=LoRARequest,
+            delta=RequestOutputKind.DELTA,
+            ended=EngineDeadError,
+            failed=EngineGenerateError,
+            refused=(VLLMValidationError, ValueError),
+            is_on_cpu=current_platform.is_cpu(),
+            version=vllm.__version__,
+        )
+
+    def start(self, engine: Path, arguments: str, stat_logger: Callable[..., Any]) -> Any:
+        """A running AsyncLLM. `arguments`: fields of AsyncEngineArgs, as JSON.
+
+        Raises:
+            StartFailed: it did not start.
+        """
+        given = json.loads(arguments)
+        # vLLM's own default, 0, would repeat the draws of unseeded requests after each start.
+        given.setdefault("seed", secrets.randbits(SEED_BITS))
+        if self.is_on_cpu:  # where vLLM takes gpu_memory_utilization of the machine's memory
+            given.setdefault("kv_cache_memory_bytes", CPU_KV_CACHE_BYTES)
+        try:
+            args = self.engine_args(model=str(engine), tokenizer=str(engine), **given)
+            return self.llm.from_engine_args(args, stat_loggers=[stat_logger])
+        except Exception as error:  # its many parts raise anything
+            raise StartFailed(
+                f"vLLM {self.version} cannot start the model in {engine} with {arguments}: {error}"
+            ) from error
+
+
+def prepare_process(environ: MutableMapping[str, str], parameters: Mapping[str, str]) -> None:
+    """Makes Triton's stub a process that vLLM can run in; its engine process inherits this.
+
+    Triton's interpreter has the C locale, in which vLLM cannot read UTF-8 files, and its
+    sys.executable may be no Python, which vLLM's processes are started with.
+    """
+    locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    if (python := shutil.which("python3")) is not None:
+        sys.executable = python
+        multiprocessing.set_executable(python)
+    environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports usage over the network
+    environ.setdefault("HF_HUB_OFFLINE", "1")
+    if parameters["devices"]:
+        environ["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+
+
+def lora_requests(library: Library, folders: str) -> dict[str, Any]:
+    """vLLM's LoRARequest by the adapter's name. `folders`: JSON, an adapter's folder by its name.
+
+    Ids count from 1, in order of names. vLLM loads an adapter with the first request for it.
+    """
+    return {
+        name: library.lora_request(lora_name=name, lora_int_id=number, lora_path=folder)
+        for number, (name, folder) in enumerate(sorted(json.loads(folders).items()), 1)
+    }
+
+
+def named(adapters: Mapping[str, Any], name: str) -> Any:
+    """Raises BadParameter for an unknown name; None for no adapter."""
+    if not name:
+        return None
+    if name not in adapters:
+        known = ", ".join(adapters) or "none"
+        raise BadParameter(
+            "lora_name", f"this model has no adapter {name!r}; its adapters: {known}"
+        )
+    return adapters[name]

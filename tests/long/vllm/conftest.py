@@ -1,0 +1,86 @@
+"""A real vLLM under tritonserver, and the proxy over it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import psutil
+import pytest
+import yaml
+
+from tests.fixtures.running import ARTIFACTS, Start
+from tests.fixtures.stack import PLAIN, Stack, eventually
+from tests.long.vllm import environment, server
+
+FOLDER = ARTIFACTS / "vllm"
+GENERATED = "vllm:generation_tokens_total{"
+KNOWN = {"adopt": server.MODEL, "context_length": server.CONTEXT_LENGTH}
+ENTRIES: dict[str, dict[str, Any]] = {
+    "vllm": {**KNOWN, "tokenizer": str(server.WEIGHTS), "adapters": [server.LORA, "ghost"]},
+    "textual": KNOWN,  # without a tokenizer: vLLM checks prompts itself
+}
+
+
+@dataclass(frozen=True)
+class RealVllm:
+    """triton: tritonserver alone. proxy: over it."""
+
+    triton: Stack
+    proxy: Stack
+
+    def generated(self) -> float:
+        """Tokens so far, as vLLM counts them."""
+        text = PLAIN.get(f"http://127.0.0.1:{self.triton.triton_metrics_port}/metrics").text
+        counts = [line for line in text.splitlines() if line.startswith(GENERATED)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in counts)
+
+    def engine(self) -> psutil.Process:
+        """vLLM's own process. It takes its name after its start, so its command line is no help."""
+        children = psutil.Process(self.triton.process.pid).children(recursive=True)
+        (found,) = [one for one in children if one.name().startswith("VLLM::EngineCor")]
+        return found
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Path:
+    try:
+        return environment.python()
+    except environment.Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def real(start: Start, interpreter: Path) -> RealVllm:
+    lora = FOLDER / "lora"
+    maker = Path(server.__file__).with_name("adapter.py")
+    subprocess.run([sys.executable, str(maker), str(lora)], check=True)
+    server.write(FOLDER, lora)
+    triton = start(module="tests.long.vllm.server", ARTIFACTS_DIR=FOLDER, VLLM_PYTHON=interpreter)
+    models = FOLDER / "served.yaml"
+    models.write_text(yaml.safe_dump({"models": ENTRIES}))
+    proxy = start(
+        "proxy",
+        ARTIFACTS_DIR=FOLDER,
+        MODELS_FILE=models,
+        TRITON_URL=f"grpc://127.0.0.1:{triton.triton_grpc_port}",
+    )
+    eventually(lambda: _is_served(triton, proxy), 120, f"vLLM is served: see {triton.log}")
+    return RealVllm(triton, proxy)
+
+
+def _is_served(triton: Stack, proxy: Stack) -> bool:
+    assert triton.process.poll() is None, triton.log.read_text()[-3000:]
+    return proxy.is_ready()
+
+
+@pytest.fixture
+def client(real: RealVllm) -> Iterator[openai.OpenAI]:
+    url = f"{real.proxy.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
+        yield made
