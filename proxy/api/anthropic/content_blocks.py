@@ -18,6 +18,16 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Hint = Any
 
 
+def only_of_type(given: Any, own: str, message: str) -> Any:
+    """What is given. Raises FieldError: it says that it is something else."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, str) and kind != own:
+        raise FieldError(
+            None, message.format(repr(kind[:64])), code=ErrorCode.UNSUPPORTED_PARAMETER
+        )
+    return given
+
+
 class Block(RequestBody):
     cache_control: Hint = None
 
@@ -33,15 +43,12 @@ class TextBlock(Block):
     @classmethod
     def _is_text(cls, given: Any) -> Any:
         """A block of a kind that its message cannot have is checked as a text."""
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind != "text":
-            raise FieldError(
-                None,
-                f"a block of type {kind[:64]!r} is not supported by this server here: send its "
-                "text in a block of type 'text'",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
-            )
-        return given
+        return only_of_type(
+            given,
+            "text",
+            "a block of type {} is not supported by this server here: send its text in a block of "
+            "type 'text'",
+        )
 
 
 class Base64Source(RequestBody):

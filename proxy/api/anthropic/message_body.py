@@ -20,6 +20,7 @@ from proxy.api.anthropic.content_blocks import (
     MessageBody,
     SystemMessage,
     Words,
+    only_of_type,
 )
 from proxy.api.anthropic.conversation import conversation, words_of
 from proxy.api.http.validation_errors import FieldError
@@ -62,15 +63,12 @@ class CustomTool(Block):
     @model_validator(mode="before")
     @classmethod
     def _is_custom(cls, given: Any) -> Any:
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind != "custom":
-            raise FieldError(
-                None,
-                f"the tool {kind[:64]!r} is Anthropic's own, and this server does not have it: "
-                "send a tool with a 'name' and an 'input_schema'",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
-            )
-        return given
+        return only_of_type(
+            given,
+            "custom",
+            "the tool {} is Anthropic's own, and this server does not have it: send a tool with a "
+            "'name' and an 'input_schema'",
+        )
 
     def to_domain(self) -> Tool:
         return Tool(
@@ -81,22 +79,32 @@ class CustomTool(Block):
         )
 
 
-class AnyChoice(RequestBody):
-    type: Literal["auto", "any", "none"]
+class ChoiceBody(RequestBody):
+    type: Literal["auto", "any", "tool", "none"]
+    name: ToolName | None = None
     disable_parallel_tool_use: bool | None = None
 
+    @model_validator(mode="after")
+    def _tool_has_a_name(self) -> ChoiceBody:
+        if (self.type == "tool") is (self.name is None):
+            raise FieldError(
+                "tool_choice.name",
+                "'tool_choice.name' is for 'tool_choice.type' \"tool\" alone, which needs it "
+                f"(given: {self.type!r})",
+            )
+        return self
 
-class NamedChoice(RequestBody):
-    type: Literal["tool"]
-    name: ToolName
-    disable_parallel_tool_use: bool | None = None
+    def to_domain(self) -> ToolChoice:
+        allowed = None if self.name is None else (self.name,)
+        return ToolChoice(mode=MODES[self.type], allowed=allowed, is_named=allowed is not None)
 
 
-def _choice(given: Any) -> str:
-    return "<tool>" if isinstance(given, dict) and given.get("type") == "tool" else "<any>"
-
-
-MODES = {"auto": ToolMode.AUTO, "any": ToolMode.REQUIRED, "none": ToolMode.NONE}
+MODES = {
+    "auto": ToolMode.AUTO,
+    "any": ToolMode.REQUIRED,
+    "tool": ToolMode.REQUIRED,
+    "none": ToolMode.NONE,
+}
 Display = Literal["summarized", "updates", "omitted"]  # the first two show all of it
 
 
@@ -163,13 +171,7 @@ class CountTokensBody(RequestBody):
     messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     system: Words | None = None
     tools: ListOf[CustomTool] | None = None
-    tool_choice: (
-        Annotated[
-            Annotated[AnyChoice, Tag("<any>")] | Annotated[NamedChoice, Tag("<tool>")],
-            Discriminator(_choice),
-        ]
-        | None
-    ) = None
+    tool_choice: ChoiceBody | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputConfig | None = None
     context_management: ContextManagement | None = None
@@ -191,7 +193,7 @@ class CountTokensBody(RequestBody):
         choice = self.tool_choice
         known = {tool.name for tool in (*(self.tools or ()), *card.server_tools.tools)}
         wrong = None
-        if isinstance(choice, NamedChoice) and choice.name not in known:
+        if choice is not None and choice.name is not None and choice.name not in known:
             wrong = f"'tool_choice.name' is {choice.name!r}, which is not one of 'tools'"
         elif choice is not None and choice.type == "any" and not known:
             wrong = "'tool_choice' \"any\" is only allowed when 'tools' are given"
@@ -231,7 +233,7 @@ class CountTokensBody(RequestBody):
                 template_values=values,
             ),
             tools=tuple(tool.to_domain() for tool in self.tools or ()),
-            tool_choice=_to_domain(choice),
+            tool_choice=ToolChoice() if choice is None else choice.to_domain(),
             calls_in_parallel=choice is None or not choice.disable_parallel_tool_use,
             thinking_budget=budget,
         )
@@ -274,12 +276,6 @@ def _last_effort(messages: list[AnyMessage]) -> str | None:
         if isinstance(message, SystemMessage) and message.output_config is not None:
             return message.output_config.effort
     return None
-
-
-def _to_domain(choice: AnyChoice | NamedChoice | None) -> ToolChoice:
-    if isinstance(choice, NamedChoice):
-        return ToolChoice(mode=ToolMode.REQUIRED, allowed=(choice.name,), is_named=True)
-    return ToolChoice(mode=ToolMode.AUTO if choice is None else MODES[choice.type])
 
 
 class MessageMetadata(RequestBody):
