@@ -135,8 +135,18 @@ class OutputConfig(RequestBody):
 
 
 class KeptTurns(RequestBody):
-    type: Literal["thinking_turns", "all"]
-    value: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+    type: Literal["thinking_turns"]
+    value: Annotated[int, Field(ge=1, le=INT32_MAX)]
+
+
+class AllTurns(RequestBody):
+    type: Literal["all"]
+
+
+def _kept(given: Any) -> str:
+    if not isinstance(given, dict):
+        return "<word>"
+    return "<all>" if given.get("type") == "all" else "<turns>"
 
 
 class ClearThinking(RequestBody):
@@ -146,18 +156,20 @@ class ClearThinking(RequestBody):
     ]
     keep: (
         Annotated[
-            Annotated[Literal["all"], Tag("<all>")] | Annotated[KeptTurns, Tag("<turns>")],
-            Discriminator(lambda given: "<turns>" if isinstance(given, dict) else "<all>"),
+            Annotated[Literal["all"], Tag("<word>")]
+            | Annotated[AllTurns, Tag("<all>")]
+            | Annotated[KeptTurns, Tag("<turns>")],
+            Discriminator(_kept),
         ]
         | None
     ) = None
 
     @property
     def kept_thoughts(self) -> int | None:
-        """None: all."""
+        """None: all. One, where nothing is said."""
         if isinstance(self.keep, KeptTurns):
             return self.keep.value
-        return None if self.keep == "all" else 1
+        return 1 if self.keep is None else None
 
 
 class ContextManagement(RequestBody):

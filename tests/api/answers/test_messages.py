@@ -406,6 +406,17 @@ def test_what_claude_code_sends_is_answered(serve):
             "invalid_request_error",
             "clear_tool_uses_20250919",
         ),
+        (
+            {
+                "context_management": {
+                    "edits": [
+                        {"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns"}}
+                    ]
+                }
+            },
+            "invalid_request_error",
+            "keep.value'",
+        ),
         ({"stop_sequences": ["x"] * 17}, "invalid_request_error", "'stop_sequences'"),
         ({"messages": []}, "invalid_request_error", "messages"),
         ({"messages": [SYSTEM]}, "invalid_request_error", "'user'"),
