@@ -1,6 +1,4 @@
-"""`runtime: vllm`: our ensemble over a real vLLM on a CPU, served by `triton-openai serve` beside the
-same weights on the onnx runtime.
-"""
+"""`runtime: vllm`: our ensemble over a real vLLM on a CPU, beside the same weights on onnx."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def started(start: Start, **settings: object) -> Adopted:
         TRITON_URL=f"grpc://127.0.0.1:{triton.triton_grpc_port}",
         **settings,
     )
-    proxy.wait_ready(within_s=120)
+    eventually(partial(_is_ready, triton, proxy), 120, "the proxy is ready")
     for name in (*ENTRIES, "demo"):
         eventually(partial(_answers, proxy, name), 60, f"{name} answers")
     return Adopted(triton, proxy)
@@ -122,6 +122,12 @@ def _written(path: Path, models: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump({"models": models}))
     return path
+
+
+def _is_ready(triton: Stack, proxy: Stack) -> bool:
+    for stack in (triton, proxy):
+        assert stack.process.poll() is None, stack.log.read_text()[-3000:]
+    return proxy.is_ready()
 
 
 def _answers(proxy: Stack, name: str) -> bool:

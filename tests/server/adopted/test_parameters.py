@@ -181,6 +181,14 @@ def test_a_prompt_of_ids_is_sent_as_its_text(client, kind):
     )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_echo_with_log_probabilities_is_refused(client, kind):
+    fields = {**greedy(kind), "prompt": PROMPT, "max_tokens": 4, "echo": True, "logprobs": 1}
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.completions.create(**fields)
+    assert raised.value.code == "unsupported_parameter"
+
+
 def test_images_reach_no_text_model(client):
     url = {"url": "data:image/png;base64,iVBORw0KGgo="}
     parts = [{"type": "image_url", "image_url": url}, {"type": "text", "text": "What is it?"}]
