@@ -23,6 +23,7 @@ from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
 from proxy.api import log_level_routes, monitoring, recent_routes
+from proxy.api.anthropic import messages_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
 from proxy.api.http.application import Application
@@ -277,14 +278,14 @@ def compose(
     in_flight = BytesInFlight(max(MOST_BODIES_BYTES, 4 * settings.max_request_bytes))
     bodies = BodyReader(BodyLimits(bytes=settings.max_request_bytes), sandbox, in_flight)
     field_limits = FieldLimits(choices=settings.max_choices, priority_words=settings.priority_words)
-    guide_limits = GuideLimits()
     called_tokenizer = BoundedTokenizer(tokenizer)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     hosts = HostPolicy(settings.allowed_hosts)
+    examiner = Examiner(sandbox, GuideLimits())
     builder = RequestBuilder(
         registry,
         field_limits,
-        Examiner(sandbox, guide_limits),
+        examiner,
         service,
         called_tokenizer,
         ceiling=limiter.ceiling,
@@ -309,6 +310,9 @@ def compose(
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         socket,
+        messages_routes.routes(
+            answers, registry, field_limits, examiner, service, called_tokenizer, bodies=bodies
+        ),
         plain_routes.routes(answers, registry, field_limits, bodies=bodies),
         tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]

@@ -1,4 +1,5 @@
-"""Errors -> HTTP. One body, always: `{"error": {"message", "type", "param", "code"}}`.
+"""Errors -> HTTP. One body: `{"error": {"message", "type", "param", "code"}}`; for paths of
+Anthropic's API, its own.
 
 Called where errors are caught: once for HTTP responses (`http.application`), once for streams that
 have started (`http.answer`), once for WebSocket messages (`openai.chat_socket`).
@@ -17,7 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.http.route_scopes import paths
+from proxy.api.anthropic.error_form import message_error
+from proxy.api.http.route_scopes import MESSAGES, paths
 from proxy.domain.errors import (
     ErrorCode,
     ErrorType,
@@ -47,7 +49,7 @@ FEATURES: Mapping[str, tuple[str, str | None]] = {
     "assistants": ("the Assistants API", CHAT),
     "threads": ("the Assistants API", CHAT),
     "realtime": ("the Realtime API", SOCKET),
-    "messages": ("Anthropic's Messages API", CHAT),
+    "messages": ("this part of Anthropic's API", MESSAGES),
     "openai": ("Azure's API", CHAT),
     "api": ("Ollama's API", CHAT),
     "generate": ("the API of Text Generation Inference", "/v1/completions"),
@@ -89,9 +91,19 @@ def body_of(error: Exception) -> dict[str, Any]:
     return _body(_with_id(error.message), error.param, error.code)
 
 
-def response_of(error: Exception) -> Response:
-    """The whole response, with the headers that OpenAI's SDKs obey when they retry."""
-    return JSONResponse(body_of(error), code_of(error).status, headers=headers_of(error))
+def response_of(error: Exception, path: str) -> Response:
+    """The whole response, with the headers that OpenAI's SDKs obey when they retry.
+
+    path: of the request.
+    """
+    return _response(body_of(error), code_of(error).status, path, headers_of(error))
+
+
+def _response(
+    body: dict[str, Any], status: int, path: str, headers: Mapping[str, str]
+) -> JSONResponse:
+    body = message_error(body) if path.startswith(MESSAGES) else body
+    return JSONResponse(body, status, headers=headers)
 
 
 def code_of(error: Exception) -> ErrorCode:
@@ -134,13 +146,13 @@ async def routing_error(request: Request, error: Exception) -> Response:
     headers = _with_head(error.headers)
     if status == 404:
         unknown = unknown_url(request.method, path, [*paths(request.app.routes)])
-        return JSONResponse(body_of(unknown), status, headers=headers)
+        return _response(body_of(unknown), status, path, headers)
     where = in_short(f"{request.method} {path}")
     if status == 405:
         body = _body(f"Method not allowed ({where}).", None, ErrorCode.METHOD_NOT_ALLOWED)
     else:
         body = _body(f"{HTTPStatus(status).phrase} ({where}): {error.detail}", None, None)
-    return JSONResponse(body, status, headers=headers)
+    return _response(body, status, path, headers)
 
 
 def unknown_url(method: str, path: str, known: Collection[str]) -> RequestError:

@@ -87,13 +87,14 @@ class Finished:
     """The last event of a choice.
 
     `usage` of all choices adds up to the request's: a prompt is counted with its first choice.
-    `mean_log_prob` is that of its tokens, where the caller wants log-probabilities. `timing` is of
-    the request so far, `times` of this choice.
+    `stop`: the stop string that ended it. `mean_log_prob` is that of its tokens, where the caller
+    wants log-probabilities. `timing` is of the request so far, `times` of this choice.
     """
 
     reason: FinishReason
     usage: Usage
     choice: int = 0
+    stop: str | None = None
     mean_log_prob: float | None = None
     timing: Timing | None = field(default=None, compare=False)
     times: AnswerTimes = field(default=NOT_REPORTED, compare=False)

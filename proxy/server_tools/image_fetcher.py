@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +13,7 @@ import httpx
 
 from proxy.access.concurrency import SharedConcurrency
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
-from proxy.domain.image import MEDIA_TYPES, Image, media_type
+from proxy.domain.image import MEDIA_TYPES, Image, NoSize, media_type, pixels
 from proxy.domain.request import ChatPrompt
 from proxy.domain.server_tools import CallStatus
 from proxy.server_tools.addresses import resolved
@@ -20,6 +21,7 @@ from proxy.server_tools.pinned_http import OUR_HEADERS, FetchFailed, PinnedHttp,
 
 TIMEOUT_S = 10.0  # for all images of a request
 MOST_REQUESTS = 64  # that fetch at once
+MOST_PIXELS = 50_000_000  # of a request: a file of half a megabyte can hold an engine for seconds
 NO_IMAGE = f"by its first bytes it is none of {', '.join(MEDIA_TYPES)}"
 UNREACHABLE = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError)
 
@@ -38,34 +40,35 @@ class ImageFetcher:
         """The prompt with the images themselves, one fetched after the other.
 
         Raises:
-            InvalidRequest: one of them cannot be fetched, or is none.
+            InvalidRequest: one of them cannot be fetched, or is none, or has too many pixels.
             RateLimited: too many requests fetch images now.
         """
-        if all(image.url is None for image in prompt.images):
-            return prompt
+        has_links = any(image.url is not None for image in prompt.images)
+        images, total, left = list(prompt.images), 0, self._most_bytes
         now = asyncio.get_running_loop().time
-        images, left, until = list(prompt.images), self._most_bytes, now() + TIMEOUT_S
-        with self._permits.permits(caller):
+        until = now() + TIMEOUT_S
+        with self._permits.permits(caller) if has_links else nullcontext():
             for number, image in enumerate(images):
-                if image.url is None:
-                    continue
                 try:
-                    data = await asyncio.wait_for(self._file(image.url, left), until - now())
-                    if (kind := media_type(data)) is None:
-                        raise FetchFailed(CallStatus.FAILED, NO_IMAGE)
+                    if image.url is not None:
+                        data = await asyncio.wait_for(self._file(image.url, left), until - now())
+                        left -= len(data)
+                        images[number] = _image(data)
+                    total += pixels(b64decode(images[number].base64))
+                    if total <= MOST_PIXELS:
+                        continue
+                    why = f"up to it there are over {MOST_PIXELS} pixels"
                 except FetchFailed as error:
                     why = str(error)
                 except asyncio.TimeoutError:
                     why = f"it was not complete within {TIMEOUT_S:g} s"
+                except NoSize:
+                    why = "its head says no size"
                 except UNREACHABLE:  # it may be a host of the server's network: no more is said
                     why = "it cannot be reached"
-                else:
-                    left -= len(data)
-                    images[number] = Image(media_type=kind, base64=b64encode(data).decode())
-                    continue
                 raise InvalidRequest(
-                    f"The image {echoed(image.url)} cannot be used: {why}. Send its bytes as "
-                    "data:image/png;base64,…",
+                    f"The image {echoed(image.url or image.media_type)} cannot be used: {why}. "
+                    "Send a smaller one, or its bytes as data:image/png;base64,…",
                     code=ErrorCode.INVALID_MESSAGES,
                     param=prompt.place_of_image(number),
                 )
@@ -79,3 +82,9 @@ class ImageFetcher:
                 why = f"its server answers with status {response.status_code}{is_moved}"
                 raise FetchFailed(CallStatus.FAILED, why)
             return await body_of(response, most)
+
+
+def _image(data: bytes) -> Image:
+    if (kind := media_type(data)) is None:
+        raise FetchFailed(CallStatus.FAILED, NO_IMAGE)
+    return Image(media_type=kind, base64=b64encode(data).decode())

@@ -212,6 +212,8 @@ class LocalTokenizer:
             return {one["name"]: one["template"] for one in given}
         if (file := self._folder / "chat_template.jinja").is_file():
             given = file.read_text(encoding="utf-8")
+        if not given:  # older folders of models that read images have it beside their processor
+            given = _object(self._folder / "chat_template.json").get("chat_template")
         return {"default": given} if given else {}
 
     def _end_ids(self) -> tuple[int, ...]:

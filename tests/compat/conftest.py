@@ -1,4 +1,4 @@
-"""OpenAI's SDKs as people have them, each in a folder of its own."""
+"""SDKs as people have them, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def python_sdk():
-    """major version -> the folder that holds it."""
-    return lambda major: installed(HERE / f"openai{major}.lock")
+    """SDK and major version -> the folder that holds it."""
+    return lambda name: installed(HERE / f"{name}.lock")
 
 
 @pytest.fixture(scope="session")

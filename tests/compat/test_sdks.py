@@ -1,9 +1,10 @@
-"""OpenAI's SDKs of other versions and languages: an application's program runs unchanged."""
+"""SDKs of OpenAI and Anthropic, of other versions and languages: a program runs unchanged."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.fixtures.stack import HANG_S
 
 PROGRAM = Path(__file__).parent / "python_sdk.py"
+ANTHROPIC = Path(__file__).parent / "anthropic_sdk.py"
 
 
 def run(command: list[str], folder: Path, **environment: str) -> dict:
@@ -44,7 +46,7 @@ def assert_it_worked(told: dict) -> None:
 
 @pytest.mark.parametrize("major", [1, 2])
 def test_older_python_sdks(stack, python_sdk, major, tmp_path):
-    folder = python_sdk(major)
+    folder = python_sdk(f"openai{major}")
     command = [sys.executable, str(PROGRAM), f"{stack.url}/v1"]
     told = run(command, tmp_path, PYTHONPATH=str(folder))
     assert told["version"].startswith(f"{major}.")
@@ -85,3 +87,53 @@ def test_an_agents_loop_of_the_javascript_sdk(stack, javascript_sdk):
     assert "7042" in people
     assert "21" in again
     assert (told["required"], told["arguments"]) == ("tool_calls", ["city"])
+
+
+LOOP = [
+    ["get_weather", {"city": "Rome"}, "21"],
+    ["get_population", {"city": "Oslo"}, "7042"],
+    ["get_weather", {"city": "Madrid"}, "21"],
+]
+
+
+def assert_messages_work(told: dict) -> None:
+    assert told["whole"] == told["folded"]
+    assert told["called"][0] == told["called"][1]
+    assert told["called"][0]["stop_reason"] == "tool_use"
+    assert len(set(told["text"])) == 1
+    assert told["text"][0][-1] in ".!?"
+    assert len(set(told["counted"])) == 1
+    for (reason, name, given, end, said), (tool, city, words) in zip(
+        told["loop"], LOOP, strict=True
+    ):
+        assert (reason, name, given, end) == ("tool_use", tool, city, "end_turn")
+        assert words in said
+    cities, reason, said = told["runner"]
+    assert (cities, reason) == (["Rome"], "end_turn")
+    assert "21" in said
+    assert told["errors"]["model"] == ["NotFoundError", 404, "not_found_error", True]
+    for name in ("range", "stream"):
+        assert told["errors"][name] == ["BadRequestError", 400, "invalid_request_error", True]
+
+
+def test_anthropics_python_sdk(stack, python_sdk, tmp_path):
+    folder = python_sdk("anthropic2")
+    told = run([sys.executable, str(ANTHROPIC), stack.url], tmp_path, PYTHONPATH=str(folder))
+    assert told["version"].startswith("2.")
+    assert {"text", "input_json", "content_block_stop", "message_stop"} & set(told["kinds"]) == {
+        "input_json",
+        "content_block_stop",
+        "message_stop",
+    }
+    assert_messages_work(told)
+    (message,) = told["errors"]["stream says"]
+    assert re.match(
+        r"input length and `max_tokens` exceed context limit: \d+ \+ 1000000 > \d+,", message
+    )
+    with_header, with_other_words = told["cached"]
+    assert with_header > 0.9
+    assert with_other_words < 0.1
+
+
+def test_anthropics_javascript_sdk(stack, javascript_sdk):
+    assert_messages_work(run(["node", "anthropic.mjs", stack.url], javascript_sdk))

@@ -45,8 +45,8 @@ Part = Payload | Annotation
 class StreamFormat:
     """before, after: of each payload's JSON. end: is sent last, after an error as well.
 
-    has_comments: the format has text that ordinary clients ignore. error_before: before `before`.
-    error_body: what is sent of the usual error body.
+    has_comments: the format has text that ordinary clients ignore. keep_alive: is sent in silence,
+    if so. error_before: before `before`. error_body: what is sent of the usual error body.
     """
 
     headers: list[tuple[bytes, bytes]]
@@ -54,6 +54,7 @@ class StreamFormat:
     after: bytes = b"\n"
     end: bytes = b""
     has_comments: bool = False
+    keep_alive: bytes = b": keep-alive\n\n"
     error_before: bytes = b""
     error_body: Callable[[Payload], Payload] = dict
 
@@ -292,5 +293,5 @@ class StreamedAnswer(Response):
 
     async def _send_comment(self) -> None:
         self._shown = position = self._position
-        text = b"keep-alive" if position is None else b"queue %d" % position
-        await self._put(self._format.comment(text))
+        queue = None if position is None else self._format.comment(b"queue %d" % position)
+        await self._put(queue or self._format.keep_alive)

@@ -35,7 +35,7 @@ from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
 from proxy.api.http.recording import Recording
-from proxy.api.http.route_scopes import COUNTED, Need, Open, RouteScopes
+from proxy.api.http.route_scopes import COUNTED, MESSAGES, Need, Open, RouteScopes
 from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
 from proxy.domain import identity
@@ -61,6 +61,7 @@ NO_ADMIN = (
 EXPOSED_HEADERS = (
     *own_headers.LIMITS,
     "x-request-id",
+    "request-id",
     "x-request-trace",
     "retry-after",
     "retry-after-ms",
@@ -224,7 +225,7 @@ class Application(FastAPI):
                 except Exception as error:
                     if record.status is not None:  # the answer has begun
                         raise
-                    await errors.response_of(error)(scope, receive, send_with_head)
+                    await errors.response_of(error, path)(scope, receive, send_with_head)
         finally:
             current_caller.reset(outer_caller)
             structlog.contextvars.unbind_contextvars("request_id")
@@ -265,7 +266,7 @@ class Application(FastAPI):
             headers = scope["headers"]
             with self._log.recorded("WEBSOCKET", in_short(path), headers=headers) as record:
                 record.status = error.code.status
-                response = errors.response_of(error)
+                response = errors.response_of(error, path)
             if DENIAL in scope.get("extensions", {}):
                 await response(scope, receive, send)
             else:
@@ -285,7 +286,10 @@ class Application(FastAPI):
             headers += own_headers.limit_headers(standings)
         if record.request_trace is not None:
             headers.append((b"x-request-trace", record.request_trace.encode()))
-        message["headers"] = [*headers, (b"x-request-id", record.request_id.encode())]
+        request_id = record.request_id.encode()
+        if scope["path"].startswith(MESSAGES):
+            headers.append((b"request-id", request_id))  # the name that Anthropic's SDKs read
+        message["headers"] = [*headers, (b"x-request-id", request_id)]
         route = getattr(scope.get("route"), "path", "unmatched")
         counter = self._counters.get((route, status))
         if counter is None:

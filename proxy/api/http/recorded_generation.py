@@ -15,7 +15,9 @@ from proxy.state.relay import RunningAnswer
 logger = structlog.get_logger(__name__)
 
 # Added again for each response.
-NOT_RECORDED = frozenset({"connection", "date", "server", "transfer-encoding", "x-request-id"})
+NOT_RECORDED = frozenset(
+    {"connection", "date", "server", "transfer-encoding", "request-id", "x-request-id"}
+)
 # Of the first response: how long that request waited.
 OWN = frozenset({"x-queue-position", "x-queue-wait"})
 NOT_RECORDED_PREFIX = "x-ratelimit-"
@@ -70,7 +72,7 @@ class Generation:
                     advice="this is a bug of the proxy: report it with this line",
                 )
                 return
-            await errors.response_of(error)(self._scope, abandoned, keep)
+            await errors.response_of(error, self._scope["path"])(self._scope, abandoned, keep)
 
     async def run(self, scope: Scope, later: Receive, send: Send) -> None:
         """later: what the application receives after the body."""

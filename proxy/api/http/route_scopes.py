@@ -16,6 +16,7 @@ from proxy.domain.identity import Scope
 ADMINISTRATION = "/admin/"
 RETURN_SECRETS = "/admin/v1/keys"  # the prefix of routes whose answers are new keys
 KSERVE, KSERVE_HEALTH = "/v2/", "/v2/health/"
+MESSAGES = "/v1/messages"  # Anthropic's API begins so
 
 
 class Open(Enum):
@@ -37,9 +38,11 @@ NEEDS: Mapping[str, Need] = {
     "/chat/json": Scope.CHAT,
     "/chat/stream": Scope.CHAT,
     "/chat/sse": Scope.CHAT,
+    MESSAGES: Scope.CHAT,
     "/v1/completions": Scope.COMPLETIONS,
     "/v1/embeddings": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
+    "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,
     "/detokenize": Scope.TOKENS,
     "/v1/models": Scope.MODELS,

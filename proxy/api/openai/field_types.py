@@ -104,14 +104,14 @@ def _whole_each(values: Any) -> Any:
     return values
 
 
-def _text_or_list(value: Any) -> str:
+def text_or_list(value: Any) -> str:
     """The tag of a union's member. Tags in angle brackets are left out of error paths."""
     return "<list>" if isinstance(value, list) else "<text>"
 
 
 def _kind_of_prompt(value: Any) -> str:
     if not isinstance(value, list) or not value:
-        return _text_or_list(value)
+        return text_or_list(value)
     if {int, float}.issuperset(map(type, value)):
         return "<ids>"
     return "<batch>" if isinstance(value[0], list) else "<list>"
@@ -155,7 +155,7 @@ Label = Annotated[str, StringConstraints(max_length=512)]
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Stop = Annotated[
     Annotated[StopString, Tag("<text>")] | Annotated[ListOf[StopString], Tag("<list>")],
-    Discriminator(_text_or_list),
+    Discriminator(text_or_list),
 ]
 PromptText = Annotated[
     Annotated[str, Tag("<text>")]
@@ -217,12 +217,12 @@ class TextPart(PartBody):
 
 Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
-    Discriminator(_text_or_list),
+    Discriminator(text_or_list),
 ]
 # Content that may have no parts: clients drop parts that are not text, which may be all of them.
 AnyText = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
-    Discriminator(_text_or_list),
+    Discriminator(text_or_list),
 ]
 
 
@@ -232,7 +232,7 @@ DATA = re.compile(r"data:([\w/+.-]{1,64});base64,")
 JPG = {"image/jpg": "image/jpeg"}  # a name that many clients use
 
 
-def _checked_image(url: str) -> str:
+def checked_image(url: str) -> str:
     """Raises ValueError: the URL is neither one of http nor an image."""
     if (data := DATA.match(url)) is None:
         if len(url) > LONGEST_LINK or LINK.fullmatch(url) is None:
@@ -254,10 +254,17 @@ def _checked_image(url: str) -> str:
     return url
 
 
+def image_of(url: str) -> Image:
+    """url: one that was checked."""
+    if (data := DATA.match(url)) is None:
+        return Image(url=url)
+    return Image(media_type=JPG.get(data[1], data[1]), base64=url[data.end() :])
+
+
 class ImageUrl(RequestBody):
     """`auto` and `high` are what models do with every image: they get it as it is."""
 
-    url: Annotated[str, AfterValidator(_checked_image)]
+    url: Annotated[str, AfterValidator(checked_image)]
     detail: Annotated[Literal["auto", "low", "high"], Only("auto", "high")] | None = None
 
 
@@ -269,10 +276,7 @@ class ImagePart(PartBody):
     text: ClassVar[str] = ""
 
     def to_domain(self) -> Image:
-        url = self.image_url.url
-        if (data := DATA.match(url)) is None:
-            return Image(url=url)
-        return Image(media_type=JPG.get(data[1], data[1]), base64=url[data.end() :])
+        return image_of(self.image_url.url)
 
 
 class RefusalPart(RequestBody):
@@ -304,7 +308,7 @@ UsersPart = Annotated[
 UsersText = Annotated[
     Annotated[str, Tag("<text>")]
     | Annotated[ListOf[UsersPart], Tag("<list>"), Field(min_length=1)],
-    Discriminator(_text_or_list),
+    Discriminator(text_or_list),
 ]
 AnswerPart = Annotated[
     Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
@@ -313,7 +317,7 @@ AnswerPart = Annotated[
 # Content of an assistant's message, whose parts may be refusals.
 AnswerText = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[AnswerPart], Tag("<list>")],
-    Discriminator(_text_or_list),
+    Discriminator(text_or_list),
 ]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
 from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
@@ -16,7 +18,6 @@ from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
-from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.domain.identity import TENANT_NAME, Caller, current_caller, is_reserved
 from proxy.domain.request import GenerationRequest
@@ -60,9 +61,7 @@ class FieldLimits:
                 param="service_tier",
             )
         if body.stop is not None:
-            _check("stop", len(body.stops), self.stops)
-            stop_bytes = sum(len(stop.encode()) for stop in body.stops)
-            _check("stop", stop_bytes, self.stop_bytes, of="bytes ")
+            self.check_stops("stop", body.stops)
         for name, most in (
             ("stop_token_ids", self.stops),
             ("bad_words", self.logit_bias),
@@ -81,7 +80,13 @@ class FieldLimits:
             candidates = max(body.n or 1, body.best_of or 1)
             _check("prompt", candidates * (1 if is_one else len(body.prompt)), self.choices)
 
-    def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
+    def check_stops(self, name: str, stops: Sequence[str]) -> None:
+        """name: of the field. Raises InvalidRequest."""
+        _check(name, len(stops), self.stops)
+        stop_bytes = sum(len(stop.encode()) for stop in stops)
+        _check(name, stop_bytes, self.stop_bytes, of="bytes ")
+
+    def check_chat(self, messages: Sized | None, tools: Sequence[BaseModel] | None) -> None:
         """Checks a chat's messages and tools; used for every protocol. Raises InvalidRequest."""
         if messages is not None:
             _check("messages", len(messages), self.messages)

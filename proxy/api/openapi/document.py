@@ -20,7 +20,8 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from proxy import __version__
-from proxy.api.http.route_scopes import RETURN_SECRETS, Open, RouteScopes
+from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
+from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, Open, RouteScopes
 from proxy.api.openai import field_rules
 from proxy.api.openai.answer_bodies import (
     ChatCompletionChunk,
@@ -34,6 +35,7 @@ from proxy.api.openapi.responses import (
     Json,
     error_response,
     header_references,
+    reference,
 )
 from proxy.api.plain.plain_chat import PlainChunk
 from proxy.domain.model import ModelCard
@@ -50,6 +52,8 @@ UNDECLARED: tuple[type[BaseModel], ...] = (
     ChatCompletionChunk,
     TextCompletionChunk,
     PlainChunk,
+    MessageEvent,
+    MessageError,
     ErrorBody,
 )
 BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -129,6 +133,10 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
         for method, operation in operations.items():
             is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
+            if path.startswith(MESSAGES):
+                for status, response in operation["responses"].items():
+                    if int(status) >= 400:
+                        response["content"] = {JSON: {"schema": reference(MessageError)}}
             if scopes is not None and not is_open:
                 operation["security"] = [{name: []} for name in keys]
             _add_examples(operation, schemas)
@@ -238,7 +246,8 @@ def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
 
 def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> None:
     """Adds the bounds to schemas. `sizes`: None while no model is known."""
-    for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
+    chats = ("ChatCompletionBody", "MessagesBody", "CountTokensBody", "PlainChatBody")
+    for name in (*chats, "TokenizeBody"):
         properties = schemas[name]["properties"]
         # Only in the description: hardly any model's context holds so many messages.
         properties["messages"]["description"] += f"; at most {limits.messages}"
@@ -247,6 +256,8 @@ def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> 
     for name in ("ChatCompletionBody", "CompletionBody"):
         _bound_generation(schemas[name]["properties"], limits)
     _bound_choices(schemas["CompletionBody"]["properties"], limits)
+    stops = schemas["MessagesBody"]["properties"]["stop_sequences"]
+    _bound(stops, "array", maxItems=limits.stops)
     if sizes is not None:
         tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
         _bound(tokens, "array", maxItems=sizes.context)
@@ -309,6 +320,8 @@ DESCRIBED = {
     "ChatCompletionBody": ("both", "chat"),
     "CompletionBody": ("both", "completions"),
     "NvExt": ("nvext",),
+    "MessagesBody": ("messages",),
+    "CountTokensBody": ("messages",),
 }
 
 

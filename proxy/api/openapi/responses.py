@@ -149,6 +149,21 @@ def events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
     return {"schema": schema, "example": "".join(f"data: {line}\n\n" for line in lines)}
 
 
+def named_events(model: type[BaseModel], error: type[BaseModel], payloads: Sequence[Json]) -> Json:
+    """The content of a stream whose events have the name of their `type`; model: as of `events`."""
+    either = {"anyOf": [reference(model), reference(error)]}
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": either}
+    names = {"type": "string", "description": "The `type` of the data."}
+    schema = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {"event": names, "data": data},
+        "description": "The event `error` has the body of an error, and ends the stream.",
+    }
+    lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in payloads)
+    return {"schema": schema, "example": "".join(lines)}
+
+
 def error_response(status: int) -> Json:
     return {
         "description": f"{HTTPStatus(status).phrase}: {ERRORS[status]}",

@@ -53,13 +53,13 @@ class StopMatcher:
     """Passes text on up to the first stop string to be complete, which it swallows. Stop strings
     are found wherever the text is cut, and never leaked.
 
-    includes_stop: passes that stop string on, too.
+    includes_stop: passes that stop string on, too. stop: the one that was complete.
 
     Of stop strings that end at the same place the longest counts, so the result does not depend
     on how the text is cut. Text that may be the start of a stop string is held back.
     """
 
-    __slots__ = ("_automaton", "_held", "_includes_stop", "_node", "is_stopped")
+    __slots__ = ("_automaton", "_held", "_includes_stop", "_node", "stop")
 
     def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
         marks = tuple(filter(None, stops))
@@ -67,20 +67,20 @@ class StopMatcher:
         self._automaton = automaton(marks) if marks else None
         self._node = ROOT
         self._held = ""
-        self.is_stopped = False
+        self.stop: str | None = None
 
     def push(self, text: str) -> str:
-        """Text that is safe to send. Nothing comes after `is_stopped`."""
-        if self.is_stopped:
+        """Text that is safe to send. Nothing comes after `stop`."""
+        if self.stop is not None:
             return ""
         if self._automaton is None:
             return text
         self._node, length = self._automaton.read(self._node, text)
         buffer = self._held + text[:length]
-        if stop := self._automaton.complete[self._node]:
-            self.is_stopped = True
+        if length := self._automaton.complete[self._node]:
+            self.stop = buffer[-length:]
             self._held = ""
-            return buffer if self._includes_stop else buffer[:-stop]
+            return buffer if self._includes_stop else buffer[:-length]
         safe = len(buffer) - self._automaton.depth[self._node]
         self._held = buffer[safe:]
         return buffer[:safe]
@@ -126,14 +126,14 @@ class AnswerText:
         self._found: list[AnyDelta] = []
 
     @property
-    def is_stopped(self) -> bool:
-        """By a stop string."""
-        return self._stops.is_stopped
+    def stop(self) -> str | None:
+        """The stop string that ended it."""
+        return self._stops.stop
 
     @property
     def has_ended(self) -> bool:
         """Before the engine reports it: by a stop string, or with the last call that is allowed."""
-        return self._stops.is_stopped or (self._parser is not None and self._parser.has_all)
+        return self._stops.stop is not None or (self._parser is not None and self._parser.has_all)
 
     def push(self, data: bytes) -> tuple[int, int]:
         """One token, which is counted already.
@@ -161,13 +161,13 @@ class AnswerText:
         if not self.has_ended:
             is_cut = finish is FinishReason.LENGTH
             rest = self._stops.push("" if is_cut else self._decoder.flush())
-            if self._stops.is_stopped:
+            if self._stops.stop is not None:
                 finish = FinishReason.STOP
             rest += self._stops.flush()
             self._pass_on(rest, is_token=False)
         if self._parser is None:
             return finish
-        is_end = finish is FinishReason.STOP and not self._stops.is_stopped
+        is_end = finish is FinishReason.STOP and self._stops.stop is None
         self._found += self._parser.flush(has_ended=is_end)
         return self._parser.reason(finish, is_named=self._is_named)
 

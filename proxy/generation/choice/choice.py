@@ -87,7 +87,7 @@ class Choice:
             finish = None  # the answer is still to come
         if finish is not None:
             finish = self._text.flush(finish)
-            if not self._text.is_stopped:
+            if self._text.stop is None:
                 logged += self._held.rest()
         events = self._collected(logged, delta.token_ids[:taken], is_last=finish is not None)
         if finish is None:
@@ -135,7 +135,7 @@ class Choice:
                 self._cost.count_log_prob(log_prob.log_prob)
                 if self._logs and (self._logs_end or not is_end):
                     self._held.push(data, log_prob, characters)
-                logged += self._held.released(passed, is_last=self._text.is_stopped)
+                logged += self._held.released(passed, is_last=self._text.stop is not None)
             if self._text.has_ended or self._is_budget_spent:
                 break
         return logged, taken
@@ -203,6 +203,7 @@ class Choice:
             reason=reason,
             usage=self._cost.usage,
             choice=self._index,
+            stop=self._text.stop,
             mean_log_prob=self._cost.mean_log_prob if self._logs else None,
             times=self._cost.times,
         )

@@ -21,6 +21,9 @@ from proxy.telemetry.kept_content import fields_of, objects_of
 DATA, DONE = "data:", "[DONE]"
 TEXTS = ("content", "text", "reasoning_content", "reasoning", "refusal")
 COUNTS = ("prompt_tokens", "completion_tokens")
+# Anthropic's. Which of its prompt tokens were cached is no difference.
+MESSAGE_TEXTS = ("text", "thinking", "partial_json", "name", "input")
+MESSAGE_COUNTS = ("input_tokens", "cache_read_input_tokens", "output_tokens")
 STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
 KINDS = (STATUS, FINISH, USAGE, TEXT, NO_ANSWER)
 WIDE = 1000
@@ -47,13 +50,24 @@ def facts_of(status: int, answer: str) -> AnswerFacts:
         if isinstance(counts := chunk.get("usage"), Mapping):
             numbers = (counts.get(name) for name in COUNTS)
             usage = tuple(each for each in numbers if isinstance(each, int)) or usage
+            new, cached, out = (counts.get(name) for name in MESSAGE_COUNTS)
+            if isinstance(new, int) and isinstance(out, int):
+                usage = (new + (cached if isinstance(cached, int) else 0), out)
         if isinstance(error := chunk.get("error"), Mapping):
-            errors.append(f"error: {error.get('code')}")
+            errors.append(f"error: {error.get('code') or error.get('type')}")
         for choice in objects_of(chunk.get("choices")):
             at = _number(choice, 0)
             finishes[at] = str(choice.get("finish_reason") or finishes.get(at, ""))
             for call, name, text in _texts_of(choice):
                 texts[at, call, name].append(text)
+        for at, block in _blocks_of(chunk):
+            for name in MESSAGE_TEXTS:
+                if (value := block.get(name)) not in (None, {}):
+                    texts[at, -1, "block"].append(str(value))
+        delta = chunk.get("delta")
+        for end in (chunk, delta if isinstance(delta, Mapping) else {}):
+            if isinstance(reason := end.get("stop_reason"), str):
+                finishes[0] = reason
     has_facts = finishes or errors
     return AnswerFacts(
         status=status,
@@ -69,6 +83,15 @@ def _chunks_of(answer: str) -> Iterator[Mapping[str, Any]]:
     for text in [line.removeprefix(DATA).strip() for line in lines] or [answer]:
         if text != DONE and (found := fields_of(text)) is not None:
             yield found
+
+
+def _blocks_of(chunk: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Those of a message of Anthropic's API, or a part of one in an event of its stream."""
+    if chunk.get("type") == "message":
+        yield from enumerate(objects_of(chunk.get("content")))
+    for name in ("content_block", "delta"):
+        if isinstance(block := chunk.get(name), Mapping):
+            yield _number(chunk, 0), block
 
 
 def _texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:

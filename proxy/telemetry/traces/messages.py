@@ -29,6 +29,7 @@ LONGEST_NAME = 200  # characters of a role, a function, an id
 MOST_BYTES, OVERHEAD = 1_000_000, 2_000  # of one request and its answer; beside their own
 REASONING = ("reasoning_content", "reasoning")
 TEXTS = frozenset({"content", "response", "arguments"})
+BLOCKS = ("thinking", "tool_use", "tool_result")
 
 Part = dict[str, Any]
 
@@ -156,6 +157,8 @@ def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:
     for each in prompt if isinstance(prompt, list) else [prompt]:
         if isinstance(each, str):
             yield {"role": "user", "parts": [_text(each)]}
+    if (system := fields.get("system")) is not None:
+        yield {"role": "system", "parts": [*_parts_of({"content": system}, is_answer=False)]}
     for message in objects_of(fields.get("messages")):
         role = str(message.get("role"))[:LONGEST_NAME]
         yield {"role": role, "parts": [*_parts_of(message, is_answer=role == "tool")]}
@@ -174,10 +177,25 @@ def _parts_of(message: Mapping[str, Any], *, is_answer: bool) -> Iterator[Part]:
             yield {"type": "tool_call_response", "id": answered, "response": text}
         elif isinstance(text, str):
             yield _text(text)
+        elif isinstance(each, Mapping) and each.get("type") in BLOCKS:
+            yield _block(each)
         elif isinstance(each, Mapping):  # an image, for example: its kind, not its bytes
             yield {"type": str(each.get("type"))}
     for call in objects_of(message.get("tool_calls")):
         yield _call(call.get("id"), call.get("function"))
+
+
+def _block(block: Mapping[str, Any]) -> Part:
+    """A block of Anthropic's API, one of BLOCKS."""
+    if block["type"] == "thinking":
+        return {"type": "reasoning", "content": str(block.get("thinking"))}
+    if block["type"] == "tool_use":
+        given = orjson.dumps(block.get("input")).decode()
+        return _call(block.get("id"), {"name": block.get("name"), "arguments": given})
+    content = block.get("content")
+    texts = (each.get("text") for each in objects_of(content))
+    said = "".join(text for text in (content, *texts) if isinstance(text, str))
+    return {"type": "tool_call_response", "id": str(block.get("tool_use_id")), "response": said}
 
 
 def _text(text: str) -> Part:

@@ -26,6 +26,7 @@ ERROR_TYPE, OPERATION = "error.type", "gen_ai.operation.name"
 OPERATIONS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",
+    "/v1/messages": "chat",
     "/v1/embeddings": "embeddings",
 }
 # Field of the request's log line -> attribute. Others stay out.

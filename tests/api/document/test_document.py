@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.field_types import RequestBody
@@ -31,6 +32,7 @@ CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 PROMPT = {"model": "demo", "prompt": "hi"}
 GOOD = [CHAT, {**CHAT, "stream": True}, {"messages": CHAT["messages"]}]
 GOOD += [{**PROMPT, "stream": streams} for streams in (False, True)]
+GOOD += [{**CHAT, "max_tokens": 5, "stream": streams} for streams in (False, True)]
 GOOD += [{"prompt": "hi"}, {"tokens": [104, 105]}, {"model": "demo", "input": ["hi", "you"]}]
 BAD = [b"", b"{", b"[]", b"{}", b'{"model": "nope", "messages": [{"role": "user", "content": ""}]}']
 METHODS = ("get", "post", "put", "delete")
@@ -163,7 +165,7 @@ def test_every_route_has_a_schema_and_an_example_of_its_answer_and_they_agree(se
 def test_every_field_of_a_body_is_described(serve):
     _, own = open_document(serve, ScriptedEngine())
     schemas = own.document["components"]["schemas"]
-    for kind in (ChatCompletionBody, CompletionBody, NvExt):
+    for kind in (ChatCompletionBody, CompletionBody, NvExt, MessagesBody, CountTokensBody):
         properties = schemas[kind.__name__]["properties"]
         assert properties.keys() == kind.model_fields.keys()
         assert [name for name, field in properties.items() if not field.get("description")] == []

@@ -254,6 +254,7 @@ COUNTED: list[tuple[str, str, dict | None]] = [
     ("POST", "/tokenize", {"prompt": "hi"}),
     ("POST", "/detokenize", {"tokens": [104]}),
     ("POST", f"{CHAT}/render", {"model": "demo", "messages": PROMPT}),
+    ("POST", "/v1/messages/count_tokens", {"model": "demo", "messages": PROMPT}),
 ]
 
 
@@ -267,7 +268,7 @@ def test_a_request_that_generates_nothing_counts_as_a_request(
     assert first.headers["x-ratelimit-remaining-requests"] == "0"
     assert first.headers["x-ratelimit-remaining-tokens"] == "100"
     refused = client.request(method, path, json=body)
-    assert (refused.status_code, error(refused)["code"]) == (429, "rate_limit_exceeded")
+    assert (refused.status_code, error(refused)["type"]) == (429, "rate_limit_error")
     assert refused.headers["x-ratelimit-exceeded"] == "key.requests_per_minute"
     assert int(refused.headers["retry-after-ms"]) > 0
     assert chat(client).status_code == 429

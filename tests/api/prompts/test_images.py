@@ -16,6 +16,7 @@ from tests.api.formats import CHAT, answering, error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.pictures import GIF, JPEG, PNG, WEBP, data_url
+from tests.unit.domain.test_image import PNG_HEAD, chunk, header
 
 # As Qwen's: parts are texts or images, and a content may be a text.
 TEMPLATE = (
@@ -172,6 +173,20 @@ def test_two_megabytes_that_are_no_image_are_refused_soon(idle):
     error = error_of(too_large)
     assert (too_large.status_code, error["code"]) == (413, "request_too_large")
     assert "MAX_REQUEST_SIZE_MB" in error["message"]
+
+
+def test_the_pixels_of_a_request_are_bounded(client, engine):
+    """A file of 531 kB with 169 million pixels held the real backend's loop for 14 s."""
+    large = PNG_HEAD + header(5_000, 5_000) + chunk(b"IDAT")
+    part = image(data_url("png", large))
+    assert client.post(CHAT, json=chat(part, part)).status_code == 200
+    error = error_of(client.post(CHAT, json=chat(part, part, image(data_url("png", PNG)))))
+    assert (error["code"], error["param"]) == ("invalid_messages", "messages[0].content[2]")
+    assert "50000000 pixels" in error["message"]
+    headless = image(data_url("png", PNG[:12]))
+    error = error_of(client.post(CHAT, json=chat(headless)))
+    assert "its head says no size" in error["message"]
+    assert len(engine.requests) == 1
 
 
 def test_choices_with_images_count_the_bytes_that_each_is_sent(client):

@@ -76,10 +76,7 @@ HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings
             "/v1/responses",
             f"This server does not have the Responses API. The nearest route is {CHAT}.",
         ),
-        (
-            "/v1/messages",
-            f"This server does not have Anthropic's Messages API. The nearest route is {CHAT}.",
-        ),
+        ("/v1/v1/messages", "Did you mean /v1/messages?"),
         ("/api/chat", f"This server does not have Ollama's API. The nearest route is {CHAT}."),
         ("/v1/batches", f"This server does not have batches. The nearest route is {CHAT}."),
         ("/v1/embedding", "Did you mean /v1/embeddings?"),

@@ -108,7 +108,7 @@ def stop_matcher(data: st.DataObject) -> None:
     found = [ends for ends in found if ends[1] >= 0]
     end = min(found)[0 if includes else 1] if found else len(text)
     assert passed + matcher.flush() == text[:end]
-    assert matcher.is_stopped == bool(found)
+    assert (matcher.stop is not None) == bool(found)
 
 
 def cost(data: st.DataObject) -> None:

@@ -1,7 +1,7 @@
 """A real vLLM engine behind the tensors of NVIDIA's vLLM backend. Runs as backends/vllm/model.py.
 
 The tensors, the errors and the order of events are those of triton-inference-server/vllm_backend at
-8de0c14, which ran under the same tests. It has no embeddings.
+8de0c14, which ran under the same tests.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from PIL import Image
-from vllm import SamplingParams
+from vllm import PoolingParams, SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
-from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.outputs import CompletionOutput, EmbeddingRequestOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.metrics.loggers import StatLoggerBase
@@ -77,11 +78,12 @@ class TritonPythonModel:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         made = self._started(json.loads((folder / "model.json").read_text()))
-        self._engine = asyncio.run_coroutine_threadsafe(made, self._loop).result()
+        self._engine, self._tasks = asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
-    async def _started(self, given: dict[str, Any]) -> AsyncLLM:
+    async def _started(self, given: dict[str, Any]) -> tuple[AsyncLLM, tuple[str, ...]]:
         config = AsyncEngineArgs(**given).create_engine_config()
-        return AsyncLLM.from_vllm_config(config, stat_loggers=[lambda *_: self._counter])
+        engine = AsyncLLM.from_vllm_config(config, stat_loggers=[lambda *_: self._counter])
+        return engine, await engine.get_supported_tasks()
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -95,8 +97,16 @@ class TritonPythonModel:
 
     async def _answer(self, request: Any, sender: Any, lora: str | None) -> None:
         identity = str(uuid.uuid4())
+        asked = text(request, "embedding_request")
+        task = "generate" if asked is None else "embed"
         try:
             switches = [name for name in OUTPUTS if flag(request, f"return_{name}")]
+            if task not in self._tasks:
+                raise ValueError(f"Model {self._name} does not support '{task}' request")
+            if asked is not None:
+                tensors = await self._embedded(json.loads(asked), identity)
+                sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=FINAL)
+                return
             async for output in self._outputs(request, identity, lora):
                 if sender.is_cancelled():
                     await self._engine.abort(identity)
@@ -107,11 +117,20 @@ class TritonPythonModel:
             pb_utils.Logger.log_error(f"{error!r} {error.__cause__!r}")
             refuse(sender, f"Error generating stream: {error}")
 
+    async def _embedded(self, asked: dict[str, Any], identity: str) -> list[Any]:
+        given, sizes = asked["input"], asked.get("pooling_params", {}).get("dimensions", [None])
+        prompt = given if isinstance(given, str) else TokensPrompt(prompt_token_ids=given)
+        parameters = PoolingParams(task="embed", dimensions=sizes[0])
+        outputs = [one async for one in self._engine.encode(prompt, parameters, identity)]
+        made = EmbeddingRequestOutput.from_base(outputs[-1])
+        return [
+            strings("text_output", [json.dumps(made.outputs.embedding)]),
+            OUTPUTS["num_input_tokens"]("num_input_tokens", made),
+        ]
+
     def _outputs(
         self, request: Any, identity: str, lora: str | None
     ) -> AsyncIterator[RequestOutput]:
-        if pb_utils.get_input_tensor_by_name(request, "embedding_request") is not None:
-            raise ValueError(f"Model {self._name} does not support 'embed' request")
         if not flag(request, "stream") or values(request, "exclude_input_in_output") == [0]:
             raise NotImplementedError("the proxy streams, and wants no prompt before the answer")
         prompt: Any = text(request, "text_input")

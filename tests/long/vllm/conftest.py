@@ -23,6 +23,7 @@ GENERATED = "vllm:generation_tokens_total{"
 KNOWN = {"adopt": server.MODEL, "context_length": server.CONTEXT_LENGTH}
 ENTRIES: dict[str, dict[str, Any]] = {
     "vllm": {**KNOWN, "tokenizer": str(server.WEIGHTS), "adapters": [server.LORA, "ghost"]},
+    "embedder": {**KNOWN, "adopt": server.EMBEDDER, "tokenizer": str(server.WEIGHTS)},
     "textual": KNOWN,  # without a tokenizer: vLLM checks prompts itself
 }
 
@@ -41,10 +42,14 @@ class RealVllm:
         return sum(float(line.rsplit(" ", 1)[1]) for line in counts)
 
     def engine(self) -> psutil.Process:
-        """vLLM's own process. It takes its name after its start, so its command line is no help."""
-        children = psutil.Process(self.triton.process.pid).children(recursive=True)
-        (found,) = [one for one in children if one.name().startswith("VLLM::EngineCor")]
+        """vLLM's own process for the model that generates."""
+        (stub,) = [one for one in self.triton.descendants(f"{server.MODEL}_0_0") if _is_stub(one)]
+        (found,) = [one for one in stub.children() if one.name().startswith("VLLM::EngineCor")]
         return found
+
+
+def _is_stub(process: psutil.Process) -> bool:
+    return process.cmdline()[0].endswith("triton_python_backend_stub")
 
 
 @pytest.fixture(scope="session")

@@ -19,19 +19,21 @@ from proxy.settings import Settings
 from tests.fixtures import adopted
 from tests.fixtures.stack import ROOT
 
-MODEL = "qwen_vllm"  # in Triton
+MODEL, EMBEDDER = "qwen_vllm", "embedder"  # in Triton
 CONTEXT_LENGTH = 512
 ROWS = 16
 LORA = "poet"
 WEIGHTS = ROOT / "demo_model" / "shipped"
-ENGINE = {
+COMMON = {
     "model": str(WEIGHTS),
     "dtype": "float32",
     "enforce_eager": True,
     "max_model_len": CONTEXT_LENGTH,
     "max_num_seqs": ROWS,
-    "enable_lora": True,
-    "max_lora_rank": 8,
+}
+ENGINES = {
+    MODEL: {**COMMON, "enable_lora": True, "max_lora_rank": 8},
+    EMBEDDER: {**COMMON, "runner": "pooling", "convert": "embed"},
 }
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GB
@@ -44,18 +46,21 @@ VARIABLES = {
 def write(artifacts: Path, lora: Path) -> None:
     """Writes the repository and the backend."""
     backend = artifacts / launch.copy_backend(artifacts, binaries.wheel()) / "vllm"
+    shutil.rmtree(backend, ignore_errors=True)
     if given := os.environ.get("VLLM_BACKEND"):
-        shutil.copytree(given, backend, dirs_exist_ok=True)
+        shutil.copytree(given, backend)
     else:
-        backend.mkdir(parents=True, exist_ok=True)
+        backend.mkdir(parents=True)
         shutil.copy(Path(__file__).with_name("backend.py"), backend / "model.py")
-    config = adopted.config_of(MODEL)
-    config.parameters["REPORT_CUSTOM_METRICS"].string_value = "true"
-    folder = artifacts / "model_repository" / MODEL / "1"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.with_name("config.pbtxt").write_text(text_format.MessageToString(config))
-    (folder / "model.json").write_text(json.dumps(ENGINE))
-    (folder / "multi_lora.json").write_text(json.dumps({LORA: str(lora)}))
+    for name, engine in ENGINES.items():
+        config = adopted.config_of(MODEL)
+        config.name = name
+        config.parameters["REPORT_CUSTOM_METRICS"].string_value = "true"
+        folder = artifacts / "model_repository" / name / "1"
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.with_name("config.pbtxt").write_text(text_format.MessageToString(config))
+        (folder / "model.json").write_text(json.dumps(engine))
+        (folder / "multi_lora.json").write_text(json.dumps({LORA: str(lora)}))
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ import pytest
 from tests.fixtures.stack import HANG_S, eventually
 from tests.long.vllm.server import CONTEXT_LENGTH, LORA, ROWS, WEIGHTS
 
-pytestmark = pytest.mark.xdist_group("vllm")
+# The first test may have to make the environment, and starts two engines.
+pytestmark = [pytest.mark.xdist_group("vllm"), pytest.mark.timeout(1800)]
 
 MESSAGES = [{"role": "user", "content": "Hello! Who are you?"}]
 PLACE = {
@@ -73,6 +74,11 @@ class Reference:
             **{name: given[name] for name in kept}, max_new_tokens=most, do_sample=False
         )
         return made[0, given["input_ids"].shape[1] :].tolist()
+
+    def embedding(self, text: str) -> list[float]:
+        made = self._model.model(**self.tokenizer(text, return_tensors="pt"))
+        last = made.last_hidden_state[0, -1].detach()
+        return (last / last.norm()).tolist()
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -346,11 +352,40 @@ def test_a_picture_for_a_model_of_text_is_refused(client):
     assert chat(client, max_tokens=1).usage.completion_tokens == 1
 
 
-def test_the_death_of_vllm_takes_its_endpoint_out_and_is_no_fault_of_the_caller(client, real):
+def test_an_embedding_is_the_last_hidden_state(client, reference):
+    texts = ["Hello!", "The weather in Rome"]
+    ids = [reference.ids(one) for one in texts]
+    of_texts = client.embeddings.create(model="embedder", input=texts)
+    of_ids = client.embeddings.create(model="embedder", input=ids)
+    assert of_texts.usage.prompt_tokens == of_ids.usage.prompt_tokens == sum(map(len, ids))
+    for text, one, same in zip(texts, of_texts.data, of_ids.data, strict=True):
+        assert one.embedding == pytest.approx(reference.embedding(text), abs=1e-4)
+        assert same.embedding == pytest.approx(one.embedding, abs=1e-6)
+
+
+def test_embeddings_that_vllm_cannot_make_are_refused(client):
+    for fields, param in (
+        ({"model": "vllm", "input": "a"}, "model"),
+        ({"model": "embedder", "input": "a", "dimensions": 8}, "dimensions"),
+    ):
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.embeddings.create(**fields)
+        assert raised.value.param == param
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.embeddings.create(model="embedder", input="long " * 2000)
+    assert raised.value.code == "context_length_exceeded"
+    with pytest.raises(openai.BadRequestError):
+        complete(client, model="embedder")
+
+
+def test_the_death_of_vllm_is_seen_and_no_fault_of_the_caller(client, real):
     """The last test: only a new start of Triton helps, which calls the model ready all the time.
     The request waits for it.
     """
     real.engine().kill()
     with pytest.raises(openai.APITimeoutError):
         chat(client, extra_body={"guided_choice": ["xyz"]}, timeout=5)
-    eventually(lambda: not real.proxy.is_ready(), 20, "the proxy is not ready")
+    seen = '"model":"qwen_vllm","reason":"the model \'qwen_vllm\' does not generate'
+    eventually(lambda: seen in real.proxy.log.read_text(), 20, "the proxy reports it")
+    embedded = client.embeddings.create(model="embedder", input="a")
+    assert embedded.usage.prompt_tokens == 1

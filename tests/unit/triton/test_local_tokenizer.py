@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,3 +135,10 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path, content):
         (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(BuildError, match=r"tokenizer\.json"):
         LocalTokenizer(tmp_path)
+
+
+def test_the_chat_template_may_be_beside_the_processor_of_images(tmp_path):
+    shutil.copy(DEMO / "tokenizer.json", tmp_path)
+    template = "{% for c in messages[0].content %}{{ c.type }}{% endfor %}"
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert LocalTokenizer(tmp_path).facts(FACTS).chat_template == template

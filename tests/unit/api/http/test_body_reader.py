@@ -31,7 +31,7 @@ def application(reader: BodyReader):
             try:
                 await reader.read(Request(scope, receive), ChatCompletionBody)
             except RequestError as error:
-                await errors.response_of(error)(scope, receive, send)
+                await errors.response_of(error, scope["path"])(scope, receive, send)
 
     return app
 

@@ -29,7 +29,7 @@ def reference(text: str, stops: list[str]) -> tuple[str, bool]:
 
 def matched(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
     matcher = StopMatcher(stops)
-    return "".join([*map(matcher.push, pieces), matcher.flush()]), matcher.is_stopped
+    return "".join([*map(matcher.push, pieces), matcher.flush()]), matcher.stop is not None
 
 
 @given(st.data(), LETTERS, STOPS)
@@ -56,9 +56,10 @@ def test_an_included_stop_string_ends_the_text(data, text, stops):
     matcher = StopMatcher(stops, includes_stop=True)
     sent = "".join([*map(matcher.push, data.draw(cuts(text))), matcher.flush()])
     before, is_stopped = reference(text, stops)
-    assert matcher.is_stopped is is_stopped
+    assert (matcher.stop is not None) is is_stopped
     assert text.startswith(sent)
-    assert any(sent == before + stop for stop in stops) if is_stopped else sent == text
+    assert sent == (before + matcher.stop if is_stopped else text)
+    assert not is_stopped or matcher.stop in stops
 
 
 def test_the_choices_of_a_request_share_what_their_stop_strings_cost():

@@ -126,3 +126,27 @@ def test_what_would_take_too_much_memory_is_lost_and_its_bytes_are_given_back(he
 )
 def test_bodies_that_were_refused(fields):
     json.dumps(content(fields)["input"])
+
+
+def test_blocks_of_anthropics_messages():
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "2"}]}
+    messages = [
+        {"role": "assistant", "content": blocks},
+        {"role": "user", "content": [result]},
+    ]
+    told = content({"system": "You.", "messages": messages})["input"]
+    assert told == [
+        {"role": "system", "parts": [text("You.")]},
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "reasoning", "content": "hm"},
+                {"type": "tool_call", "id": "c", "name": "f", "arguments": '{"x":1}'},
+            ],
+        },
+        {"role": "user", "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}]},
+    ]

@@ -1,0 +1,213 @@
+"""Messages and their content blocks, as callers send them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import model_validator as validator
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.field_types import ListOf, RequestBody, checked_image, text_or_list
+from proxy.api.openai.message_bodies import AsWritten
+from proxy.domain.errors import ErrorCode
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+# A hint where a cached prefix should end. Prefixes are cached without it, so it has no effect.
+Hint = Any
+
+
+def only_of_type(given: Any, own: str, message: str) -> Any:
+    """What is given. Raises FieldError: it says that it is something else."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, str) and kind != own:
+        raise FieldError(
+            None, message.format(repr(kind[:64])), code=ErrorCode.UNSUPPORTED_PARAMETER
+        )
+    return given
+
+
+class Block(RequestBody):
+    cache_control: Hint = None
+
+
+class TextBlock(Block):
+    """`citations` come back from earlier answers of other servers, and have no effect."""
+
+    type: Literal["text"]
+    text: str
+    citations: ListOf[dict[str, Any]] | None = None
+
+    @validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: Any) -> Any:
+        """A block of a kind that its message cannot have is checked as a text."""
+        return only_of_type(
+            given,
+            "text",
+            "a block of type {} is not supported by this server here: send its text in a block of "
+            "type 'text'",
+        )
+
+
+class Base64Source(RequestBody):
+    type: Literal["base64"]
+    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    data: str
+
+    @validator(mode="after")
+    def _is_image(self) -> Base64Source:
+        checked_image(self.url)
+        return self
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+class UrlSource(RequestBody):
+    type: Literal["url"]
+    url: Annotated[str, AfterValidator(checked_image)]
+
+
+class ImageBlock(Block):
+    type: Literal["image"]
+    source: Annotated[Base64Source | UrlSource, Field(discriminator="type")]
+
+
+class ThinkingBlock(Block):
+    """Reasoning of an earlier answer. Its signature is not checked: it may be another server's."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = None
+
+
+class RedactedThinkingBlock(Block):
+    """Reasoning that only the server that wrote it can read. It has no effect here."""
+
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+def _as_json(given: Any) -> str:
+    """The text that the chat template reads, made while the body is checked: it may be large."""
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")
+    return json.dumps(given, ensure_ascii=False)
+
+
+class ToolUseBlock(Block):
+    """A call of an earlier answer; `caller`, the model or a server tool, has no effect."""
+
+    type: Literal["tool_use"]
+    id: AsWritten
+    name: AsWritten
+    input: Annotated[str, BeforeValidator(_as_json), WithJsonSchema({"type": "object"})]
+    caller: dict[str, Any] | None = None
+
+
+class ToolReferenceBlock(Block):
+    """The name of a tool that the caller's own search has found."""
+
+    type: Literal["tool_reference"]
+    tool_name: str
+
+    @property
+    def text(self) -> str:
+        return self.tool_name
+
+
+def _kind(*kinds: str) -> Discriminator:
+    def tag(given: Any) -> str:
+        kind = given.get("type") if isinstance(given, dict) else None
+        return f"<{kind}>" if kind in kinds else "<text>"
+
+    return Discriminator(tag)
+
+
+Text = Annotated[TextBlock, Tag("<text>")]
+Image = Annotated[ImageBlock, Tag("<image>")]
+ResultPart = Annotated[
+    Text | Image | Annotated[ToolReferenceBlock, Tag("<tool_reference>")],
+    _kind("image", "tool_reference"),
+]
+
+
+Words = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextBlock], Tag("<list>")],
+    Discriminator(text_or_list),
+]
+
+
+class ToolResultBlock(Block):
+    type: Literal["tool_result"]
+    tool_use_id: AsWritten
+    content: (
+        Annotated[
+            Annotated[str, Tag("<text>")] | Annotated[ListOf[ResultPart], Tag("<list>")],
+            Discriminator(text_or_list),
+        ]
+        | None
+    ) = None
+    is_error: bool | None = None
+
+
+UserPart = Annotated[
+    Text | Image | Annotated[ToolResultBlock, Tag("<tool_result>")], _kind("image", "tool_result")
+]
+AssistantPart = Annotated[
+    Text
+    | Annotated[ToolUseBlock, Tag("<tool_use>")]
+    | Annotated[ThinkingBlock, Tag("<thinking>")]
+    | Annotated[RedactedThinkingBlock, Tag("<redacted_thinking>")],
+    _kind("tool_use", "thinking", "redacted_thinking"),
+]
+Part = (
+    TextBlock | ImageBlock | ToolResultBlock | ToolUseBlock | ThinkingBlock | RedactedThinkingBlock
+)
+
+
+class UserMessage(RequestBody):
+    role: Annotated[
+        Literal["user", "assistant", "system"], Field(json_schema_extra={"enum": ["user"]})
+    ]
+    content: Annotated[
+        Annotated[str, Tag("<text>")] | Annotated[ListOf[UserPart], Tag("<list>")],
+        Discriminator(text_or_list),
+    ]
+
+
+class AssistantMessage(RequestBody):
+    role: Literal["assistant"]
+    content: Annotated[
+        Annotated[str, Tag("<text>")] | Annotated[ListOf[AssistantPart], Tag("<list>")],
+        Discriminator(text_or_list),
+    ]
+
+
+class MessageOutputConfig(RequestBody):
+    effort: Effort | None = None
+
+
+class SystemMessage(RequestBody):
+    """Instructions in the middle of a chat, or the effort from here on, with no content."""
+
+    role: Literal["system"]
+    content: Words
+    output_config: MessageOutputConfig | None = None
+
+
+def _role(given: Any) -> str:
+    role = given.get("role") if isinstance(given, dict) else None
+    return f"<{role}>" if role in ("assistant", "system") else "<user>"
+
+
+AnyMessage = UserMessage | AssistantMessage | SystemMessage
+MessageBody = Annotated[
+    Annotated[UserMessage, Tag("<user>")]
+    | Annotated[AssistantMessage, Tag("<assistant>")]
+    | Annotated[SystemMessage, Tag("<system>")],
+    Discriminator(_role),
+]

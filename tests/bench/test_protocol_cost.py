@@ -1,0 +1,58 @@
+"""A token costs the proxy no more CPU in another protocol than in a streamed chat, as a ratio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from proxy.domain.output import FinishReason, TokenDelta
+from tests.doubles.engine import ScriptedEngine
+from tests.fixtures.application import application
+
+TOKENS, ROUNDS = 400, 25
+ASKED = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 20}
+BODIES = {
+    "/v1/chat/completions": {**ASKED, "stream": True, "stream_options": {"include_usage": True}},
+    "/v1/messages": {**ASKED, "stream": True},
+}
+MOST = 1.1
+
+
+async def cpu_s(app, path: str) -> float:
+    """Of one answer."""
+    received = iter([{"type": "http.request", "body": json.dumps(BODIES[path]).encode()}])
+
+    async def receive():
+        for message in received:
+            return message
+        return await asyncio.Event().wait()
+
+    async def send(message):
+        pass
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+    began = time.process_time()
+    await app({**scope, "headers": headers}, receive, send)
+    return time.process_time() - began
+
+
+async def least() -> dict[str, float]:
+    """The protocols take turns; the least time has the least noise."""
+    first = TokenDelta((b" word",), prompt_tokens=7)
+    tokens = [TokenDelta((b" word",)) for _ in range(TOKENS)]
+    app = application(
+        ScriptedEngine([first, *tokens, TokenDelta((b"",), finish=FinishReason.STOP)])
+    )
+    found = {path: float("inf") for path in BODIES}
+    async with app.router.lifespan_context(app):
+        for _ in range(ROUNDS):
+            for path in BODIES:
+                found[path] = min(found[path], await cpu_s(app, path))
+    return found
+
+
+def test_a_token_of_a_message_costs_what_one_of_a_chat_does():
+    costs = asyncio.run(least())
+    assert costs["/v1/messages"] / costs["/v1/chat/completions"] < MOST
