@@ -21,7 +21,6 @@ from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
 from build_engines.models_file import (
-    BuildableEntry,
     BuiltEntry,
     GpuEntry,
     OnnxEntry,
@@ -40,6 +39,7 @@ GUIDE_COMPILE_S = {"onnx": 5, "scripted": 5, "tensorrt_llm": 0.3, "tensorrtllm":
 QUEUE_A_ROW, QUEUE_AT_LEAST, QUEUE_AT_MOST = 16, 256, 4096
 SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
+Engine = OnnxEntry | ScriptedEntry | GpuEntry | VllmEntry
 
 
 def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
@@ -152,7 +152,7 @@ def _links(built: Path) -> dict[str, Path]:
 
 def _by_role(
     name: str,
-    entry: BuildableEntry,
+    entry: Engine,
     facts: Facts,
     tokenizer: Parameters,
     engine: Parameters,
@@ -195,7 +195,7 @@ def _queue(entry: BuiltEntry, rows: int) -> int:
     return entry.max_queue or min(max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows), QUEUE_AT_MOST)
 
 
-def _python_engine(name: str, entry: BuildableEntry, facts: Facts, rows: int) -> Parameters:
+def _python_engine(name: str, entry: Engine, facts: Facts, rows: int) -> Parameters:
     """Parameters that every runtime needs."""
     return {
         **_artifacts(name),
@@ -213,7 +213,7 @@ def _artifacts(name: str) -> Parameters:
     return {"artifacts_dir": f"../../{name}"}
 
 
-def _said_rows(entry: BuildableEntry) -> Parameters:
+def _said_rows(entry: Engine) -> Parameters:
     """The ensemble's parameter; a scripted engine decodes as many requests as come."""
     return {} if isinstance(entry, ScriptedEntry) else {"rows": str(_rows(entry))}
 

@@ -1,5 +1,5 @@
 # Triton and TensorRT-LLM for NVIDIA GPUs, with our models and `triton-openai`; with
-# --build-arg TRITON_TAG=26.08-vllm-python-py3 and vLLM in TensorRT-LLM's place (docs/vllm.md).
+# another --build-arg TRITON_TAG, vLLM in TensorRT-LLM's place (docs/vllm.md).
 #   docker build -f docker/triton.Dockerfile --target triton -t triton-openai/triton .
 #   docker build -f docker/triton.Dockerfile --target multi-node -t triton-openai/triton-multi-node .
 # The container is pinned here and nowhere else; 26.07 holds TensorRT-LLM 1.2.1.

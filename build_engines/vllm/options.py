@@ -50,7 +50,7 @@ class VllmOptions(Section):
         """Triton runs its bin/activate in a shell command without quotes."""
         if given is None:
             return None
-        found = ((info.context or {}).get("base", Path()) / given.expanduser()).absolute()
+        found = Path((info.context or {}).get("base", "."), given.expanduser()).absolute()
         if not PLAIN_PATH.fullmatch(str(found)):
             raise PydanticCustomError("path", "may have letters, digits and /._- only")
         return found

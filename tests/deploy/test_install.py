@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from build_engines.gpu.toolkit import CONTAINER
+from build_engines.vllm import arguments
 from tests.deploy.places import DOCKER, ROOT
 from tests.fixtures.stack import HANG_S
 
@@ -36,7 +37,11 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 # cupy wants numpy 2, TensorRT-LLM numpy 1: the one that is installed last decides.
 UNSTEADY = {"numpy"}
-RECORDED = json.loads(Path(__file__).with_name("container_packages.json").read_text())
+RECORDED, VLLM = (
+    json.loads(Path(__file__).with_name(f"{name}.json").read_text())
+    for name in ("container_packages", "vllm_container_packages")
+)
+STAGES = [(record, stage) for record in (RECORDED, VLLM) for stage in record["stages"]]
 
 
 def pins(*sections: str) -> list[str]:
@@ -206,6 +211,8 @@ def test_an_unknown_mode_or_section_is_named(words, said):
 def test_the_record_is_of_the_image_that_is_built_and_named():
     tag = re.search(r"TRITON_TAG=(\S+)", (DOCKER / "triton.Dockerfile").read_text())[1]
     assert RECORDED["image"] == CONTAINER == f"nvcr.io/nvidia/tritonserver:{tag}"
+    assert VLLM["image"] == arguments.CONTAINER
+    assert arguments.CONTAINER.partition(":")[2] in (ROOT / "docs" / "vllm.md").read_text()
 
 
 def with_python(version: str) -> str:
@@ -218,31 +225,31 @@ def with_python(version: str) -> str:
     return sys.executable
 
 
-@pytest.fixture(scope="module")
-def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[RECORDED, VLLM], ids=["TensorRT-LLM", "vLLM"])
+def container(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A venv that says that it has the packages of NVIDIA's container; they are empty."""
     folder = tmp_path_factory.mktemp("container")
     subprocess.run([with_python("3.12"), "-m", "venv", folder], check=True)
     [packages] = folder.glob("lib/python*/site-packages")
-    for name, (version, *requires) in RECORDED["packages"].items():
+    for name, (version, *requires) in request.param["packages"].items():
         info = packages / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(described(name, version, *requires))
     return folder
 
 
-@pytest.mark.parametrize("stage", RECORDED["stages"], ids=lambda stage: stage["what"])
-def test_the_recorded_packages_are_what_the_stages_install(stage):
+@pytest.mark.parametrize(("record", "stage"), STAGES, ids=[stage["what"] for _, stage in STAGES])
+def test_the_recorded_packages_are_what_the_stages_install(record, stage):
     """Each stage as far as none after it changes the same package."""
-    later = RECORDED["stages"][RECORDED["stages"].index(stage) + 1 :]
+    later = record["stages"][record["stages"].index(stage) + 1 :]
     lines = [line for each in later for line in (each.get("packages") or each["removed"])]
     changed = names(lines) | UNSTEADY
     for line in stage.get("packages", ()):
         one = Requirement(line)
         name = canonicalize_name(one.name)
         if name not in changed:
-            assert one.specifier.contains(RECORDED["packages"][name][0], prereleases=True), line
-    assert not {*stage.get("removed", ())} & RECORDED["packages"].keys()
+            assert one.specifier.contains(record["packages"][name][0], prereleases=True), line
+    assert not {*stage.get("removed", ())} & record["packages"].keys()
 
 
 def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(container, tmp_path):

@@ -102,7 +102,7 @@ CATALOGUE = (
     Mutant(
         fault="the stop string itself is sent",
         path=f"{CHOICE}/answer_text.py",
-        before="return buffer if self._includes_stop else buffer[:-stop]",
+        before="return buffer if self._includes_stop else buffer[:-length]",
         after="return buffer",
         tests=CHOICE_TESTS,
     ),

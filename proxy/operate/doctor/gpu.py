@@ -24,13 +24,15 @@ from proxy.settings import Settings
 # Of 26.04 to 26.07: docs/introduction/compatibility.md of triton-inference-server/server at r26.07
 # (819ee37770df2fcd6d799d2a5d1dacf812f7d62c).
 CUDA, DRIVER = (13, 1), "590.44.01"
+VLLM_CUDA, VLLM_DRIVER = (13, 4), "615.61"  # of 26.08 with vLLM: the same file at r26.08 (6fa22ae0)
 
 
 def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
     version, vllm = checks.version("tensorrt_llm"), arguments.installed()
     if version is None and vllm is not None:
-        return [vllm_package(vllm), driver(device.cuda_version()), *of_models(settings)]
+        found = driver(device.cuda_version(), "26.08", VLLM_CUDA, VLLM_DRIVER)
+        return [vllm_package(vllm), found, *of_models(settings)]
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
         package(version),
@@ -68,18 +70,24 @@ def installed_signatures(version: str) -> list[Check]:
     return signatures(known, known.found())
 
 
-def driver(cuda: tuple[int, int] | None) -> Check:
+def driver(
+    cuda: tuple[int, int] | None,
+    container: str = "26.07",
+    wanted: tuple[int, int] = CUDA,
+    made_for: str = DRIVER,
+) -> Check:
     """cuda: the newest that the driver supports, if there is one."""
-    needs = f"NVIDIA's container 26.07 has {CUDA[0]}.{CUDA[1]} and was made for driver {DRIVER}"
+    has = f"{wanted[0]}.{wanted[1]}"
+    needs = f"NVIDIA's container {container} has {has} and was made for driver {made_for}"
     return Check(
         name="CUDA",
-        ok=cuda is not None and cuda >= CUDA,
+        ok=cuda is not None and cuda >= wanted,
         detail=f"no NVIDIA driver here (libcuda.so.1); {needs}"
         if cuda is None
         else f"the driver supports CUDA {cuda[0]}.{cuda[1]}; {needs}",
         remedy="give the container its GPUs, as --gpus all does with the NVIDIA Container Toolkit"
         if cuda is None
-        else f"install NVIDIA's driver {DRIVER} or later on the host; on a data center GPU, the "
+        else f"install NVIDIA's driver {made_for} or later on the host; on a data center GPU, the "
         "container's forward compatibility package may do instead: its entry point says so",
     )
 

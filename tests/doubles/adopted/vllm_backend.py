@@ -227,10 +227,11 @@ class VllmAnswer:
         listed = dict([(token.id, own), *(one for one in top if one[0] != token.id)])
         return {
             str(one): {
-                "logprob": log_prob if math.isfinite(log_prob) else -9999.0,
+                "logprob": log_prob,  # -Infinity in JSON, as upstream
                 "rank": ranks.get(one, len(top) + 1),
+                # empty for a part of a character, as upstream
                 "decoded_token": self._words.bytes_of(one, shows_special=True).decode(
-                    "utf-8", "replace"
+                    "utf-8", "ignore"
                 ),
             }
             for one, log_prob in listed.items()

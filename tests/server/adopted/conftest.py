@@ -22,14 +22,16 @@ TOKENIZER = str(ROOT / "demo_model" / "shipped")
 TENSORS = {"prompt": "PROMPT", "text": "OUTPUT", "inputs": {"max_tokens": "MAX_TOKENS"}}
 BUILT = {
     "demo": {"weights": TOKENIZER, "onnx": {"threads": 1}},
-    "endless": scripted("And then it began anew. ", repeats=True, step_ms=6.0),
+    "endless": scripted("And then it began anew. Grüße! ", repeats=True, step_ms=6.0),
 }
 # Public name -> what models.yaml says. `llmapi_old` is served without an entry.
 ENTRIES: dict[str, dict[str, Any]] = {
     "vllm": {"adopt": "qwen_vllm", "adapters": list(repository.LORAS)},
     "llmapi": {"adopt": "llmapi"},
+    "llmapi_whole": {"adopt": "llmapi_whole"},
     "cpp": {"adopt": "ensemble"},
     "bls": {"adopt": "tensorrt_llm_bls"},
+    "bls_sum": {"adopt": "accumulating_bls"},
     "team": {"adopt": "team", "tensors": TENSORS},
     "team_whole": {"adopt": "team_whole", "tensors": TENSORS},
     "capped": {"adopt": "qwen_vllm", "limits": {"max_tokens": 5, "prompt_tokens": 60}},
@@ -44,8 +46,10 @@ ENTRIES: dict[str, dict[str, Any]] = {
     },
 }
 ENGINES = {"vllm": "qwen_vllm", "llmapi": "llmapi", "cpp": "tensorrt_llm", "bls": "tensorrt_llm"}
-ENGINES |= {"team": "team", "team_whole": "team_whole"}
+ENGINES |= {name: name for name in ("llmapi_whole", "team", "team_whole")}
+ENGINES |= {"bls_sum": "tensorrt_llm"}
 KINDS = tuple(ENGINES)
+SAMPLED = tuple(kind for kind in KINDS if not kind.startswith("team"))
 MESSAGES = [{"role": "user", "content": "Hello! Who are you?"}]
 ENDLESS = [{"role": "user", "content": "Tell me a story without end."}]
 

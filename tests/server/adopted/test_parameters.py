@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests.fixtures.adopted import LORAS
-from tests.server.adopted.conftest import KINDS, MESSAGES, greedy
+from tests.server.adopted.conftest import KINDS, MESSAGES, SAMPLED, greedy
 from tests.server.test_tools import IN_ROME, TOOLS, calls
 
 PERSON = {
@@ -22,7 +22,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "s
 PROMPT = "<|im_start|>user\nHello! Who are you?<|im_end|>\n<|im_start|>assistant\n"
 # Field -> (value, the kinds that honor it). Fields that each kind honors or emulates are elsewhere.
 GUIDED = ("vllm", "cpp")  # the engine of `bls` cannot be seen in its configuration
-SAMPLED = ("vllm", "llmapi", "cpp", "bls")
+CPP = ("cpp", "bls", "bls_sum")
 FIELDS = {
     "temperature": (0.9, SAMPLED),
     "top_p": (0.9, SAMPLED),
@@ -30,9 +30,9 @@ FIELDS = {
     "presence_penalty": (1.5, SAMPLED),
     "frequency_penalty": (1.5, SAMPLED),
     "seed": (5, SAMPLED),
-    "repetition_penalty": (1.5, ("vllm", "cpp", "bls")),
-    "min_tokens": (3, ("vllm", "cpp", "bls")),
-    "bad_words": (["small"], ("vllm", "cpp", "bls")),
+    "repetition_penalty": (1.5, ("vllm", *CPP)),
+    "min_tokens": (3, ("vllm", *CPP)),
+    "bad_words": (["small"], ("vllm", *CPP)),
     "min_p": (0.1, ("vllm",)),
     "ignore_eos": (True, ("vllm",)),
     "stop_token_ids": ([220], ("vllm",)),

@@ -97,7 +97,7 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
         ("hf://org/big@v1", "hf://big", 3, "'hf://big' is not a Hugging Face repository"),
         (
             "tensorrt_llm",
-            "vllm",
+            "sglang",
             2,
             "runtime must be onnx, scripted, tensorrt_llm, tensorrtl",
         ),

@@ -117,7 +117,7 @@ class VllmRuntime(JobLoop):
             max_tokens=1,
             sampling=SamplingParams(top_k=2, top_p=0.9, seed=1, presence_penalty=0.1, log_probs=1),
         )
-        sampling = self._translator.translate(wanted, 'root ::= "a"\n')
+        sampling = self._translator.translate(wanted, None)
         async for _ in self._llm.generate({"prompt_token_ids": [0]}, sampling, "warm-up"):
             pass
 

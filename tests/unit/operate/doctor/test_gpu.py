@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from build_engines.gpu.device import ListedGpu
 from build_engines.gpu.options import GpuOptions
@@ -40,6 +41,19 @@ def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
     harmless = gpu.signatures(KNOWN, {**WHOLE, target: WHOLE[target] | {"speed"}})
     assert all(check.ok for check in harmless)
     assert any("speed" in check.detail for check in harmless)
+
+
+@pytest.mark.parametrize(("version", "is_ok"), [("0.27.1+b1.nv26.8", True), ("0.26.0", False)])
+def test_with_vllm_in_tensorrt_llms_place_that_is_checked(monkeypatch, tmp_path, version, is_ok):
+    monkeypatch.setattr(gpu.arguments, "installed", lambda: Version(version))
+    monkeypatch.setattr(gpu.device, "listed", lambda: [ListedGpu(index=0, name="a", uuid="GPU-1")])
+    models = tmp_path / "models.yaml"
+    entry = "{runtime: vllm, weights: /w, vllm: {tensor_parallel: 2}}"
+    models.write_text(f"models: {{m: {entry}}}")
+    package, driver, of_model = gpu.everything(Settings(models_file=models))
+    assert (package.name, package.ok) == ("vLLM", is_ok)
+    assert "made for driver 615.61" in driver.detail
+    assert of_model.detail == "GPU 1 is not here; nvidia-smi lists 0 (a)"
 
 
 @pytest.mark.parametrize(
