@@ -23,6 +23,7 @@ from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.application import application
 from tests.fixtures.examples import examples
 from tests.fixtures.limits import AsCaller, caller
+from tests.fixtures.pictures import PNG
 
 MESSAGES, COUNT, CHAT = "/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -532,7 +533,7 @@ def test_tokens_are_counted_as_the_prompt_has_them(serve):
 
 
 def test_an_image_of_a_result_stands_in_the_users_message(serve):
-    png = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
+    png = base64.b64encode(PNG).decode()
     image = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": png},
