@@ -79,11 +79,14 @@ def _syntax(card: ModelCard) -> Iterator[str]:
 def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:
     """The error for a prompt whose model does not have the input `plain_spans`."""
     start, end = memoryview(spans).cast("i")[:2]
+    if card.facts.adopted is None:
+        why, remedy = "was built by an earlier version, which", "build the model again"
+    else:
+        why, remedy = "was not built by this project, and", "leave it out"
     return InvalidRequest(
         f"The messages or tools contain {text[start:end]!r}, which is a control token of the model "
-        f"{card.name!r}. The model was built by an earlier version, which cannot treat it as plain "
-        "text: build the model again, or set CALLERS_CONTROL_TOKENS=special to give callers' "
-        "control tokens their effect.",
+        f"{card.name!r}. The model {why} cannot treat it as plain text: {remedy}, or set "
+        "CALLERS_CONTROL_TOKENS=special to give callers' control tokens their effect.",
         code=ErrorCode.UNSUPPORTED_PARAMETER,
         param="messages",
     )

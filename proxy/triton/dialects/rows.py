@@ -16,6 +16,7 @@ from proxy.triton.local_tokenizer import local_tokenizer
 from proxy.triton.tensors import Value
 
 UNFINISHED = "\ufffd".encode()  # a character whose last bytes are still to come
+COUNTED_BYTES = 16_384  # of an answer, in about four milliseconds; the rest is taken as alike
 BYTES_A_TOKEN = 4  # where nobody counts: of a whole text in one response
 
 Values = dict[str, Value | None]
@@ -128,6 +129,8 @@ class AnswerReader:
         if is_last and self._adopted.tokenizer is not None:
             tokenizer = local_tokenizer(self._adopted.tokenizer)
             end = int(finish is FinishReason.STOP)  # its token has no text
-            counted = tokenizer.count(whole.decode(errors="replace")) + end
-            return max(counted - self._tokens, 0)
+            counted = tokenizer.count(whole[:COUNTED_BYTES].decode(errors="replace"))
+            if len(whole) > COUNTED_BYTES:
+                counted = counted * len(whole) // COUNTED_BYTES
+            return max(counted + end - self._tokens, 0)
         return int(bool(raw)) if self._adopted.is_decoupled else -(-len(whole) // BYTES_A_TOKEN)
