@@ -48,10 +48,10 @@ def test_ten_thousand_requests_with_random_cancels_leave_nothing_behind(artifact
         running.submit(Job(request_id, wanted, sink))
         return sink
 
-    before = run(2_000)  # caches fill up
-    after = run(8_000)
+    before = run(5_000)  # caches fill up, and the tests' own sinks take room
+    after = run(5_000)
     stats = running.stats
     assert stats.rows_decoding == stats.rows_prefilling == stats.waiting == stats.kv_row_bytes == 0
-    assert not any(running.cancel(str(number)) for number in range(8_000))
+    assert not any(running.cancel(str(number)) for number in range(5_000))
     assert after - before < 20_000_000
     running.close()
