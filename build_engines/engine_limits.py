@@ -1,4 +1,4 @@
-"""Which tensors of the contract an engine cannot honour, by its version and kind.
+"""Which tensors of the contract an engine cannot honor, by its version and kind.
 
 TensorRT-LLM silently accepts most parameters that it ignores, so they must not be declared.
 Sources: its docs/source/features/sampling.md, sampler.py (min_tokens counts the prompt's, too), and
@@ -60,7 +60,7 @@ class TrtllmEngine:
     reports_blocks: bool = False
 
     def missing(self) -> frozenset[str]:
-        """Names of the ensemble's tensors that this engine cannot honour."""
+        """Names of the ensemble's tensors that this engine cannot honor."""
         found = set(self._always_missing())
         if self.end_tokens > 1:  # it holds back one of them
             found.add("min_tokens")
@@ -120,7 +120,7 @@ class TrtllmEngine:
         return TORCH_SAMPLER_LACKED | ALTERNATIVES
 
     def _missing_of_speculation(self) -> frozenset[str]:
-        """TRTLLMSampler never serves it (sampling.md), and later it honours the seed alone (17599).
+        """TRTLLMSampler never serves it (sampling.md), and later it honors the seed alone (17599).
 
         Penalties, min_p and bad words are refused there, or ignored.
         """
@@ -130,7 +130,7 @@ class TrtllmEngine:
 
 
 def vllm_missing(*, has_adapters: bool, is_speculative: bool) -> frozenset[str]:
-    """Names of the ensemble's tensors that vLLM cannot honour."""
+    """Names of the ensemble's tensors that vLLM cannot honor."""
     found = RESUME | BLOCKS
     if not has_adapters:
         found |= LORA

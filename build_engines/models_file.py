@@ -12,12 +12,10 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
-    AfterValidator,
     Discriminator,
     Field,
     Tag,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -29,7 +27,7 @@ from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
 from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknown_key
 from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
-from build_engines.section import HttpUrlText, ModelName, Section
+from build_engines.section import HttpUrlText, LocalPath, ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.vllm import arguments as vllm_arguments
 from build_engines.vllm.options import VllmOptions
@@ -287,11 +285,6 @@ class VllmEntry(BuiltEntry):
         return self
 
 
-def _folder(path: Path, info: ValidationInfo) -> Path:
-    return Path((info.context or {}).get("base", Path())) / path.expanduser()
-
-
-Folder = Annotated[Path, AfterValidator(_folder)]
 Parameter = Literal[
     "allowed_token_ids",
     "bad_words",
@@ -337,7 +330,7 @@ class RemoteEntry(ModelEntry):
 
     runtime: Literal["remote"] = "remote"
     adopt: Text | None = None
-    tokenizer: Folder | None = None
+    tokenizer: LocalPath | None = None
     context_length: Annotated[int, Field(ge=16)] | None = None
     rows: Annotated[int, Field(ge=1, le=65_536)] | None = None
     adapters: tuple[ModelName, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -11,11 +10,10 @@ from pydantic import (
     BeforeValidator,
     Field,
     StringConstraints,
-    ValidationInfo,
     WithJsonSchema,
 )
 
-from build_engines.section import Section
+from build_engines.section import LocalPath, Section
 
 DEFAULT_POOL = "default"  # the one of TRITON_URL, without an entry
 MAX_POOLS = 64
@@ -55,10 +53,6 @@ def _source(text: str) -> str:
     return text
 
 
-def _file(path: Path, info: ValidationInfo) -> Path:
-    return Path((info.context or {}).get("base", Path())) / path.expanduser()
-
-
 Source = Annotated[
     str,
     StringConstraints(max_length=65_536),
@@ -81,7 +75,7 @@ class PoolEntry(Section):
     """
 
     endpoints: Source
-    ca_file: Annotated[Path, AfterValidator(_file)] | None = None
+    ca_file: LocalPath | None = None
     metrics_port: Annotated[int, Field(ge=1, le=65_535)] = 8002
     routing: Literal["prefix", "least_outstanding", "random", "round_robin"] = "prefix"
     max_ejected_percent: Annotated[int, Field(ge=0, le=100)] = 50

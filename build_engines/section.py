@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StringConstraints,
+    ValidationInfo,
+)
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
@@ -18,6 +26,18 @@ def _yaml_off(value: Any) -> Any:
 
 
 Off = BeforeValidator(_yaml_off)
+
+
+def base_of(info: ValidationInfo) -> Path:
+    """The folder of the models.yaml that is read. Relative paths in it start there."""
+    return Path((info.context or {}).get("base", "."))
+
+
+def _from_base(path: Path, info: ValidationInfo) -> Path:
+    return base_of(info) / path.expanduser()
+
+
+LocalPath = Annotated[Path, AfterValidator(_from_base)]
 
 
 class Section(BaseModel):

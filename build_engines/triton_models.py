@@ -56,7 +56,7 @@ def render(
 
     Args:
         parameters: role -> its config parameters.
-        without: tensors of the ensemble that this engine cannot honour (see engine_limits). They
+        without: tensors of the ensemble that this engine cannot honor (see engine_limits). They
             are not declared, and the proxy refuses their parameters.
     """
     configs = {role: config_of(role, engine) for role in ("ensemble", *ROLES)}

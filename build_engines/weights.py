@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from build_engines.section import base_of
+
 STORES = ("s3", "gs", "https")
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 FORMS = (
@@ -114,7 +116,7 @@ def _read(given: Any, info: ValidationInfo) -> Weights:
         return LocalFolder(given)
     if not isinstance(given, str) or not given:
         raise PydanticCustomError("weights", "must be {forms}", {"forms": FORMS})
-    return parse(given, (info.context or {}).get("base", Path()))
+    return parse(given, base_of(info))
 
 
 WeightsField = Annotated[

@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from build_engines.gpu.legacy.options import LORAS, Lookahead, Plan
-from build_engines.section import ModelName, Off, Section
+from build_engines.section import ModelName, Off, Section, base_of
 from build_engines.weights import WeightsField
 
 DraftLength = Annotated[int, Field(ge=1, le=64)]
@@ -131,7 +131,7 @@ class Calibration(Section):
         if given.suffix not in CALIBRATION_FILES:
             kinds = " or ".join(CALIBRATION_FILES)
             raise PydanticCustomError("file", "must be a {kinds} file", {"kinds": kinds})
-        return Path((info.context or {}).get("base", ".")) / given.expanduser()
+        return base_of(info) / given.expanduser()
 
 
 class GpuOptions(Section):

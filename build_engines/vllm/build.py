@@ -207,6 +207,6 @@ def _provenance(entry: VllmEntry, folders: dict[str, Fetch | Here]) -> Provenanc
 
 
 def shape_of(folder: Path) -> Architecture:
-    """Of a built model. Raises BuildError."""
+    """The shape of a built model. Raises BuildError."""
     config: dict[str, Any] = fetch.config(Here("weights", folder / ENGINE)) or {}
     return Architecture.read(config)

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, StringConstraints, ValidationInfo, field_
 from pydantic_core import PydanticCustomError
 
 from build_engines.gpu.options import Count, DeviceId, Dtype, GpuOptions, KvCache, Lora, Ways
-from build_engines.section import Section
+from build_engines.section import Section, base_of
 
 Word = Annotated[str, StringConstraints(pattern=r"^[\w-]{1,64}$")]
 PLAIN_PATH = re.compile(r"[\w/.-]+", re.ASCII)
@@ -50,7 +50,7 @@ class VllmOptions(Section):
         """Triton runs its bin/activate in a shell command without quotes."""
         if given is None:
             return None
-        found = Path((info.context or {}).get("base", "."), given.expanduser()).absolute()
+        found = (base_of(info) / given.expanduser()).absolute()
         if not PLAIN_PATH.fullmatch(str(found)):
             raise PydanticCustomError("path", "may have letters, digits and /._- only")
         return found

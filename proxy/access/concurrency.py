@@ -97,7 +97,7 @@ PARTS = 4  # a tenant, or an address without a tenant, gets at most one of these
 
 
 class SharedConcurrency:
-    """Permits of which no caller gets more than a part. Arguments as ConcurrencyLimit's."""
+    """As ConcurrencyLimit, but no caller gets more than a part of the permits."""
 
     def __init__(self, limit: int, *, what: str) -> None:
         self._what = what

@@ -69,9 +69,9 @@ class TokenDelta:
     says how many of them it had computed before, and `queue_s`, how long the request waited for a
     place in the engine; `finish` comes with its last, and so does `times` where the engine reports
     them. `prompt_blocks` comes with the first where the engine reports its KV cache: the tokens of
-    a block, and then a number for each full block of the prompt, as in BlockChanges; each has eight
-    little-endian bytes, of which the index keeps those of thousands of prompts. `embedding`: the
-    only delta's, of a request that embeds: numbers of 32 bits, little-endian.
+    a block, and then a number for each full block of the prompt, as in BlockChanges; each number
+    has eight bytes, little-endian. They stay bytes because the index keeps thousands of prompts.
+    `embedding`: in the only delta of a request that embeds: floats of 32 bits, little-endian.
     """
 
     token_bytes: tuple[bytes, ...]

@@ -192,10 +192,10 @@ class Preparation:
             request = request.part(0)  # a batch of one prompt is this prompt
         syntax = syntax_of(card)
         specials = syntax.visible_special_tokens(request)
-        engine_shows = bool(specials) and card.facts.adopted is not None
-        if engine_shows:  # its text has them; there are no ids to find them by
-            specials = {}
-            engine_shows = not request.skips_special_tokens or "special_text" in card.capabilities
+        shows_specials = bool(specials)
+        if shows_specials and card.facts.adopted is not None:
+            specials = {}  # the engine's text has them, where it can; no ids come to find them by
+            shows_specials = not request.skips_special_tokens or "special_text" in card.capabilities
         engine_requests: list[EngineRequest] = []
         try:
             if request.thinking_budget is not None and syntax.reasoning is None:
@@ -212,10 +212,7 @@ class Preparation:
                 part = request if generations == 1 else request.part(index)
                 prompt = await self._prompts.written(part, card, syntax)
                 engine_requests.append(
-                    replace(
-                        self._engine_request(part, card, prompt, answer_format, bool(specials)),
-                        shows_specials=engine_shows,
-                    )
+                    self._engine_request(part, card, prompt, answer_format, shows_specials)
                 )
         except InvalidRequest as error:
             map_constraint_error(error, request.constraint)
@@ -243,9 +240,11 @@ class Preparation:
     ) -> EngineRequest:
         text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
         is_ours, has_stops = card.facts.adopted is None, bool(request.sampling.stop_token_ids)
-        hides_stop_tokens = is_ours and has_stops and not request.includes_stop
+        hides_stop_tokens = has_stops and not request.includes_stop
         logs_ids = request.logs_token_ids
-        wants_ids = request.returns_token_ids or logs_ids or hides_stop_tokens or shows_specials
+        wants_ids = request.returns_token_ids or logs_ids
+        if is_ours:  # the proxy finds these tokens by their ids
+            wants_ids = wants_ids or hides_stop_tokens or shows_specials
         # an engine that takes no priority gets none, if the request needs none from it
         is_queued = self._queues_by_priority and card.facts.says_rows
         needs_priority = request.priority and not (is_queued or request.has_assigned_priority)
@@ -268,6 +267,7 @@ class Preparation:
             prompt_limit=request.prompt_limit,
             echoes_prompt=request.echoes_prompt and request.echoes_tokens,
             wants_token_ids=wants_ids,
+            shows_specials=shows_specials and not is_ours,
             includes_stop=request.includes_stop,
             wants_log_prob_ids=logs_ids,
             priority=request.priority if has_priority else None,

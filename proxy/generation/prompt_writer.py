@@ -87,7 +87,7 @@ class PromptWriter:
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
                 )
-        if prompt.images:  # of which templates read the places alone
+        if prompt.images:  # templates do not read them, only their places
             prompt = replace(prompt, images=())
         try:
             return await self._sandbox.run(

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from build_engines.errors import BuildError
 from build_engines.models_file import RemoteEntry
-from proxy.domain.model import Kind, LoadedModel, ModelFacts, TextTensors
+from proxy.domain.model import Adopted, Kind, LoadedModel, TextTensors
 from proxy.triton.dialects.dialect import fitting
 from proxy.triton.local_tokenizer import local_tokenizer
 
 WITH_TOKENIZER = frozenset({"limits", "prompt_token_ids"})
 
 
-def adopted(model: LoadedModel, entry: RemoteEntry) -> LoadedModel | None:
-    """The model with what its entry says; None: the entry does not say which tensors it has."""
-    given = model.facts.adopted
-    if given is None:
-        return model
+def adopted(model: LoadedModel, given: Adopted, entry: RemoteEntry) -> LoadedModel | None:
+    """The model with what its entry says; None: the entry does not say which tensors it has.
+
+    given: what Triton says of the model.
+    """
     tensors = None if entry.tensors is None else _tensors(entry)
-    if given.kind is Kind.TEXT and (tensors is None or not _fit(tensors, model.facts)):
+    if given.kind is Kind.TEXT and (tensors is None or not _fit(tensors, given)):
         return None
     found, facts = set(model.capabilities), model.facts
     if given.kind is Kind.TEXT and tensors is not None:
@@ -67,9 +67,8 @@ def _tensors(entry: RemoteEntry) -> TextTensors:
     )
 
 
-def _fit(tensors: TextTensors, facts: ModelFacts) -> bool:
+def _fit(tensors: TextTensors, given: Adopted) -> bool:
     """Whether the model has them, with datatypes that can take the fields."""
-    assert facts.adopted is not None
-    inputs, outputs = facts.adopted.inputs, facts.adopted.outputs
+    inputs, outputs = given.inputs, given.outputs
     is_text = inputs.get(tensors.prompt) == outputs.get(tensors.text) == "BYTES"
     return is_text and fitting(tensors.inputs, inputs) == tensors.inputs.keys()

@@ -114,16 +114,17 @@ def _others(
 
 def _complete(name: str, model: LoadedModel, entry: ModelEntry) -> LoadedModel | None:
     """With what its entry says of it; None, and a line in the log, where that does not fit."""
-    if model.facts.adopted is None:
+    given = model.facts.adopted
+    if given is None:
         return model
-    found = adopted(model, entry if isinstance(entry, RemoteEntry) else RemoteEntry())
+    found = adopted(model, given, entry if isinstance(entry, RemoteEntry) else RemoteEntry())
     if found is None:
         logger.warning(
             "model not served",
             model=name,
             triton_model=model.name,
-            inputs=dict(model.facts.adopted.inputs),
-            outputs=dict(model.facts.adopted.outputs),
+            inputs=dict(given.inputs),
+            outputs=dict(given.outputs),
             advice="name its tensors in models.yaml: tensors: {prompt: …, text: …}",
         )
     return found

@@ -238,7 +238,7 @@ class Registry:
         return model is not None and any(card.is_same_build(one) for one in model.cards)
 
     def said_rows(self, facts: ModelFacts) -> int | None:
-        """Of the engine with these facts: as it says itself, or else as models.yaml does."""
+        """The rows of this engine, as it says itself or else as models.yaml does."""
         return facts.rows if facts.says_rows else self._said_rows.get(id(facts))
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -23,6 +22,7 @@ from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource, StaticList
 from proxy.settings import Settings
 from proxy.triton.connection import TritonConnection
+from proxy.triton.dialects.recognition import Found
 from proxy.triton.local_tokenizer import local_tokenizer
 from proxy.triton.target import Target
 
@@ -41,15 +41,7 @@ OURS = frozenset({"limits", "deadline", "receipt", "resume", "queue_time", "engi
 PROMPTS = ("prompt", "text_input", "PROMPT", "INPUT0", "input")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A model that a Triton has, and what its dialect says of it."""
-
-    model: LoadedModel
-    notes: tuple[str, ...] = ()
-
-
-def ask(settings: Settings) -> list[Asked]:
+def ask(settings: Settings) -> list[Found]:
     """Asks the first endpoint of TRITON_URL.
 
     Raises:
@@ -70,11 +62,11 @@ def ask(settings: Settings) -> list[Asked]:
         raise LaunchError(str(error)) from None
 
 
-async def _asked(target: Target) -> list[Asked]:
+async def _asked(target: Target) -> list[Found]:
     async with TritonConnection(target) as triton:
         models = await triton.catalog.load()
-        notes = {one.model.name: one.notes for one in triton.catalog.others}
-        return [Asked(model=one, notes=notes.get(one.name, ())) for one in models]
+        others = {one.model.name: one.notes for one in triton.catalog.others}
+        return [Found(model=one, notes=others.get(one.name, ())) for one in models]
 
 
 def checks(settings: Settings) -> list[Check]:
@@ -85,13 +77,13 @@ def checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _described(asked: Asked) -> Iterator[str]:
-    model = asked.model
+def _described(found: Found) -> Iterator[str]:
+    model = found.model
     yield KINDS[model.facts.kind]
     if model.facts.kind is not Kind.TEXT:
         yield f"can {', '.join(sorted(model.capabilities - OURS))}"
         yield f"cannot {', '.join(sorted(CAPABILITIES - OURS - model.capabilities)) or 'nothing'}"
-    yield from asked.notes
+    yield from found.notes
     if model.facts.adopted is not None:
         yield "with a tokenizer in models.yaml: chats, exact counts of prompts, limits on them"
 

@@ -92,7 +92,7 @@ async def _sent(
 
 
 def _pinned_to(address: str, request: httpx.Request) -> httpx.Request:
-    """The same request to this address, with the host's name in Host, SNI and certificate check."""
+    """The request to this address. Host, SNI and the certificate's check keep the host's name."""
     pinned = httpx.Request(
         request.method,
         request.url.copy_with(host=address),

@@ -15,7 +15,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
 from proxy.triton import drain_mark, tensors
 from proxy.triton.client import TritonClient
-from proxy.triton.dialects.recognition import Found, recognised
+from proxy.triton.dialects.recognition import Found, recognized
 from proxy.triton.target import RESTRICTED_HEADER
 from proxy.triton.tensors import (
     LEASE_INPUTS,
@@ -34,9 +34,9 @@ MISFIT = "a model does not fit this version of the proxy"
 
 
 class TritonCatalog:
-    """Of one server. Our models have the config parameter `contract_version`.
+    """What one server has. Our models have the config parameter `contract_version`.
 
-    others: those of others that the last load found, with notes.
+    others: the models that others built, as the last load found them.
     """
 
     def __init__(self, client: TritonClient) -> None:
@@ -68,7 +68,7 @@ class TritonCatalog:
         ours = [one for one in configs.values() if "contract_version" in one.parameters]
         own = [await self._loaded(config) for config in ours]
         taken = {name for one in own for name in one.triton_models}
-        found = [recognised(one, configs) for name, one in configs.items() if name not in taken]
+        found = [recognized(one, configs) for name, one in configs.items() if name not in taken]
         self.others = tuple(one for one in found if one is not None)
         others = [one.model for one in self.others]
         if not (own or others):

@@ -56,7 +56,9 @@ class LocalTokenizer:
         self._bytes: dict[int, bytes] = {}
         backend = self._backend
         self._specials = special_tokens(backend)
+        self._added = backend.get_added_tokens_decoder()
         self._bos = backend.token_to_id(self._text("bos_token"))
+        self._always = self._ids("")  # the special tokens that it adds to every text
         self._is_byte_level = '"ByteLevel"' in json.dumps(
             json.loads(backend.to_str()).get("decoder")
         )
@@ -105,10 +107,10 @@ class LocalTokenizer:
                 )
             return text
         text = request.text or ""
-        if request.add_special_tokens or self._ids("") == []:
+        if request.add_special_tokens or not self._always:
             return text
         bos = self._text("bos_token")
-        if self._bos is not None and self._ids("") == [self._bos] and text.startswith(bos):
+        if self._bos is not None and self._always == [self._bos] and text.startswith(bos):
             return text[len(bos) :]
         if isinstance(request.model.facts.chat_template, str):
             return text  # the template has no BOS token, and the engine adds one all the same
@@ -183,7 +185,7 @@ class LocalTokenizer:
         return len(self._backend.encode(text, add_special_tokens=False).ids)
 
     def _raw(self, token: int) -> bytes:
-        added = self._backend.get_added_tokens_decoder().get(token)
+        added = self._added.get(token)
         if added is not None:
             return b"" if added.special else str(added.content).encode()
         name = self._backend.id_to_token(token) or ""
@@ -198,7 +200,7 @@ class LocalTokenizer:
         return list(self._backend.encode(text).ids)
 
     def _of_ids(self, ids: Sequence[int]) -> str:
-        own = ids[1:] if ids and ids[0] == self._bos and self._ids("") == [self._bos] else ids
+        own = ids[1:] if ids and ids[0] == self._bos and self._always == [self._bos] else ids
         return str(self._backend.decode(list(own), skip_special_tokens=False))
 
     def _text(self, name: str) -> str:

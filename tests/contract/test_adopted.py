@@ -9,7 +9,7 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from proxy.domain.model import Kind
-from proxy.triton.dialects.recognition import recognised
+from proxy.triton.dialects.recognition import recognized
 from tests.fixtures.adopted import RECORDS, record
 
 SAMPLING = {"temperature", "top_k", "top_p", "presence_penalty", "frequency_penalty", "seed"}
@@ -43,7 +43,7 @@ STEPS = ("engine", "preprocessing", "postprocessing")
 def found(config: ModelConfig, *, steps: bool = True) -> tuple[Kind, set[str]] | None:
     """The kind and the capabilities."""
     others = {one.name: one for one in map(record, STEPS)} if steps else {}
-    one = recognised(config, {**others, config.name: config})
+    one = recognized(config, {**others, config.name: config})
     return one and (one.model.facts.kind, {*one.model.capabilities})
 
 

@@ -20,7 +20,7 @@ RANKS = {
     "engine": [
         {"stats", "block_log", "grammars", "hang_watch", "parent_watch", "recent_ids"},
         {"port"},
-        {"inbox", "job_loop", "sampling", "guides"},
+        {"inbox", "job_loop", "lora_adapters", "sampling", "guides"},
         {
             "onnx_cpu",
             "scripted",

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from build_engines.upstream.signatures import NEWER, OLDER, Signatures, record_of
 from port import GenerationInput, Guide, SamplingParams
-from trtllm.library import Library, LoraAdapters
+from trtllm.library import Library
 from trtllm.sampling_params import SamplingTranslator
 
 KNOWN, KNOWN_LATER = Signatures.read(OLDER), Signatures.read(NEWER)
@@ -62,7 +62,7 @@ def test_the_facts_have_every_parameter_that_the_runtime_sends():
     library = Library.load("pytorch")
     translator = SamplingTranslator(
         library=replace(library, sampling_params=recorded),
-        adapters=LoraAdapters({}),
+        adapters={},
         backend="pytorch",
         end_ids=(2,),
         logits_size=100,

@@ -15,11 +15,12 @@ import pytest
 from build_engines.upstream.argument_types import differences
 from build_engines.vllm import arguments
 from hang_watch import HangWatch
+from lora_adapters import lora_requests
 from port import GenerationInput, Guide, Job, SamplingParams
 from stats import Stats
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import HANG_S
-from vllm_engine.library import Library, lora_requests
+from vllm_engine.library import Library
 from vllm_engine.runtime import VllmRuntime
 from vllm_engine.sampling_params import SamplingTranslator
 from vllm_engine.statistics import StatRecorder
@@ -126,7 +127,7 @@ def runtime():
     def run(*script, die=lambda reason: None, hang_s=0.0, **more):
         engine = StandIn(list(script), **more)
         translator = SamplingTranslator(library=LIBRARY, end_ids=(2, 9), logits_size=100)
-        adapters = lora_requests(LIBRARY, '{"poet": "/adapters/poet"}')
+        adapters = lora_requests(LIBRARY.lora_request, '{"poet": "/adapters/poet"}')
         watch = HangWatch(hang_s)
         started.append(VllmRuntime(engine, translator, adapters, Stats(), watch, die))
         return started[-1], engine

@@ -15,13 +15,17 @@ from typing import Any
 
 from block_log import BlockLog
 from hang_watch import HangWatch
-from port import BadParameter, Job
+from port import BadParameter, Job, Token
 from stats import Stats
 
 logger = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.1
 Collector = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Incomplete(RuntimeError):
+    """The engine's response lacks something that the request wants."""
 
 
 class JobLoop(ABC):
@@ -191,3 +195,32 @@ class JobLoop(ABC):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._die(reason)
+
+
+def write_tokens(job: Job, tokens: Sequence[Token], *, is_over: bool, reason: str | None) -> bool:
+    """Writes a response's new tokens to the sink; the last one may have none.
+
+    Args:
+        is_over: whether this is the last response; returned.
+        reason: its finish reason, as the engine calls it.
+
+    Raises:
+        Incomplete: the last response has no known reason.
+    """
+    if not is_over:
+        for token in tokens:
+            job.sink.token(token, None)
+        return False
+    match reason:
+        case "stop" | "length" as finish:
+            for token in tokens[:-1]:
+                job.sink.token(token, None)
+            if tokens:
+                job.sink.token(tokens[-1], finish)
+            else:
+                job.sink.finished(finish)
+        case "cancelled" | "abort":
+            job.sink.cancelled()
+        case other:
+            raise Incomplete(f"the engine ended the request with the reason {other!r}")
+    return True

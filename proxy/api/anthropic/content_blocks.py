@@ -19,7 +19,7 @@ Hint = Any
 
 
 def only_of_type(given: Any, own: str, message: str) -> Any:
-    """What is given. Raises FieldError: it says that it is something else."""
+    """Returns `given`. Raises FieldError: its `type` is another one than `own`."""
     kind = given.get("type") if isinstance(given, dict) else None
     if isinstance(kind, str) and kind != own:
         raise FieldError(

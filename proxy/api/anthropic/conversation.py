@@ -1,7 +1,7 @@
 """The messages of a body -> those that chat templates know, which differ in four ways:
 
 - a result of a tool is a message of its own;
-- turns alternate, so neighbours of one role become one message;
+- turns alternate, so neighbors of one role become one message;
 - images stand in the user's messages alone, so those of results move there;
 - templates know the system prompt only at the beginning. Instructions in the middle are added to
   the user's turn, as a reminder; a beginning that changes would be in no cache.

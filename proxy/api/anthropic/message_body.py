@@ -203,7 +203,8 @@ class CountTokensBody(RequestBody):
     def check_choice(self, card: ModelCard) -> None:
         """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not."""
         choice = self.tool_choice
-        known = {tool.name for tool in (*(self.tools or ()), *card.server_tools.tools)}
+        own = {tool.name for tool in self.tools or ()}
+        known = own | {tool.name for tool in card.server_tools.tools}
         wrong = None
         if choice is not None and choice.name is not None and choice.name not in known:
             wrong = f"'tool_choice.name' is {choice.name!r}, which is not one of 'tools'"

@@ -96,7 +96,7 @@ class Block:
 
 
 def _input(text: str) -> Json:
-    """Of a call that the token limit has cut, what there is of it, as the SDKs have it."""
+    """The arguments. If the token limit has cut them, those that are complete, as in the SDKs."""
     try:
         found = from_json(text, allow_partial=True) if text else {}
     except ValueError:

@@ -268,8 +268,8 @@ def compiled(template: str) -> jinja2.Template:
 
 @lru_cache(maxsize=64)
 def reads_only_parts(template: str) -> bool:
-    """Whether it walks through the parts of each content and never asks whether that is a text, as
-    LLaVA's: it would write nothing of a text.
+    """Whether it takes each content for a list of parts, as LLaVA's does. Such a template writes
+    nothing where the content is a text.
     """
     return "is string" not in template and WALKS_PARTS.search(template) is not None
 

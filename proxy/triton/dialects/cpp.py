@@ -16,7 +16,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.triton import codec, tensors
 from proxy.triton.dialects.dialect import Declared, Read, fitting, infer_request, too_long
-from proxy.triton.dialects.rows import (
+from proxy.triton.dialects.text_answers import (
     Answer,
     AnswerReader,
     named,
@@ -36,7 +36,7 @@ SAMPLING = (
     "bad_words",
 )
 INPUTS = {name: name for name in (*SAMPLING, "max_tokens")}
-ENSEMBLE, ENGINE_NAME, ACCUMULATES = "ensemble", "tensorrt_llm_model_name", "accumulate_tokens"
+ENSEMBLE, ENGINE_NAME = "ensemble", "tensorrt_llm_model_name"
 TOO_LONG = re.compile(r"Prompt length \(\d+\) exceeds maximum input length")
 
 
@@ -54,7 +54,7 @@ class CppBackend:
         )
         if not is_one:
             return None
-        found = {*fitting({name: name for name in SAMPLING}, declared.inputs)}
+        found = {*fitting(INPUTS, declared.inputs)} - {"max_tokens"}
         if declared.has_guides and declared.takes(
             guided_decoding_guide="BYTES", guided_decoding_guide_type="BYTES"
         ):

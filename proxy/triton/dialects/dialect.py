@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,6 @@ from proxy.triton.tensors import Value
 
 Read = Callable[[service_pb2.ModelInferResponse], codec.StreamMessage]
 Values = Iterable[tuple[str, Value | None]]
-EVERY_TOKEN = 2**31 - 1
 WHOLE, REAL = frozenset({"INT32", "INT64", "UINT32", "UINT64"}), frozenset({"FP32", "FP64"})
 # Field of Sampling, or max_tokens -> the datatypes of a tensor that can take it.
 _FITTING = {
@@ -179,7 +178,7 @@ RUNNING = (b"", b"None", b"not_finished")
 
 
 def finish_of(text: bytes) -> FinishReason | None:
-    """None: the answer goes on. Raises MalformedResponse."""
+    """None while the answer goes on. Raises MalformedResponse."""
     if text in RUNNING:
         return None
     if (found := FINISHES.get(text)) is None:
@@ -193,10 +192,3 @@ def unsupported(message: str, param: str | None) -> InvalidRequest:
 
 def too_long(message: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
-
-
-def sampling_values(request: EngineRequest, names: Iterable[str]) -> Iterator[tuple[str, object]]:
-    """The fields of the request's sampling that have a value."""
-    for name in names:
-        if (value := getattr(request.sampling, name)) is not None and value != ():
-            yield name, value

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.triton.dialects.dialect import Declared, Read, fitting, infer_request, too_long
-from proxy.triton.dialects.rows import (
+from proxy.triton.dialects.text_answers import (
     Answer,
     AnswerReader,
     named,
@@ -45,7 +45,7 @@ class Llmapi:
         )
         if not is_llmapi:
             return None
-        return fitting({name: PREFIX + name for name in SAMPLING}, declared.inputs)
+        return fitting(INPUTS, declared.inputs) - {"max_tokens"}
 
     def notes(self, declared: Declared) -> list[str]:
         found = []

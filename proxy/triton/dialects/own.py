@@ -12,7 +12,7 @@ from proxy.triton.dialects.dialect import Declared, Read
 
 
 class Own:
-    """See Dialect. The catalog recognises them by the parameter `contract_version`."""
+    """See Dialect. The catalog recognizes them by the parameter `contract_version`."""
 
     def capabilities(self, declared: Declared) -> None:
         return None

@@ -42,7 +42,7 @@ class Found:
     notes: tuple[str, ...]
 
 
-def recognised(
+def recognized(
     config: model_config_pb2.ModelConfig, all_configs: Mapping[str, model_config_pb2.ModelConfig]
 ) -> Found | None:
     """A model of others that the proxy can serve; None: it is not for text.

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields
 
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.domain.model import TextTensors
-from proxy.domain.request import Sampling
 from proxy.triton.dialects.dialect import Declared, Read, infer_request
-from proxy.triton.dialects.rows import Answer, AnswerReader, named, token_limit
-
-SAMPLING = frozenset(one.name for one in fields(Sampling)) - {"logit_bias", "top_log_probs"}
-PARAMETERS = SAMPLING | {"max_tokens"}
+from proxy.triton.dialects.text_answers import Answer, AnswerReader, named, token_limit
 
 
 class TextModel:
-    """See Dialect. Each field of `tensors.inputs` is one of PARAMETERS."""
+    """See Dialect. `tensors.inputs` has fields of Sampling, and max_tokens."""
 
     def capabilities(self, declared: Declared) -> Collection[str] | None:
         """None of its own: see models.adoption."""
@@ -32,8 +27,10 @@ class TextModel:
 
     def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
         names = _tensors(request)
-        values = {one: getattr(request.sampling, one) for one in names.inputs if one in SAMPLING}
-        values["max_tokens"] = token_limit(request)
+        values = {
+            one: token_limit(request) if one == "max_tokens" else getattr(request.sampling, one)
+            for one in names.inputs
+        }
         return infer_request(
             request, ((names.prompt, request.text or ""), *named(values, names.inputs))
         )

@@ -22,7 +22,6 @@ from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable, Pro
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
-    EVERY_TOKEN,
     Declared,
     Read,
     Values,
@@ -30,7 +29,6 @@ from proxy.triton.dialects.dialect import (
     infer_request,
     one_text,
     raw_outputs,
-    sampling_values,
     tokens_of,
     too_long,
     unsupported,
@@ -55,7 +53,8 @@ SAMPLING = (
     "ignore_eos",
     "stop_token_ids",
 )
-CAPABILITIES = frozenset({*SAMPLING, "lora", "special_text"})
+CAPABILITIES = frozenset({*SAMPLING, "constraint", "lora", "special_text"})
+EVERY_TOKEN = 2**31 - 1
 LOG_PROBS = frozenset({"top_log_probs", "log_probs", "log_prob_ids", "token_ids"})
 GUIDES = {
     GuideKind.JSON_SCHEMA: "json",
@@ -98,7 +97,7 @@ class Vllm:
             found.add("images")
         if declared.takes(embedding_request="BYTES", return_num_input_tokens="BOOL"):
             found.add("embeddings")
-        return found | {"constraint"}
+        return found
 
     def notes(self, declared: Declared) -> list[str]:
         return [] if declared.takes(return_logprobs="BOOL") else ["its version has no logprobs"]
@@ -193,7 +192,8 @@ def _wants_log_probs(request: EngineRequest) -> bool:
 
 
 def _parameters(request: EngineRequest) -> dict[str, Any]:
-    found: dict[str, Any] = dict(sampling_values(request, SAMPLING))
+    values = {name: getattr(request.sampling, name) for name in SAMPLING}
+    found = {name: value for name, value in values.items() if value not in (None, ())}
     if (seed := request.sampling.seed) is not None:
         found["seed"] = seed % 2**SEED_BITS
     # vLLM's own default is 16; an answer that fills the context ends there

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from block_log import PROMPT_BLOCKS, BlockKeys, BlockLog
+from job_loop import Incomplete, write_tokens
 from port import BadParameter, GenerationInput, Job, Token, TokenLogProbs
 from stats import Stats
 from trtllm.library import is_alive
@@ -15,39 +16,6 @@ from trtllm.sampling_params import SamplingTranslator, check_echo, check_resume
 
 # OpenAI's value for a token that is not among the most likely ones.
 UNLIKELY = -9999.0
-
-
-class Incomplete(RuntimeError):
-    """TensorRT-LLM's response lacks something that the request wants."""
-
-
-def write_response(job: Job, result: Any) -> bool:
-    """Writes the newest response of a RequestOutput to the sink; returns whether the job is over.
-
-    A response has any number of new tokens; the last one may have none.
-
-    Raises:
-        Incomplete: log-probabilities are missing, or the stream ends without a known reason.
-    """
-    output = result.outputs[0]
-    tokens = _tokens(job, output)
-    if not result.finished:
-        for token in tokens:
-            job.sink.token(token, None)
-        return False
-    match output.finish_reason:
-        case "stop" | "length" as finish:
-            for token in tokens[:-1]:
-                job.sink.token(token, None)
-            if tokens:
-                job.sink.token(tokens[-1], finish)
-            else:
-                job.sink.finished(finish)
-        case "cancelled":
-            job.sink.cancelled()
-        case other:
-            raise Incomplete(f"TensorRT-LLM ended the request with the reason {other!r}")
-    return True
 
 
 def _tokens(job: Job, output: Any) -> list[Token]:
@@ -148,6 +116,12 @@ class Generator:
             if not is_started:
                 self._start(job, getattr(result, "cached_tokens", 0))  # from 1.1 on
                 is_started = True
-            if write_response(job, result):
+            newest = result.outputs[0]
+            if write_tokens(
+                job,
+                _tokens(job, newest),
+                is_over=result.finished,
+                reason=newest.finish_reason,
+            ):
                 return
         raise Incomplete("TensorRT-LLM's stream ended without a finish reason")

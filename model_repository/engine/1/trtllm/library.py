@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from port import BadParameter
+from lora_adapters import lora_requests
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
 
@@ -79,6 +79,17 @@ class Library:
                 f"TensorRT-LLM {self.version} cannot start the model in {engine} with "
                 f"{arguments}: {error}"
             ) from error
+
+    def adapters(self, folders: str) -> dict[str, Any]:
+        """See lora_requests. Its cache of prefixes is separate for each adapter, without a salt.
+
+        Raises:
+            StartFailed: a folder is missing.
+        """
+        try:
+            return lora_requests(self.lora_request, folders)
+        except ValueError as error:
+            raise StartFailed(f"cannot load a LoRA adapter: {error}") from error
 
 
 def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -162,41 +173,3 @@ def prepare_environment(environ: MutableMapping[str, str], parameters: Mapping[s
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if parameters["single_process"] == "true":
         environ["TLLM_WORKER_USE_SINGLE_PROCESS"] = "1"
-
-
-@dataclass(frozen=True, slots=True)
-class LoraAdapters:
-    """TensorRT-LLM's LoRARequest by the adapter's name.
-
-    TensorRT-LLM loads an adapter's weights with the first request for it. Its cache of prefixes is
-    separate for each adapter id, so no salt is needed here.
-    """
-
-    requests: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, library: Library, folders: str) -> LoraAdapters:
-        """`folders`: JSON, an adapter's folder by its name. Ids count from 1, in order of names.
-
-        Raises:
-            StartFailed: a folder is missing.
-        """
-        found = sorted(json.loads(folders).items())
-        try:
-            return cls(
-                {
-                    name: library.lora_request(lora_name=name, lora_int_id=number, lora_path=folder)
-                    for number, (name, folder) in enumerate(found, 1)
-                }
-            )
-        except ValueError as error:
-            raise StartFailed(f"cannot load a LoRA adapter: {error}") from error
-
-    def named(self, name: str) -> Any:
-        """Raises BadParameter for an unknown name."""
-        if name not in self.requests:
-            known = ", ".join(self.requests) or "none"
-            raise BadParameter(
-                "lora_name", f"this model has no adapter {name!r}; its adapters: {known}"
-            )
-        return self.requests[name]

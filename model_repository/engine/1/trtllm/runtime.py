@@ -18,7 +18,6 @@ from trtllm.generator import Generator
 from trtllm.library import (
     PYTORCH,
     Library,
-    LoraAdapters,
     background_error,
     is_alive,
     prepare_environment,
@@ -92,7 +91,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
     given = json.loads(arguments)
     translator = SamplingTranslator(
         library=library,
-        adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
+        adapters=library.adapters(parameters["lora_adapters"]),
         backend=backend,
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),

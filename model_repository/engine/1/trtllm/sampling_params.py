@@ -6,13 +6,14 @@ TensorRT-LLM's defaults are greedy decoding and a seed of 0, so every parameter 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grammars.compilation import rewrite
+from lora_adapters import named
 from port import RESUME_PARAM, BadParameter, GenerationInput, Guide, SamplingParams
-from trtllm.library import PYTORCH, Library, LoraAdapters
+from trtllm.library import PYTORCH, Library
 
 SEED_BITS = 63
 TOP_K_AT_MOST = 1024  # its kernels silently reduce a higher one to this
@@ -36,7 +37,7 @@ class SamplingTranslator:
     """
 
     library: Library
-    adapters: LoraAdapters
+    adapters: Mapping[str, Any]
     backend: str
     end_ids: tuple[int, ...]
     logits_size: int
@@ -80,7 +81,7 @@ class SamplingTranslator:
         if generation.priority:
             extras["priority"] = unit_priority(generation.priority)
         if generation.lora_name:
-            extras["lora_request"] = self.adapters.named(generation.lora_name)
+            extras["lora_request"] = named(self.adapters, generation.lora_name)
         for name in extras:
             if name not in self.library.generate_arguments:
                 raise BadParameter(

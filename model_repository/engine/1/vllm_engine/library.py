@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from port import BadParameter
-
 SEED_BITS = 31
 CPU_KV_CACHE_BYTES = 4 * 10**9
 
@@ -118,26 +116,3 @@ def prepare_process(environ: MutableMapping[str, str], parameters: Mapping[str, 
     if parameters["devices"]:
         environ["CUDA_VISIBLE_DEVICES"] = parameters["devices"]
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-
-
-def lora_requests(library: Library, folders: str) -> dict[str, Any]:
-    """vLLM's LoRARequest by the adapter's name. `folders`: JSON, an adapter's folder by its name.
-
-    Ids count from 1, in order of names. vLLM loads an adapter with the first request for it.
-    """
-    return {
-        name: library.lora_request(lora_name=name, lora_int_id=number, lora_path=folder)
-        for number, (name, folder) in enumerate(sorted(json.loads(folders).items()), 1)
-    }
-
-
-def named(adapters: Mapping[str, Any], name: str) -> Any:
-    """Raises BadParameter for an unknown name; None for no adapter."""
-    if not name:
-        return None
-    if name not in adapters:
-        known = ", ".join(adapters) or "none"
-        raise BadParameter(
-            "lora_name", f"this model has no adapter {name!r}; its adapters: {known}"
-        )
-    return adapters[name]

@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from hang_watch import HangWatch
-from job_loop import JobLoop
+from job_loop import Incomplete, JobLoop, write_tokens
+from lora_adapters import lora_requests, named
 from port import GenerationInput, Job, SamplingParams, Token, TokenLogProbs
 from stats import Stats
-from vllm_engine.library import Library, lora_requests, named, prepare_process
+from vllm_engine.library import Library, prepare_process
 from vllm_engine.sampling_params import SamplingTranslator, check_resume, guide_text, refusal
 from vllm_engine.statistics import StatRecorder
-
-
-class Incomplete(RuntimeError):
-    """vLLM's output lacks something that the request wants."""
 
 
 class VllmRuntime(JobLoop):
@@ -74,11 +71,12 @@ class VllmRuntime(JobLoop):
         prompt: dict[str, Any] = {"prompt_token_ids": wanted.prompt_ids}
         if wanted.cache_salt:
             prompt["cache_salt"] = wanted.cache_salt
+        lora = named(self._adapters, wanted.lora_name) if wanted.lora_name else None
         return self._llm.generate(
             prompt,
             sampling,
             f"{job.request_id}-{next(self._numbers)}",  # vLLM wants each id once
-            lora_request=named(self._adapters, wanted.lora_name),
+            lora_request=lora,
             priority=-wanted.priority,  # its lowest goes first
         )
 
@@ -98,7 +96,13 @@ class VllmRuntime(JobLoop):
                 prompt = None
                 if _is_echo(job):
                     return
-            if _write(job, output):
+            newest = output.outputs[0]
+            if write_tokens(
+                job,
+                _tokens(job, newest),
+                is_over=output.finished,
+                reason=newest.finish_reason,
+            ):
                 return
         raise Incomplete("vLLM's stream ended without a finish reason")
 
@@ -145,33 +149,6 @@ class VllmRuntime(JobLoop):
 def _is_echo(job: Job) -> bool:
     """Whether nothing but the prompt is wanted; vLLM generates at least one token."""
     return job.input.max_tokens == 0
-
-
-def _write(job: Job, output: Any) -> bool:
-    """Writes an output's new tokens to the sink; returns whether the job is over.
-
-    Raises:
-        Incomplete: log-probabilities are missing, or the stream ends without a known reason.
-    """
-    newest = output.outputs[0]
-    tokens = _tokens(job, newest)
-    if not output.finished:
-        for token in tokens:
-            job.sink.token(token, None)
-        return False
-    match newest.finish_reason:
-        case "stop" | "length" as finish:
-            for token in tokens[:-1]:
-                job.sink.token(token, None)
-            if tokens:
-                job.sink.token(tokens[-1], finish)
-            else:
-                job.sink.finished(finish)
-        case "abort":
-            job.sink.cancelled()
-        case other:
-            raise Incomplete(f"vLLM ended the request with the reason {other!r}")
-    return True
 
 
 def _tokens(job: Job, newest: Any) -> list[Token]:
@@ -222,7 +199,7 @@ def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
         end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
         logits_size=int(parameters["logits_size"]),
     )
-    adapters = lora_requests(library, parameters["lora_adapters"])
+    adapters = lora_requests(library.lora_request, parameters["lora_adapters"])
     runtime = VllmRuntime(llm, translator, adapters, stats, hang_watch, die)
     runtime.run(runtime.warm_up())
     return runtime

@@ -19,11 +19,9 @@ UNFINISHED = "\ufffd".encode()  # a character whose last bytes are still to come
 COUNTED_BYTES = 16_384  # of an answer, in about four milliseconds; the rest is taken as alike
 BYTES_A_TOKEN = 4  # where nobody counts: of a whole text in one response
 
-Values = dict[str, Value | None]
-
 
 def token_limit(request: EngineRequest) -> int:
-    """Of the answer. Without a tokenizer nobody knows what the context leaves."""
+    """The most tokens of an answer. Without a tokenizer nobody knows what the context leaves."""
     facts = request.model.facts
     return request.max_tokens or facts.default_max_tokens or facts.context_length
 
@@ -35,12 +33,12 @@ def named(
     return ((tensor, values[name]) for name, tensor in inputs.items() if name in values)
 
 
-def trtllm_sampling(request: EngineRequest, names: Iterable[str]) -> Values:
+def trtllm_sampling(request: EngineRequest, names: Iterable[str]) -> dict[str, Value | None]:
     """TensorRT-LLM is greedy where nothing is said, has one seed for all requests that name none,
     and takes no temperature of 0.
     """
     sampling = request.sampling
-    found: Values = {name: getattr(sampling, name) or None for name in names}
+    found: dict[str, Value | None] = {name: getattr(sampling, name) or None for name in names}
     if sampling.temperature == 0:
         return {**found, "temperature": None, "top_p": None, "top_k": 1}
     return {
