@@ -89,6 +89,7 @@ class EngineRequest:
 
 # Of a capability that has not the name of a field of Sampling: whether a request needs it.
 _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
+    "max_tokens": lambda request: request.max_tokens is not None,
     "log_probs": lambda request: request.sampling.top_log_probs is not None,
     "top_log_probs": lambda request: bool(request.sampling.top_log_probs),
     "constraint": lambda request: request.constraint is not None,

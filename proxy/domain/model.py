@@ -74,6 +74,7 @@ USUAL_ROWS = 64  # of a model that does not say how many it has
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
+        "max_tokens",
         "log_probs",
         "constraint",
         "prompt_limit",

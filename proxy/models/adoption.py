@@ -23,14 +23,14 @@ def adopted(model: LoadedModel, given: Adopted, entry: RemoteEntry) -> LoadedMod
         return None
     found, facts = set(model.capabilities), model.facts
     if given.kind is Kind.TEXT and tensors is not None:
-        found.update(tensors.inputs.keys() - {"max_tokens"})
+        found.update(tensors.inputs)
     length = entry.context_length
     folder = None if entry.tokenizer is None else str(entry.tokenizer)
     if folder is not None:
         tokenizer = local_tokenizer(folder)
         facts = tokenizer.facts(facts)
         length = length or tokenizer.context_length
-        found |= WITH_TOKENIZER
+        found |= WITH_TOKENIZER if "max_tokens" in found else WITH_TOKENIZER - {"limits"}
     facts = replace(
         facts,
         adopted=replace(given, tokenizer=folder, tensors=tensors),

@@ -149,8 +149,8 @@ def _cards(
     if limits.need_the_tokenizer and "limits" not in model.capabilities:
         raise NotReady(
             f"model {model.name!r} cannot enforce the limits 'max_tokens' and 'prompt_tokens': "
-            "build it again with this version, or add the `tokenizer` of an adopted model, or "
-            "remove these limits",
+            "build it again with this version, or add to an adopted model its `tokenizer`, and "
+            "to one with `tensors` the input for max_tokens, or remove these limits",
             "the limits of a model cannot be enforced",
         )
     card = ModelCard(

@@ -24,7 +24,7 @@ from proxy.triton.tensors import (
 )
 
 CALL_TIMEOUT_S = 5.0
-ALWAYS = frozenset({"prompt_token_ids", "special_text"})  # of every ensemble of ours
+ALWAYS = frozenset({"max_tokens", "prompt_token_ids", "special_text"})  # of every ensemble of ours
 # categories of NotReady
 UNREACHABLE = "Triton cannot be reached"
 FAILS = "Triton responds with an error"

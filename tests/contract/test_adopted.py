@@ -13,6 +13,7 @@ from proxy.triton.dialects.recognition import recognized
 from tests.fixtures.adopted import RECORDS, record
 
 SAMPLING = {"temperature", "top_k", "top_p", "presence_penalty", "frequency_penalty", "seed"}
+SAMPLING |= {"max_tokens"}
 CPP = SAMPLING | {"repetition_penalty", "min_tokens", "bad_words"}
 VLLM = CPP | {"min_p", "ignore_eos", "stop_token_ids", "allowed_token_ids", "constraint", "lora"}
 VLLM |= {"log_probs", "top_log_probs", "log_prob_ids", "token_ids", "special_text", "images"}
@@ -24,8 +25,8 @@ EXPECTED = {
     "bls": (Kind.CPP, CPP),
 }
 # The tensors that a dialect relies on. Others may be missing, or may be anything.
-PREFIXED = {f"sampling_param_{name}" for name in (*SAMPLING, "max_tokens")}
-CPP_NEEDS = {"text_input", "max_tokens", "stream", "stop_words", "text_output", *CPP}
+PREFIXED = {f"sampling_param_{name}" for name in SAMPLING}
+CPP_NEEDS = {"text_input", "stream", "stop_words", "text_output", *CPP}
 NEEDED = {
     "vllm": {
         *("text_input", "stream", "sampling_parameters", "return_finish_reason", "text_output"),

@@ -102,6 +102,8 @@ class CompletionBody(GenerationBody, PromptBody):
         """None lets the tokenizer apply the model's default, cut to what the context has left."""
         if self.max_tokens is not None or card.facts.default_max_tokens is not None:
             return self.max_tokens
+        if "max_tokens" not in card.capabilities:
+            return None
         return smaller(max(DEFAULT_TOKENS, self.min_tokens or 0), card.limits.max_tokens)
 
 

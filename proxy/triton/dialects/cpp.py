@@ -54,7 +54,7 @@ class CppBackend:
         )
         if not is_one:
             return None
-        found = {*fitting(INPUTS, declared.inputs)} - {"max_tokens"}
+        found = {*fitting(INPUTS, declared.inputs)}
         if declared.has_guides and declared.takes(
             guided_decoding_guide="BYTES", guided_decoding_guide_type="BYTES"
         ):

@@ -45,7 +45,7 @@ class Llmapi:
         )
         if not is_llmapi:
             return None
-        return fitting(INPUTS, declared.inputs) - {"max_tokens"}
+        return fitting(INPUTS, declared.inputs)
 
     def notes(self, declared: Declared) -> list[str]:
         found = []

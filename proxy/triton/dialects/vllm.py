@@ -53,7 +53,7 @@ SAMPLING = (
     "ignore_eos",
     "stop_token_ids",
 )
-CAPABILITIES = frozenset({*SAMPLING, "constraint", "lora", "special_text"})
+CAPABILITIES = frozenset({*SAMPLING, "max_tokens", "constraint", "lora", "special_text"})
 EVERY_TOKEN = 2**31 - 1
 LOG_PROBS = frozenset({"top_log_probs", "log_probs", "log_prob_ids", "token_ids"})
 GUIDES = {

@@ -34,6 +34,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "bls_sum": {"adopt": "accumulating_bls"},
     "team": {"adopt": "team", "tensors": TENSORS},
     "team_whole": {"adopt": "team_whole", "tensors": TENSORS},
+    "team_unbounded": {"adopt": "team", "tensors": {"prompt": "PROMPT", "text": "OUTPUT"}},
     "capped": {"adopt": "qwen_vllm", "limits": {"max_tokens": 5, "prompt_tokens": 60}},
     "embedder": {"adopt": "embedder"},
     "seeing": {"adopt": "qwen_vllm"},  # with a template that has a place for images

@@ -197,3 +197,11 @@ def test_images_reach_no_text_model(client):
             client.chat.completions.create(
                 messages=[{"role": "user", "content": parts}], **greedy(kind)
             )
+
+
+def test_a_text_model_without_a_tensor_for_max_tokens_refuses_it(client):
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.completions.create(model="team_unbounded", prompt=PROMPT, max_tokens=2)
+    assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "max_tokens")
+    answer = client.completions.create(model="team_unbounded", prompt=PROMPT)
+    assert answer.usage.completion_tokens > 2

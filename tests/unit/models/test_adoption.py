@@ -18,6 +18,7 @@ TEXT = {"PROMPT": "BYTES", "MAX": "INT32"}
 
 
 def other(name: str, kind: Kind = Kind.VLLM, inputs=None) -> LoadedModel:
+    takes = {"max_tokens"} if kind is not Kind.TEXT else set()
     adopted = Adopted(
         kind=kind, inputs=inputs or {"text_input": "BYTES"}, outputs={"OUTPUT": "BYTES"},
         has_batches=False, is_decoupled=True,
@@ -26,7 +27,7 @@ def other(name: str, kind: Kind = Kind.VLLM, inputs=None) -> LoadedModel:
         FACTS, adopted=adopted, chat_template=None, engine_model=name, tokenizer_model=name,
         detokenizer_model=name, says_context=False, adapters=(),
     )  # fmt: skip
-    return LoadedModel(name=name, facts=facts, capabilities=frozenset({"seed"}))
+    return LoadedModel(name=name, facts=facts, capabilities=frozenset({"seed", *takes}))
 
 
 def served(entries: dict, *models: LoadedModel) -> Registry:
@@ -43,7 +44,7 @@ def test_without_an_entry_a_model_is_served_under_tritons_name_without_a_chat_te
         None,
         False,
     )
-    assert card.capabilities == {"seed"}
+    assert card.capabilities == {"seed", "max_tokens"}
 
 
 def test_the_entry_adds_what_the_model_does_not_carry():
@@ -54,7 +55,7 @@ def test_the_entry_adds_what_the_model_does_not_carry():
     assert card.facts.chat_template == (DEMO / "chat_template.jinja").read_text()
     assert (card.facts.context_length, card.facts.says_context) == (4096, True)
     assert (card.facts.default_max_tokens, card.facts.rows) == (50, 8)
-    assert card.capabilities == {"seed", "limits", "prompt_token_ids"}
+    assert card.capabilities == {"seed", "max_tokens", "limits", "prompt_token_ids"}
     assert (adapter.name, adapter.parent) == ("sql", "qwen")
     assert (card.triton_model, card.facts.adopted.tokenizer) == ("qwen_vllm", str(DEMO))
     assert made.said_rows(card.loaded) == 8
@@ -72,7 +73,16 @@ def test_a_text_model_needs_an_entry_with_tensors_that_it_has():
         served({"team": {"adopt": "team", "tensors": tensors}}, model)
     inputs["seed"] = "MAX"
     (card,) = served({"team": {"adopt": "team", "tensors": tensors}}, model).cards()
-    assert card.capabilities == {"seed"}
+    assert card.capabilities == {"seed", "max_tokens"}
+
+
+def test_a_text_model_without_a_tensor_for_max_tokens_takes_no_limit_on_the_answer():
+    entry = {"adopt": "team", "tokenizer": str(DEMO),
+             "tensors": {"prompt": "PROMPT", "text": "OUTPUT"}}  # fmt: skip
+    (card,) = served({"team": entry}, other("team", Kind.TEXT, TEXT)).cards()
+    assert card.capabilities == {"seed", "prompt_token_ids"}
+    with pytest.raises(NotReady, match="cannot enforce the limits"):
+        served({"team": {**entry, "limits": {"max_tokens": 5}}}, other("team", Kind.TEXT, TEXT))
 
 
 def test_kserve_is_closed_to_models_that_are_served_and_open_to_others():
