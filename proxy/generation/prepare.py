@@ -193,9 +193,10 @@ class Preparation:
         syntax = syntax_of(card)
         specials = syntax.visible_special_tokens(request)
         shows_specials = bool(specials)
-        if shows_specials and card.facts.adopted is not None:
-            specials = {}  # the engine's text has them, where it can; no ids come to find them by
-            shows_specials = not request.skips_special_tokens or "special_text" in card.capabilities
+        if card.facts.adopted is not None:  # its text has them; there are no ids to find them by
+            specials = {}
+            shows_specials &= "special_text" in card.capabilities
+            shows_specials |= not request.skips_special_tokens
         engine_requests: list[EngineRequest] = []
         try:
             if request.thinking_budget is not None and syntax.reasoning is None:

@@ -45,6 +45,7 @@ FIELD_NAMES = {
     "token_ids": "return_token_ids",
     "log_prob_ids": "return_tokens_as_token_ids",
     "echo_prompt": "echo",
+    "special_text": "skip_special_tokens",
     "prompt_limit": "truncate_prompt_tokens",
     "runtime_top_k": "top_k",
     "runtime_top_p": "top_p",

@@ -62,7 +62,6 @@ _INTERNAL = {
     "queue_time",
     "engine_times",
     "prompt_token_ids",
-    "special_text",
     "embeddings",  # which the engine alone knows
 }
 HEADERS = (

@@ -205,3 +205,18 @@ def test_a_text_model_without_a_tensor_for_max_tokens_refuses_it(client):
     assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "max_tokens")
     answer = client.completions.create(model="team_unbounded", prompt=PROMPT)
     assert answer.usage.completion_tokens > 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_text_of_special_tokens_is_refused_where_the_engine_cannot_show_it(client, kind):
+    fields = {**greedy(kind), "messages": MESSAGES, "max_tokens": 60}
+    body = {"skip_special_tokens": False}
+    if kind == "vllm":
+        assert client.chat.completions.create(**fields, extra_body=body).choices[0].message.content
+        return
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.chat.completions.create(**fields, extra_body=body)
+    assert (raised.value.code, raised.value.param) == (
+        "unsupported_parameter",
+        "skip_special_tokens",
+    )
