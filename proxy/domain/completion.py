@@ -131,7 +131,12 @@ class ChoiceFold:
             text=self._text.getvalue(),
             reasoning=self._reasoning.getvalue(),
             calls=tuple(
-                ToolCall(id=call.id, name=call.name, arguments=arguments.getvalue())
+                ToolCall(
+                    id=call.id,
+                    name=call.name,
+                    arguments=arguments.getvalue(),
+                    is_custom=call.is_custom,
+                )
                 for call, arguments in self._calls
             ),
             server_calls=tuple(self._server_calls),

@@ -56,11 +56,14 @@ class ToolCallStarted(Delta):
     index: int
     id: str
     name: str
+    is_custom: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class ToolCallArguments(Delta):
-    """More of a call's arguments; a finished call's fragments add up to one JSON object."""
+    """More of a call's arguments; a finished call's fragments add up to one JSON object, those of
+    a custom tool's call to its plain input text.
+    """
 
     index: int
     fragment: str
