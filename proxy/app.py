@@ -31,6 +31,7 @@ from proxy.api.http.authentication import Authentication, no_audit
 from proxy.api.http.body_reader import MOST_BODIES_BYTES, BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import IdempotencyParts
+from proxy.api.http.request_socket import SocketParts
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
 from proxy.api.openai import chat_socket, openai_routes
@@ -39,6 +40,9 @@ from proxy.api.openapi.document import cached_document
 from proxy.api.pages import pages_routes
 from proxy.api.plain import plain_routes
 from proxy.api.pools import pools_routes
+from proxy.api.responses import response_socket, responses_routes
+from proxy.api.responses.background import BackgroundResponses
+from proxy.api.responses.response_builder import KeptResponses, ResponseBuilder
 from proxy.api.tokens import tokens_routes
 from proxy.domain.endpoints import AuditTrail, Decisions
 from proxy.domain.engine import Catalog, Engine
@@ -79,8 +83,10 @@ from proxy.settings import Settings, environment
 from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
+from proxy.state.memory_responses import MemoryResponses
 from proxy.state.meters import Ledger, OutageMode
 from proxy.state.relay import Records, Relay
+from proxy.state.responses import ResponseLimits, ResponseStore
 from proxy.telemetry import logs
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
@@ -298,18 +304,23 @@ def compose(
         log = RequestLog(recent)
     else:
         log = RequestLog(tracing, recent, trace=tracing.trace)
-    socket = chat_socket.routes(
-        service,
-        builder,
-        stopping,
-        origins=settings.cors_origins,
-        hosts=hosts,
-        bodies=bodies,
-        log=log,
+    sockets = SocketParts(
+        stopping=stopping, origins=settings.cors_origins, hosts=hosts, bodies=bodies, log=log
     )
+    kept = KeptResponses(_responses(settings, redis), bodies)
+    responses = ResponseBuilder(builder, field_limits, kept, service, called_tokenizer)
+    in_background = BackgroundResponses(kept.store, responses, service, log)
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
-        socket,
+        chat_socket.routes(service, builder, sockets),
+        response_socket.routes(service, responses, sockets),
+        responses_routes.routes(
+            answers,
+            responses,
+            in_background,
+            keep_alive_s=settings.keep_alive_s,
+            bodies=bodies,
+        ),
         messages_routes.routes(
             answers, registry, field_limits, examiner, service, called_tokenizer, bodies=bodies
         ),
@@ -377,6 +388,7 @@ def compose(
                 scheduler,
                 capacities,
                 shadows,
+                in_background,
             ):
                 if each is not None:
                     await stack.enter_async_context(each)
@@ -471,6 +483,19 @@ def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) 
 
         records = RedisRecords(redis, limits)
     return Relay(records, limits, metrics.idempotency)
+
+
+def _responses(settings: Settings, redis: RedisConnection | None) -> ResponseStore:
+    most = KEPT_PART if redis is None else math.inf
+    limits = ResponseLimits(
+        keep_s=settings.responses_keep_s,
+        bytes=within("MAX_RESPONSES_MB", settings.max_responses_mb, most),
+    )
+    if redis is None:
+        return MemoryResponses(limits)
+    from proxy.state.redis_responses import RedisResponses
+
+    return RedisResponses(redis, limits)
 
 
 def _journal(settings: Settings, metrics: Metrics) -> Journal | None:

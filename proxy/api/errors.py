@@ -38,14 +38,14 @@ CLOSES = {"Connection": "close"}  # so that the rest of a body that is refused n
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
 WHERE_IT_IS = (
-    "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models."
+    "OpenAI's API is at /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings and "
+    "/v1/models."
 )
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 SOCKET = f"{CHAT}/ws"
 # First words of paths of other APIs, behind /v1 -> what they are, and the nearest route.
 FEATURES: Mapping[str, tuple[str, str | None]] = {
-    "responses": ("the Responses API", CHAT),
-    "conversations": ("the Responses API", CHAT),
+    "conversations": ("the Conversations API", RESPONSES),
     "assistants": ("the Assistants API", CHAT),
     "threads": ("the Assistants API", CHAT),
     "realtime": ("the Realtime API", SOCKET),

@@ -91,6 +91,7 @@ class ErrorCode(str, Enum):
     ENDPOINT_NOT_FOUND = "endpoint_not_found", 404
     DEPLOYMENT_NOT_FOUND = "deployment_not_found", 404
     REQUEST_NOT_FOUND = "request_not_found", 404
+    RESPONSE_NOT_FOUND = "response_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
     TENANT_EXISTS = "tenant_exists", 409

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
 from proxy.domain.constraint import Constraint
+from proxy.domain.delta_log import DeltaLog
 from proxy.domain.image import Image
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 
@@ -230,6 +231,7 @@ class GenerationRequest:
     prompt_cap: int | None = None
     embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     queue_patience_s: float | None = None
+    delta_log: DeltaLog | None = None  # of an answer that another proxy may have to continue
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

@@ -26,6 +26,7 @@ from proxy.settings.requests import (
 from proxy.settings.state import (
     CallersLimits,
     Idempotency,
+    KeptResponses,
     Logs,
     MetricsLabels,
     Recording,
@@ -112,6 +113,7 @@ class Settings(
     Continuation,
     RequestSize,
     Idempotency,
+    KeptResponses,
     Storage,
     Recording,
     Logs,

@@ -74,6 +74,17 @@ class Idempotency(Group):
     has most go first. Raise it where there is memory."""
 
 
+class KeptResponses(Group):
+    """Responses that can be read later (/v1/responses with `store`)"""
+
+    responses_keep_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    """How long a response is kept, with its input. 0: none is, so that `store`, `background` and
+    `previous_response_id` are refused. Lower it where texts may not be kept."""
+    max_responses_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 200.0
+    """All kept responses, in the proxy's memory or, with `LEDGER_URL`, in Redis; the oldest of the
+    tenant that has most go first. Raise it where there is memory."""
+
+
 class Storage(Group):
     """Storage of tenants, keys, usage and the audit log"""
 

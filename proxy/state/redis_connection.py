@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 PREFIX = "triton-openai:"
 MARK, INSTANCES = f"{PREFIX}{{all}}:mark", f"{PREFIX}{{all}}:instances"
-ANSWERS = f"{PREFIX}{{idempotency}}:"
+ANSWERS, RESPONSES = f"{PREFIX}{{idempotency}}:", f"{PREFIX}{{responses}}:"
 METER_CONNECTIONS = 16
 ANSWER_CONNECTIONS = 64
 READERS = 512  # each reader of another proxy's answer waits on one

@@ -284,3 +284,49 @@ while tonumber(redis.call('GET', p .. 'bytes')) > tonumber(ARGV[11]) do
 end
 return 1
 """
+
+# Responses use KEEP with records and streams of their own, whose token is KEPT. A record also has
+# `input`, and while it is generated in the background `job`, `owner` and maybe `cancelled`.
+# `P running` has the ids of these by the end of their owner's lease.
+KEPT = "-"
+
+# KEYS: record, events. ARGV: owner, first event, events, their text, deltas, most entries.
+# Returns 1 if they were added; 0: another one owns the response, or it was cancelled or deleted.
+APPEND = """
+local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
+if found[1] ~= ARGV[1] or found[2] then return 0 end
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], '*',
+  'f', ARGV[2], 'n', ARGV[3], 'e', ARGV[4], 'd', ARGV[5])
+return 1
+"""
+
+# KEYS: record, events, running. ARGV: owner, id. After KEEP.
+FINISH = """
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+redis.call('XADD', KEYS[2], '*', 'end', '1')
+redis.call('HDEL', KEYS[1], 'owner', 'job', 'cancelled')
+redis.call('ZREM', KEYS[3], ARGV[2])
+return 1
+"""
+
+# KEYS: running. ARGV: P, now, lease, new owner. Returns the id of one whose owner is lost.
+TAKE = """
+local id = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, 1)[1]
+if not id then return false end
+local record = ARGV[1] .. 'r:' .. id
+if redis.call('HEXISTS', record, 'job') == 0 then
+  redis.call('ZREM', KEYS[1], id)
+  return false
+end
+redis.call('ZADD', KEYS[1], tonumber(ARGV[2]) + tonumber(ARGV[3]), id)
+redis.call('HSET', record, 'owner', ARGV[4])
+return id
+"""
+
+# KEYS: record, running. ARGV: owner, id, the lease's new end. Returns 0 where APPEND would.
+RENEW_RESPONSE = """
+local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
+if found[1] ~= ARGV[1] or found[2] then return 0 end
+redis.call('ZADD', KEYS[2], 'XX', ARGV[3], ARGV[2])
+return 1
+"""

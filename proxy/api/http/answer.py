@@ -8,7 +8,7 @@ the engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import headers_of
 from proxy.domain.completion import Completion, Fold
 from proxy.domain.errors import ProxyError
-from proxy.domain.events import OutputEvent
+from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.model import ModelCard
 from proxy.domain.request import Delivery, GenerationRequest
 from proxy.generation.service import Generation, Service
@@ -120,6 +120,7 @@ class Exchange:
     renderer: Renderer
 
 
+AtEnd = Callable[[Finished], Awaitable[None]]
 FieldNames = Callable[[], Mapping[str, str]]
 
 
@@ -152,24 +153,34 @@ class Answers:
         self._service = service
         self._keep_alive_s = keep_alive_s
 
-    def answer(self, exchange: Exchange, framing: StreamFormat | None = None) -> Response:
-        """framing: of a stream; None for the whole answer in one piece."""
+    def answer(
+        self,
+        exchange: Exchange,
+        framing: StreamFormat | None = None,
+        at_end: AtEnd | None = None,
+    ) -> Response:
+        """framing: of a stream; None for the whole answer in one piece. at_end: called before a
+        Finished is rendered.
+        """
         delivery = Delivery.HELD if framing is None else Delivery.LIVE
         generation = self._service.generate(exchange.request, exchange.card, delivery)
         if framing is None:
-            return WholeAnswer(generation, exchange.renderer)
+            return WholeAnswer(generation, exchange.renderer, at_end)
         return StreamedAnswer(
-            generation, exchange.renderer, framing, keep_alive_s=self._keep_alive_s
+            generation, exchange.renderer, framing, at_end, keep_alive_s=self._keep_alive_s
         )
 
 
 class WholeAnswer(Response):
     """One JSON body, sent when the generation has finished."""
 
-    def __init__(self, generation: Generation, renderer: Renderer) -> None:
+    def __init__(
+        self, generation: Generation, renderer: Renderer, at_end: AtEnd | None = None
+    ) -> None:
         super().__init__()
         self._generation = generation
         self._renderer = renderer
+        self._at_end = at_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         folded, renderer = Fold(), self._renderer
@@ -178,6 +189,8 @@ class WholeAnswer(Response):
             async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
                 async for event in events:
                     folded.add(renderer.kept(event))
+                    if self._at_end is not None and isinstance(event, Finished):
+                        await self._at_end(event)
                 completion = folded.completion()
         if completion is not None:
             headers = headers_of(self._generation.record, asyncio.get_running_loop().time())
@@ -204,6 +217,7 @@ class StreamedAnswer(Response):
         generation: Generation,
         renderer: Renderer,
         framing: StreamFormat,
+        at_end: AtEnd | None = None,
         *,
         keep_alive_s: float,
     ) -> None:
@@ -213,6 +227,7 @@ class StreamedAnswer(Response):
         self._record = generation.record
         self._renderer = renderer
         self._format = framing
+        self._at_end = at_end
         self._keep_alive_s = keep_alive_s
         self._head_turn = asyncio.Lock()
         self._has_started = self._is_head_out = self._is_sending = False
@@ -231,6 +246,8 @@ class StreamedAnswer(Response):
                     self._timer = self._loop.call_later(self._keep_alive_s, self._check)
                 try:
                     async for event in events:
+                        if self._at_end is not None and isinstance(event, Finished):
+                            await self._at_end(event)
                         await self._put(b"".join(map(encode, self._renderer.chunks(event))))
                     await self._put(self._format.end, is_last=True)
                 finally:

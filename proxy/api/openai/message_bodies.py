@@ -38,7 +38,7 @@ DEEPEST = 100  # levels of arrays and objects in arguments
 MOST_IMAGES = 16  # of one request
 
 
-def _as_object(text: str) -> str:
+def as_object(text: str) -> str:
     """The arguments of an earlier call as a JSON object, whose members templates write as values.
 
     A model may have written nothing, a part of an object (cut off by the token limit), something
@@ -95,7 +95,7 @@ class CalledFunctionBody(RequestBody):
     """`arguments` may be empty, but not missing. `parsed_arguments` (an SDK's) has no effect."""
 
     name: AsWritten
-    arguments: Annotated[str, AfterValidator(_as_object)]
+    arguments: Annotated[str, AfterValidator(as_object)]
     parsed_arguments: Any = None
 
 

@@ -26,7 +26,7 @@ from proxy.generation.service import Service
 from proxy.language.structured.constraint_request import Examiner
 from proxy.models.registry import Registry, ServedModel
 
-Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
+Body = TypeVar("Body", bound=GenerationBody)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class FieldLimits:
         tier = tier_of(name)
         return tier is None or tier in self.priority_words
 
-    def check(self, body: ChatCompletionBody | CompletionBody) -> None:
+    def check(self, body: GenerationBody) -> None:
         """Raises InvalidRequest."""
         if body.service_tier is not None and not self.has_tier(body.service_tier):
             raise InvalidRequest(
@@ -74,7 +74,7 @@ class FieldLimits:
             self.check_chat(body.messages, body.tools)
             if body.n is not None:
                 _check("n", body.n, self.choices)
-        else:
+        elif isinstance(body, CompletionBody):
             first = body.prompt[0] if body.prompt else ""
             is_one = isinstance(body.prompt, str) or isinstance(first, int)
             candidates = max(body.n or 1, body.best_of or 1)
@@ -149,20 +149,20 @@ class RequestBuilder:
         self._tenant_from_metadata = tenant_from_metadata
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
-        body, served = self._resolved(body, "prompt_token_ids")
+        body, served = self.resolved(body, "prompt_token_ids")
         if body.tool_choice is not None:
             body.check_choice(served.card.server_tools.tools)
         request = body.to_domain(caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
-        return await self._exchange(body, request, served, renderer)
+        return await self.exchange(body, request, served, renderer)
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
-        body, served = self._resolved(body, "prompt")
+        body, served = self.resolved(body, "prompt")
         request = body.to_domain(caller, served.card)
         renderer = CompletionRenderer(body, request, served.card)
-        return await self._exchange(body, request, served, renderer)
+        return await self.exchange(body, request, served, renderer)
 
-    def _resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
+    def resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
         """The body with one value for each thing, with the tier that it gets, and for the model
         that answers it, which may be a fallback of the one it names.
         """
@@ -179,7 +179,7 @@ class RequestBuilder:
             body = body.model_copy(update={"model": served.name})
         return body, served
 
-    async def _exchange(
+    async def exchange(
         self,
         body: GenerationBody,
         request: GenerationRequest,

@@ -38,6 +38,7 @@ from proxy.api.openapi.responses import (
     reference,
 )
 from proxy.api.plain.plain_chat import PlainChunk
+from proxy.api.responses.answer_bodies import ResponseError, ResponseEvent
 from proxy.domain.model import ModelCard
 from proxy.models.registry import Registry
 
@@ -54,6 +55,8 @@ UNDECLARED: tuple[type[BaseModel], ...] = (
     PlainChunk,
     MessageEvent,
     MessageError,
+    ResponseEvent,
+    ResponseError,
     ErrorBody,
 )
 BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}

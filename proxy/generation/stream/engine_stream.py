@@ -157,6 +157,7 @@ class EngineStream:
         self._waited_s = 0.0  # in all: a stream that yields waits again
 
         # what the reader has
+        self._log = asked.delta_log
         self._has_deltas = False
         self._ids: list[int] = []  # of all tokens, an echoed prompt's too
         self._prompt_tokens = 0
@@ -180,6 +181,14 @@ class EngineStream:
         keep, delta = self._ids.extend, NO_DELTA
         lost: Loss | None = None
         try:
+            if self._log is not None:
+                for delta in self._log.begin_stream():
+                    self._replay(delta)
+                    yield delta
+                    if delta.finish is not None:
+                        return
+                self._continue_replayed()
+                delta = NO_DELTA
             while True:
                 try:
                     if self._state is State.UNTRIED:
@@ -200,6 +209,8 @@ class EngineStream:
                         source = self._source or _nothing()
                         while True:
                             keep(delta.token_ids)
+                            if self._log is not None:
+                                self._log.add(delta)
                             yield delta
                             watch.wait()
                             try:
@@ -278,6 +289,33 @@ class EngineStream:
             repeats -= count
             delta = await _next(source, watch)
         return delta
+
+    def _replay(self, delta: TokenDelta) -> None:
+        """Notes a delta of the process that began the stream."""
+        if not self._has_deltas:
+            self._has_deltas = True
+            self._prompt_tokens = delta.prompt_tokens or 0
+        self._ids.extend(delta.token_ids)
+
+    def _continue_replayed(self) -> None:
+        """Makes the part that continues what was replayed, if anything was.
+
+        Raises:
+            ModelUnavailable: it cannot be continued.
+        """
+        if not self._has_deltas:
+            return
+        if not self._keeps_ids:
+            why = "the server is configured so" if self._obstacle is None else self._obstacle.reason
+            raise ModelUnavailable(
+                "The proxy that generated this answer was lost in the middle of it. It cannot be "
+                f"continued, because {why}. Send the request again."
+            )
+        ids = self._answer_ids
+        self._ticket = replace(self._ticket, has_begun=True)
+        self._finish = continuation.known_end(self._request, ids, self._prompt_tokens)
+        request = continuation.continued(self._request, ids, self._prompt_tokens)
+        self._begin_part(request, "continued1")
 
     async def _lose(self, error: Loss, watch: TimeWatch) -> None:
         """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""

@@ -340,4 +340,4 @@ async def test_what_has_expired_gives_its_memory_back():
         assert await records.stored_bytes() == kept / 2
         now[0] += 5
         assert await records.stored_bytes() == 0
-        assert (records._answers, records._tenants) == ({}, {})
+        assert (records._answers._kept, records._answers._tenants) == ({}, {})

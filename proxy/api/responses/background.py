@@ -1,0 +1,237 @@
+"""Responses that are generated whether or not anybody listens.
+
+One whose process ends is continued by another that shares the store, from the engine's deltas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+from pydantic import TypeAdapter
+from typing_extensions import Self
+
+from proxy import background
+from proxy.api import errors
+from proxy.api.http.answer import protocol_names
+from proxy.api.http.application import new_request_id
+from proxy.api.responses.response_body import ResponseBody
+from proxy.api.responses.response_builder import (
+    Continued,
+    ResponseBuilder,
+    ResponseExchange,
+)
+from proxy.api.responses.response_renderer import encode
+from proxy.domain.delta_log import DeltaLog
+from proxy.domain.errors import ModelUnavailable
+from proxy.domain.identity import Caller, current_caller
+from proxy.domain.request import Delivery
+from proxy.generation.service import Service
+from proxy.state.responses import (
+    Claim,
+    KeptResponse,
+    LostJob,
+    ResponseStore,
+    ResponsesUnavailable,
+)
+from proxy.telemetry.request_log import RequestLog
+
+logger = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+PATH = "/v1/responses"
+BEAT_S = 2.5
+ENDS_WITHIN_S = 5.0  # a cancelled generation, with what is written of it
+_CALLER: TypeAdapter[Caller] = TypeAdapter(Caller)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a process needs in order to continue a response. body: JSON, as the caller sent it."""
+
+    id: str
+    created_at: int
+    body: str
+    caller: Caller
+    caller_name: str
+
+    def as_json(self) -> bytes:
+        return _JOB.dump_json(self)
+
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+
+
+class _Cancelled(Exception):
+    """The response was cancelled or deleted, or another process has it."""
+
+
+class BackgroundResponses:
+    """`async with` renews the claims of this process, and continues what others have lost."""
+
+    def __init__(
+        self,
+        store: ResponseStore,
+        builder: ResponseBuilder,
+        service: Service,
+        log: RequestLog,
+        *,
+        beat_s: float = BEAT_S,
+    ) -> None:
+        self._store = store
+        self._builder = builder
+        self._service = service
+        self._log = log
+        self._beat_s = beat_s
+        self._running: dict[bytes, tuple[Claim, asyncio.Task[None]]] = {}
+        self._beats = background.Periodic(self._beat, beat_s)
+
+    async def __aenter__(self) -> Self:
+        self._beats.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._beats.stop()
+        running, self._running = self._running, {}
+        await background.end([task for _, task in running.values()])
+        await self._store.release([claim for claim, _ in running.values()])
+
+    async def begin(self, found: ResponseExchange, body: ResponseBody, caller: str) -> Json:
+        """Begins to generate a response, and returns it as it is now. Raises StoreUnavailable."""
+        renderer, request = found.renderer, found.exchange.request
+        unread = body.model_copy(update={"input": ""})  # the items are in found.input
+        job = Job(
+            id=request.id,
+            created_at=renderer.created_at,
+            body=unread.model_dump_json(exclude_none=True, by_alias=True),
+            caller=current_caller.get(),
+            caller_name=caller,
+        )
+        response = renderer.snapshot("queued")
+        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        key = self._builder.responses.key(request.id, caller)
+        begun = self._store.begin(key, kept, job.as_json())
+        claim = await self._builder.responses.available(begun)
+        self._start(claim, found, skips=0)
+        return response
+
+    async def cancel(self, key_id: bytes) -> None:
+        """Ends a generation of this process, if it is one; returns when it has ended."""
+        if (found := self._running.get(key_id)) is None:
+            return
+        task = found[1]
+        while not task.done():  # a cancellation may be lost: see proxy.background
+            task.cancel()
+            await asyncio.wait((task,), timeout=ENDS_WITHIN_S)
+
+    def _start(self, claim: Claim, found: ResponseExchange, *, skips: int) -> None:
+        task = asyncio.create_task(self._run(claim, found, skips))
+        self._running[claim.key.id] = claim, task
+        task.add_done_callback(lambda _: self._running.pop(claim.key.id, None))
+
+    async def _run(self, claim: Claim, found: ResponseExchange, skips: int) -> None:
+        """skips: events that another process has written already."""
+        request_id = new_request_id()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        with self._log.recorded("POST", PATH, request_id=request_id) as record:
+            try:
+                await self._generate(claim, found, skips)
+                record.status = 200
+            except ResponsesUnavailable as error:
+                logger.error(
+                    "a response in the background is lost",
+                    id=found.exchange.request.id,
+                    error=str(error),
+                    advice="look at the server that LEDGER_URL names; another proxy continues it",
+                )
+
+    async def _generate(self, claim: Claim, found: ResponseExchange, skips: int) -> None:
+        renderer, log = found.renderer, found.exchange.request.delta_log
+        assert log is not None
+
+        async def write(events: Sequence[Json]) -> None:
+            nonlocal skips
+            new = [encode(event) for event in events[skips:]]
+            skips = max(skips - len(events), 0)
+            deltas = log.take()
+            if (new or deltas) and not await self._store.append(claim, new, deltas):
+                raise _Cancelled
+
+        try:
+            response = await self._written(found, write)
+        except _Cancelled:
+            response = renderer.cancelled()
+        except asyncio.CancelledError:
+            if claim.key.id not in self._running:  # this process stops
+                raise
+            response = renderer.cancelled()
+        except ResponsesUnavailable:
+            raise
+        except Exception as error:
+            failure = renderer.failure(errors.body_of(error))
+            response = failure[-1]["response"]
+            with contextlib.suppress(_Cancelled):
+                await write(failure)
+        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        await self._store.finish(claim, kept)
+
+    async def _written(
+        self, found: ResponseExchange, write: Callable[[Sequence[Json]], Awaitable[None]]
+    ) -> Json:
+        """Writes all events; returns the whole response."""
+        exchange, renderer = found.exchange, found.renderer
+        await write(renderer.opening())
+        chunks: Sequence[Json] = ()
+        with protocol_names(renderer.field_names):
+            generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
+            async with aclosing(generation.events) as events:
+                async for event in events:
+                    chunks = renderer.chunks(event)
+                    await write(chunks)
+        response: Json = chunks[-1]["response"]
+        return response
+
+    async def _beat(self) -> None:
+        try:
+            claims = [claim for claim, _ in self._running.values()]
+            for claim in await self._store.renew(claims):
+                await self.cancel(claim.key.id)
+            while (job := await self._store.lost()) is not None:
+                await self._continue(job)
+            await self._store.remove_expired()
+        except ResponsesUnavailable as error:
+            logger.warning(
+                "responses cannot be kept at present",
+                error=str(error),
+                advice="look at the server that LEDGER_URL names",
+            )
+        except Exception:
+            logger.exception(
+                "a response in the background could not be continued",
+                advice="this is a bug of the proxy: report it with this line",
+            )
+
+    async def _continue(self, lost: LostJob) -> None:
+        job = _JOB.validate_json(lost.job)
+        token = current_caller.set(job.caller)
+        try:
+            body = ResponseBody.model_validate_json(job.body)
+            continued = Continued(
+                id=job.id,
+                created_at=job.created_at,
+                input=lost.input,
+                log=DeltaLog(logged=lost.deltas),
+            )
+            found = await self._builder.exchange(body, job.caller_name, continued=continued)
+            logger.info("a response in the background continues", id=job.id, events=lost.events)
+            self._start(lost.claim, found, skips=lost.events)
+        except ModelUnavailable:  # of this proxy: another one, or a later beat, may have the model
+            await self._store.release([lost.claim])
+        finally:
+            current_caller.reset(token)

@@ -1,0 +1,423 @@
+"""The body of POST /v1/responses, and of the routes that take a part of it.
+
+Every field is honored, or a hint without effect, or refused by name: docs/api.md has the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from secrets import token_hex
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from proxy.api.http.validation_errors import FieldError
+from proxy.api.openai.chat_body import DEFAULT_VERBOSITY, Effort
+from proxy.api.openai.field_types import (
+    INT32_MAX,
+    ListOf,
+    Only,
+    RequestBody,
+    TokenLimit,
+    text_or_list,
+)
+from proxy.api.openai.generation_body import GenerationBody, StreamOptions
+from proxy.api.openai.message_bodies import FunctionName
+from proxy.api.openai.response_format import SchemaName
+from proxy.api.responses.input_items import Items
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.image import Image
+from proxy.domain.model import ModelCard
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message
+from proxy.domain.server_tools import ServerTool
+from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
+from proxy.language.structured.constraint_request import ConstraintRequest, Form
+
+Json = dict[str, Any]
+ResponseId = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+def _refuse(given: Any) -> Any:
+    raise FieldError(
+        None, "it is not a parameter of this endpoint", code=ErrorCode.UNSUPPORTED_PARAMETER
+    )
+
+
+# A field of chats that this API does not have.
+Absent = SkipJsonSchema[Annotated[Any, BeforeValidator(_refuse)]]
+
+
+def hosted(given: Any, kinds: Sequence[str], message: str) -> Any:
+    """Returns `given`. Raises FieldError: its `type` is none of `kinds`."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, str) and kind not in kinds:
+        shown = message.format(repr(kind[:64]))
+        raise FieldError(None, shown, code=ErrorCode.UNSUPPORTED_PARAMETER)
+    return given
+
+
+class FunctionTool(RequestBody):
+    """`output_schema` describes results; it and the last two fields have no effect."""
+
+    type: Literal["function"]
+    name: FunctionName
+    description: str | None = None
+    parameters: Json | None = None
+    strict: bool | None = None
+    output_schema: Json | None = None
+    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
+    defer_loading: Annotated[bool, Only(False)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_function(cls, given: Any) -> Any:
+        return hosted(
+            given,
+            ("function",),
+            "the tool {} is hosted by OpenAI, and this server does not have it: send tools of the "
+            "types 'function' and 'custom'",
+        )
+
+    def to_domain(self) -> Tool:
+        return Tool(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            is_strict=bool(self.strict),
+        )
+
+
+class TextInput(RequestBody):
+    type: Literal["text"]
+
+
+class GrammarInput(RequestBody):
+    type: Literal["grammar"]
+    syntax: Literal["lark", "regex"]
+    definition: Annotated[str, Field(min_length=1)]
+
+
+class CustomTool(RequestBody):
+    type: Literal["custom"]
+    name: FunctionName
+    description: str | None = None
+    format: Annotated[TextInput | GrammarInput, Field(discriminator="type")] | None = None
+    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
+    defer_loading: Annotated[bool, Only(False)] | None = None
+
+    def to_domain(self) -> Tool:
+        grammar = None
+        if isinstance(self.format, GrammarInput):
+            grammar = ToolGrammar(syntax=self.format.syntax, definition=self.format.definition)
+        return Tool(name=self.name, description=self.description, is_custom=True, grammar=grammar)
+
+
+def _kind_of_tool(given: Any) -> str:
+    is_custom = isinstance(given, dict) and given.get("type") == "custom"
+    return "<custom>" if is_custom else "<function>"
+
+
+AnyTool = Annotated[
+    Annotated[FunctionTool, Tag("<function>")] | Annotated[CustomTool, Tag("<custom>")],
+    Discriminator(_kind_of_tool),
+]
+
+
+class NamedTool(RequestBody):
+    type: Literal["function", "custom"]
+    name: FunctionName
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_ours(cls, given: Any) -> Any:
+        return hosted(
+            given,
+            ("function", "custom"),
+            "the tool {} is hosted by OpenAI, and this server does not have it: name a tool of the "
+            "type 'function' or 'custom'",
+        )
+
+
+class AllowedTools(RequestBody):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"] = "auto"
+    tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
+
+
+def _kind_of_choice(given: Any) -> str:
+    if not isinstance(given, dict):
+        return "<mode>"
+    return "<allowed>" if given.get("type") == "allowed_tools" else "<named>"
+
+
+AnyChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<mode>")]
+    | Annotated[NamedTool, Tag("<named>")]
+    | Annotated[AllowedTools, Tag("<allowed>")],
+    Discriminator(_kind_of_choice),
+]
+
+
+class TextFormat(RequestBody):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(RequestBody):
+    type: Literal["json_object"]
+
+
+class SchemaFormat(RequestBody):
+    type: Literal["json_schema"]
+    name: SchemaName
+    description: str | None = None
+    schema_: Json = Field(alias="schema")
+    strict: bool | None = None
+
+
+class TextOptions(RequestBody):
+    format: (
+        Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")] | None
+    ) = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class Reasoning(RequestBody):
+    """Answers have the reasoning itself, so a summary is a hint without effect."""
+
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class ResponseStreamOptions(StreamOptions):
+    include_usage: Absent = None
+    continuous_usage_stats: Absent = None
+
+
+ENCRYPTED, LOG_PROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+# The first two add to an answer; the others are of hosted tools, and of what is always included.
+Includable = Literal[
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+    "message.input_image.image_url",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+]
+Input = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[Items, Tag("<list>")], Discriminator(text_or_list)
+]
+
+
+class ResponseBody(GenerationBody):
+    """Without `input`, the conversation of `previous_response_id` is continued as it is."""
+
+    input: Input | None = None
+    instructions: str | None = None
+    previous_response_id: ResponseId | None = None
+    max_output_tokens: TokenLimit | None = None
+    max_tool_calls: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+    tools: ListOf[AnyTool] | None = None
+    tool_choice: AnyChoice | None = None
+    parallel_tool_calls: bool | None = None
+    server_tools: bool | None = None
+    text: TextOptions | None = None
+    reasoning: Reasoning | None = None
+    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    chat_template_kwargs: Json | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    include: ListOf[Includable] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    store: bool | None = None
+    background: bool | None = None
+    stream_options: ResponseStreamOptions | None = None
+    # What chats have, and responses have not, or under another name.
+    max_tokens: Absent = None
+    n: Absent = None
+    include_timings: Absent = None
+    return_token_ids: Absent = None
+    return_tokens_as_token_ids: Absent = None
+    truncate_prompt_tokens: Absent = None
+    truncation_side: Absent = None
+    request_id: Absent = None
+    nvext: Absent = None
+
+    @model_validator(mode="after")
+    def _rules(self) -> ResponseBody:
+        if self.input is None and self.previous_response_id is None:
+            raise FieldError("input", "Field required", code=ErrorCode.MISSING_PARAMETER)
+        if self.background and self.store is False:
+            raise FieldError(
+                "background", "'background' needs 'store': the response is read where it is kept"
+            )
+        self._check_min_tokens(self.max_output_tokens)
+        seen: set[str] = set()
+        for at, tool in enumerate(self.tools or ()):
+            if tool.name in seen:
+                path = f"tools[{at}].name"
+                raise FieldError(path, f"'{path}' is {tool.name!r}, the name of an earlier tool")
+            seen.add(tool.name)
+        return self
+
+    @property
+    def asked_format(self) -> ConstraintRequest | None:
+        """Raises InvalidRequest: two fields set the format."""
+        own, other = self._text_format, super().asked_format
+        if own is not None and other is not None:
+            raise InvalidRequest(
+                f"'text.format' and '{other.field}' both set the format of the answer: use one",
+                code=ErrorCode.INVALID_PARAMETER,
+                param=other.field,
+            )
+        return own or other
+
+    @property
+    def _text_format(self) -> ConstraintRequest | None:
+        found = None if self.text is None else self.text.format
+        if isinstance(found, JsonObjectFormat):
+            return ConstraintRequest(field="text.format", form=Form.JSON_OBJECT)
+        if not isinstance(found, SchemaFormat):
+            return None
+        return ConstraintRequest(
+            field="text.format.schema",
+            form=Form.SCHEMA,
+            value=found.schema_,
+            is_strict=bool(found.strict),
+        )
+
+    @property
+    def log_probs(self) -> int | None:
+        """How many alternatives; None where no log-probabilities are asked for."""
+        is_asked = bool(self.top_logprobs) or LOG_PROBS in (self.include or ())
+        return (self.top_logprobs or 0) if is_asked else None
+
+    def check_tools(self, servers: Iterable[ServerTool]) -> None:
+        """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not; or
+        `max_tool_calls` would have to bound calls of the server's own tools.
+        """
+        offered = () if self.server_tools is False else tuple(servers)
+        wrong = None
+        if self.max_tool_calls is not None and offered:
+            raise InvalidRequest(
+                "'max_tool_calls' is not supported by this server, whose operator bounds the calls "
+                "of its own tools: leave it out",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="max_tool_calls",
+            )
+        choice = self.tool_choice
+        if choice in (None, "none", "auto"):
+            return
+        known = {tool.name for tool in self.tools or ()} | {tool.name for tool in offered}
+        if not known:
+            wrong = "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
+        for path, name in _chosen(choice):
+            if wrong is None and name not in known:
+                wrong = path, f"'{path}' is {name!r}, which is not one of 'tools'"
+        if wrong is not None:
+            raise InvalidRequest(wrong[1], code=ErrorCode.INVALID_PARAMETER, param=wrong[0])
+
+    @property
+    def domain_choice(self) -> ToolChoice:
+        choice = self.tool_choice
+        names = tuple(name for _, name in _chosen(choice)) or None
+        match choice:
+            case None:
+                return ToolChoice()
+            case NamedTool():
+                return ToolChoice(mode=ToolMode.REQUIRED, allowed=names, is_named=True)
+            case AllowedTools():
+                return ToolChoice(mode=ToolMode(choice.mode), allowed=names)
+        return ToolChoice(mode=ToolMode(choice))
+
+    def to_domain(
+        self, caller: str, messages: tuple[Message, ...], images: tuple[Image, ...]
+    ) -> GenerationRequest:
+        values: Json = {}
+        if self.reasoning is not None and self.reasoning.effort is not None:
+            values["reasoning_effort"] = self.reasoning.effort
+        if self.text is not None and self.text.verbosity not in (None, DEFAULT_VERBOSITY):
+            values["verbosity"] = self.text.verbosity
+        return GenerationRequest(
+            caller=caller,
+            id=f"resp_{token_hex(16)}",
+            prompt=ChatPrompt(
+                messages=messages,
+                images=images,
+                template_values=values,
+                callers_values=self.chat_template_kwargs or {},
+            ),
+            max_tokens=self.max_output_tokens,
+            tools=tuple(tool.to_domain() for tool in self.tools or ()),
+            tool_choice=self.domain_choice,
+            thinking_budget=self.thinking_token_budget,
+            offers_server_tools=self.server_tools,
+            reports_server_calls=True,
+            calls_in_parallel=self.parallel_tool_calls is not False,
+            **self.shared(self.log_probs),
+        )
+
+    def echo(self, card: ModelCard) -> Json:
+        """The fields of a response that repeat the request, with what holds where it has none."""
+        defaults, reasoning, text = card.sampling, self.reasoning, self.text
+        formatted = None if text is None else text.format
+        return {
+            "background": bool(self.background),
+            "conversation": None,
+            "frequency_penalty": _first(self.frequency_penalty, defaults.frequency_penalty, 0.0),
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "max_tool_calls": self.max_tool_calls,
+            "metadata": self.metadata or {},
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "presence_penalty": _first(self.presence_penalty, defaults.presence_penalty, 0.0),
+            "previous_response_id": self.previous_response_id,
+            "prompt_cache_key": self.prompt_cache_key,
+            "prompt_cache_retention": self.prompt_cache_retention,
+            "reasoning": {
+                "effort": None if reasoning is None else reasoning.effort,
+                "summary": None if reasoning is None else reasoning.summary,
+            },
+            "safety_identifier": self.safety_identifier,
+            "service_tier": self.service_tier or "default",
+            "temperature": _first(self.temperature, defaults.temperature, 1.0),
+            "text": {
+                "format": {"type": "text"} if formatted is None else _written(formatted),
+                "verbosity": DEFAULT_VERBOSITY
+                if text is None
+                else text.verbosity or DEFAULT_VERBOSITY,
+            },
+            "tool_choice": "auto" if self.tool_choice is None else _written(self.tool_choice),
+            "tools": [_tool(tool) for tool in self.tools or ()],
+            "top_logprobs": self.top_logprobs or 0,
+            "top_p": _first(self.top_p, defaults.top_p, 1.0),
+            "truncation": self.truncation or "disabled",
+            "user": self.user,
+        }
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _written(given: RequestBody | str) -> Any:
+    return given if isinstance(given, str) else given.model_dump(by_alias=True, exclude_none=True)
+
+
+def _tool(tool: FunctionTool | CustomTool) -> Json:
+    if isinstance(tool, CustomTool):
+        return {"format": {"type": "text"}, **_written(tool)}
+    missing = {"description": None, "parameters": None, "strict": False}
+    return {**missing, **_written(tool)}
+
+
+def _chosen(choice: object) -> list[tuple[str, str]]:
+    """Path and value of each tool's name in `tool_choice`."""
+    if isinstance(choice, NamedTool):
+        return [("tool_choice.name", choice.name)]
+    if isinstance(choice, AllowedTools):
+        named = enumerate(choice.tools)
+        return [(f"tool_choice.tools[{at}].name", tool.name) for at, tool in named]
+    return []

@@ -1,0 +1,324 @@
+"""A checked body -> the exchange that it asks for, with the items of the responses before it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+from pydantic import RootModel
+
+from proxy.api.http.answer import Exchange, protocol_names
+from proxy.api.http.body_reader import BodyReader
+from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
+from proxy.api.responses.conversation import conversation, turns
+from proxy.api.responses.input_items import AnyItem, Items, MessageItem, ReferenceItem
+from proxy.api.responses.response_body import ResponseBody
+from proxy.api.responses.response_renderer import ResponseRenderer
+from proxy.domain.delta_log import DeltaLog
+from proxy.domain.errors import (
+    ErrorCode,
+    InvalidRequest,
+    NotStored,
+    StoreUnavailable,
+    echoed,
+)
+from proxy.domain.identity import current_caller
+from proxy.domain.tokenizer import Tokenizer
+from proxy.generation.service import Service
+from proxy.models.registry import ServedModel
+from proxy.state.answer import digest
+from proxy.state.responses import (
+    KeptResponse,
+    ResponseKey,
+    ResponseStore,
+    ResponsesUnavailable,
+)
+
+logger = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+T = TypeVar("T")
+MOST_REFERENCED = 64  # responses whose items one input names
+STORE_AWAY = "Kept responses cannot be read or written at present. Try again later."
+
+
+class ItemList(RootModel[Items]):
+    """Kept items, parsed as a body is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseExchange:
+    """input: JSON of all items that the model reads."""
+
+    exchange: Exchange
+    renderer: ResponseRenderer
+    input: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """What a process that continues a response knows of it."""
+
+    id: str
+    created_at: int
+    input: bytes
+    log: DeltaLog
+
+
+class KeptResponses:
+    """The responses of the running request's caller. Callers see those of their own tenant, whose
+    keys allow the same models; without keys, everybody who knows an id.
+    """
+
+    def __init__(self, store: ResponseStore, bodies: BodyReader) -> None:
+        self.store = store
+        self._bodies = bodies
+
+    def key(self, response_id: str, caller: str) -> ResponseKey:
+        """caller: the name of the caller, for bounds where there are no keys."""
+        who = current_caller.get()
+        owner = () if who.is_shared else (who.tenant, *sorted(who.models.patterns))
+        tenant = caller if who.is_shared else who.tenant
+        return ResponseKey(id=digest((response_id, *owner)), tenant=digest((tenant,)))
+
+    async def get(self, response_id: str, caller: str, param: str | None = None) -> KeptResponse:
+        """
+        Raises:
+            NotStored: there is none with this id, or it is another's.
+            StoreUnavailable.
+        """
+        found = await self.available(self.store.get(self.key(response_id, caller)))
+        if found is None:
+            raise not_found(response_id, param)
+        return found
+
+    async def available(self, asked: Awaitable[T]) -> T:
+        """What the store answers. Raises StoreUnavailable."""
+        try:
+            return await asked
+        except ResponsesUnavailable as error:
+            raise StoreUnavailable(STORE_AWAY, detail=str(error)) from error
+
+    async def context(self, response_id: str, caller: str) -> list[AnyItem]:
+        """All items of a conversation up to the end of this response."""
+        kept = await self.get(response_id, caller, "previous_response_id")
+        response = orjson.loads(kept.response)
+        if response["status"] in ("queued", "in_progress"):
+            raise InvalidRequest(
+                f"'previous_response_id' is {echoed(response_id)}, which is still generated: wait "
+                "for its end.",
+                code=ErrorCode.INVALID_PARAMETER,
+                param="previous_response_id",
+            )
+        output = orjson.dumps(whole_items(response))
+        return [*await self.items(kept.input, caller), *await self.items(output, caller)]
+
+    async def resolved(self, items: Sequence[AnyItem], caller: str) -> list[AnyItem]:
+        """Items in the place of references to them. Raises NotStored."""
+        if not any(isinstance(item, ReferenceItem) for item in items):
+            return list(items)
+        known: dict[str, dict[str, AnyItem]] = {}
+        found: list[AnyItem] = []
+        for item in items:
+            if not isinstance(item, ReferenceItem):
+                found.append(item)
+                continue
+            response_id = response_of(item.id)
+            if response_id not in known:
+                if len(known) == MOST_REFERENCED:
+                    raise InvalidRequest(
+                        f"'input' names items of more than {MOST_REFERENCED} responses: send the "
+                        "items themselves, or 'previous_response_id'.",
+                        code=ErrorCode.INVALID_PARAMETER,
+                        param="input",
+                    )
+                output = orjson.loads((await self.get(response_id, caller, "input")).response)
+                given = await self.items(orjson.dumps(output["output"]), caller)
+                known[response_id] = {one.id: one for one in given if one.id is not None}
+            if (named := known[response_id].get(item.id)) is None:
+                raise not_found(item.id, "input")
+            found.append(named)
+        return found
+
+    async def keep(self, found: ResponseExchange, response: Json, caller: str) -> None:
+        """Keeps a response that has ended. Where it cannot be kept, its `store` says so."""
+        if not response["store"]:
+            return
+        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        try:
+            await self.store.put(self.key(response["id"], caller), kept)
+        except ResponsesUnavailable as error:
+            response["store"] = False
+            logger.warning(
+                "a response is not kept",
+                id=response["id"],
+                error=str(error),
+                advice="look at the server that LEDGER_URL names",
+            )
+
+    async def items(self, data: bytes, caller: str) -> list[AnyItem]:
+        """Items that were kept, as JSON."""
+        if data == b"[]":
+            return []
+        return (await self._bodies.parse(data, ItemList, caller)).root
+
+
+def not_found(id: str, param: str | None) -> NotStored:
+    what = "Item" if param == "input" else "Response"
+    return NotStored(
+        f"{what} with id {echoed(id)} not found: it was never kept, or is not kept any more.",
+        code=ErrorCode.RESPONSE_NOT_FOUND,
+        param=param,
+    )
+
+
+def response_of(item_id: str) -> str:
+    """The id of the response that an item is from, by the item's own: see ResponseRenderer."""
+    return f"resp_{item_id.partition('_')[2][:32]}"
+
+
+def whole_items(response: Json) -> list[Json]:
+    """The output. A call that was cut off gets no output, and cannot stand in the next prompt."""
+    return [
+        item
+        for item in response["output"]
+        if item["type"] == "message" or item["status"] == "completed"
+    ]
+
+
+class ResponseBuilder:
+    """Raises what RequestBuilder, KeptResponses and Conversation raise."""
+
+    def __init__(
+        self,
+        builder: RequestBuilder,
+        limits: FieldLimits,
+        responses: KeptResponses,
+        service: Service,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self._builder = builder
+        self._limits = limits
+        self.responses = responses
+        self._service = service
+        self._tokenizer = tokenizer
+
+    async def exchange(
+        self,
+        body: ResponseBody,
+        caller: str,
+        *,
+        continued: Continued | None = None,
+        before: Sequence[AnyItem] | None = None,
+        keeps_input: bool = False,
+    ) -> ResponseExchange:
+        """before: the items of `previous_response_id`, where the caller has them. keeps_input: also
+        where the response is not kept.
+        """
+        may_keep = bool(self.responses.store.limits.keep_s)
+        if not may_keep and (body.store or body.background):
+            name = "background" if body.background else "store"
+            raise InvalidRequest(
+                f"'{name}' is not supported: this server keeps no responses (RESPONSES_KEEP_S=0).",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param=name,
+            )
+        keeps = may_keep and body.store is not False
+        body, served = self._builder.resolved(body, "input")
+        body.check_tools(served.card.server_tools.tools)
+        if continued is None:
+            items = await self._input(body, caller, before)
+            kept = ItemList.model_construct(items if keeps or keeps_input else [])
+            given = kept.model_dump_json(exclude_none=True).encode()
+        else:
+            given = continued.input
+            items = await self.responses.items(given, caller)
+        self._limits.check_chat(items, body.tools)
+        exchange = await self._exchange(body, served, items, caller, continued)
+        if body.truncation == "auto" and continued is None:
+            exchange = await self._fitting(exchange, body, served, items, caller)
+        renderer = exchange.renderer
+        assert isinstance(renderer, ResponseRenderer)
+        renderer.is_kept = keeps
+        return ResponseExchange(exchange, renderer, given)
+
+    async def count(self, exchange: Exchange) -> int:
+        """The prompt's tokens."""
+        with protocol_names(exchange.renderer.field_names):
+            request, *_ = await self._service.engine_requests(exchange.request, exchange.card)
+            return len((await self._tokenizer.admit(request)).ids)
+
+    async def _input(
+        self, body: ResponseBody, caller: str, before: Sequence[AnyItem] | None
+    ) -> list[AnyItem]:
+        given = body.input or []
+        if isinstance(given, str):
+            given = [MessageItem(role="user", content=given)]
+        items = await self.responses.resolved(given, caller)
+        if body.previous_response_id is None:
+            return items
+        if before is None:
+            before = await self.responses.context(body.previous_response_id, caller)
+        return [*before, *items]
+
+    async def _exchange(
+        self,
+        body: ResponseBody,
+        served: ServedModel,
+        items: Sequence[AnyItem],
+        caller: str,
+        continued: Continued | None = None,
+    ) -> Exchange:
+        messages, images = conversation(body.instructions, items)
+        request = body.to_domain(caller, messages, images)
+        created_at = None
+        if continued is not None:
+            request = replace(request, id=continued.id, delta_log=continued.log)
+            created_at = continued.created_at
+        elif body.background:
+            request = replace(request, delta_log=DeltaLog())
+        renderer = ResponseRenderer(body, request, served.card, is_kept=True, created_at=created_at)
+        with protocol_names(renderer.field_names):
+            return await self._builder.exchange(body, request, served, renderer)
+
+    async def _fitting(
+        self,
+        exchange: Exchange,
+        body: ResponseBody,
+        served: ServedModel,
+        items: Sequence[AnyItem],
+        caller: str,
+    ) -> Exchange:
+        """Without the oldest turns, as few as it takes for the prompt to fit, found by halves.
+        Where even the last one is too long, all of it, which is refused.
+        """
+        cuts = turns(items)
+        if not cuts or await self._fits(exchange):
+            return exchange
+        found, low, high = exchange, 0, len(cuts) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            cut = cuts[middle]
+            kept = [item for item in items[:cut] if _is_instruction(item)]
+            trial = await self._exchange(body, served, [*kept, *items[cut:]], caller)
+            if await self._fits(trial):
+                found, high = trial, middle - 1
+            else:
+                low = middle + 1
+        return found
+
+    async def _fits(self, exchange: Exchange) -> bool:
+        try:
+            await self.count(exchange)
+        except InvalidRequest as error:
+            if error.code is not ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+                raise
+            return False
+        return True
+
+
+def _is_instruction(item: AnyItem) -> bool:
+    return isinstance(item, MessageItem) and item.role in ("system", "developer")
