@@ -1,5 +1,5 @@
-"""A WebSocket whose messages are requests, each in a task of its own. Closing the socket cancels them
-all. The protocols' sockets are subclasses.
+"""A WebSocket whose messages are requests, each in a task of its own. Closing the socket cancels
+them all. The protocols' sockets are subclasses.
 """
 
 from __future__ import annotations

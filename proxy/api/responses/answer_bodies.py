@@ -159,7 +159,7 @@ class ResponseEvent(AnswerBody):
     content_index: Count = 0
     part: OutputPart | None = None
     delta: str = ""
-    logprobs: list[TokenLogProbBody] = []
+    logprobs: list[TokenLogProbBody] = Field([])
     text: str = ""
     name: str = ""
     arguments: str = ""

@@ -74,8 +74,13 @@ class Refusal(RequestBody):
         return self.refusal
 
 
+def type_of(given: Any) -> Any:
+    """Of an object as it was sent, or of its model, which is written with the same tag."""
+    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+
+
 def _kind_of_part(given: Any) -> str:
-    kind = given.get("type") if isinstance(given, dict) else None
+    kind = type_of(given)
     return f"<{kind}>" if kind in ("input_image", "refusal") else "<text>"
 
 
@@ -107,15 +112,14 @@ class MessageItem(Item):
 
     @model_validator(mode="after")
     def _images_are_the_users(self) -> MessageItem:
-        if self.role != "user" and not isinstance(self.content, str):
-            for at, part in enumerate(self.content):
-                if isinstance(part, InputImage):
-                    raise FieldError(
-                        f"content[{at}]",
-                        "images are supported in messages of the role 'user', and in outputs of "
-                        f"tools (given: {self.role!r})",
-                        code=ErrorCode.UNSUPPORTED_PARAMETER,
-                    )
+        parts = () if isinstance(self.content, str) else self.content
+        if self.role != "user" and any(isinstance(part, InputImage) for part in parts):
+            raise FieldError(
+                None,
+                "images are supported in messages of the role 'user', and in outputs of tools "
+                f"(given: {self.role!r})",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+            )
         return self
 
 
@@ -198,7 +202,7 @@ class CompactionItem(Item):
     def _is_ours(self) -> CompactionItem:
         if opened(self.encrypted_content) is None:
             raise FieldError(
-                "encrypted_content", "it was not made by /v1/responses/compact of this server"
+                None, "its 'encrypted_content' was not made by /v1/responses/compact of this server"
             )
         return self
 
@@ -225,11 +229,10 @@ KINDS = {
 
 def _kind(given: Any) -> str | None:
     """The tag of a union's member. Tags in angle brackets are left out of error paths."""
-    if not isinstance(given, dict):
-        return "<message>"
-    kind = given.get("type")
+    kind = type_of(given)
     if kind is None:
-        return "<reference>" if "id" in given and "role" not in given else "<message>"
+        is_reference = isinstance(given, dict) and "id" in given and "role" not in given
+        return "<reference>" if is_reference else "<message>"
     return KINDS.get(kind) if isinstance(kind, str) else None
 
 

@@ -25,7 +25,7 @@ from proxy.api.openai.field_types import (
 from proxy.api.openai.generation_body import GenerationBody, StreamOptions
 from proxy.api.openai.message_bodies import FunctionName
 from proxy.api.openai.response_format import SchemaName
-from proxy.api.responses.input_items import Items
+from proxy.api.responses.input_items import Items, type_of
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
@@ -50,7 +50,7 @@ Absent = SkipJsonSchema[Annotated[Any, BeforeValidator(_refuse)]]
 
 def hosted(given: Any, kinds: Sequence[str], message: str) -> Any:
     """Returns `given`. Raises FieldError: its `type` is none of `kinds`."""
-    kind = given.get("type") if isinstance(given, dict) else None
+    kind = type_of(given)
     if isinstance(kind, str) and kind not in kinds:
         shown = message.format(repr(kind[:64]))
         raise FieldError(None, shown, code=ErrorCode.UNSUPPORTED_PARAMETER)
@@ -114,8 +114,7 @@ class CustomTool(RequestBody):
 
 
 def _kind_of_tool(given: Any) -> str:
-    is_custom = isinstance(given, dict) and given.get("type") == "custom"
-    return "<custom>" if is_custom else "<function>"
+    return "<custom>" if type_of(given) == "custom" else "<function>"
 
 
 AnyTool = Annotated[
@@ -146,9 +145,9 @@ class AllowedTools(RequestBody):
 
 
 def _kind_of_choice(given: Any) -> str:
-    if not isinstance(given, dict):
+    if isinstance(given, str):
         return "<mode>"
-    return "<allowed>" if given.get("type") == "allowed_tools" else "<named>"
+    return "<allowed>" if type_of(given) == "allowed_tools" else "<named>"
 
 
 AnyChoice = Annotated[
@@ -354,7 +353,6 @@ class ResponseBody(GenerationBody):
             tool_choice=self.domain_choice,
             thinking_budget=self.thinking_token_budget,
             offers_server_tools=self.server_tools,
-            reports_server_calls=True,
             calls_in_parallel=self.parallel_tool_calls is not False,
             **self.shared(self.log_probs),
         )

@@ -274,6 +274,8 @@ class ResponseBuilder:
     ) -> Exchange:
         messages, images = conversation(body.instructions, items)
         request = body.to_domain(caller, messages, images)
+        if served.card.server_tools.tools and body.server_tools is not False:
+            request = replace(request, reports_server_calls=True)
         created_at = None
         if continued is not None:
             request = replace(request, id=continued.id, delta_log=continued.log)

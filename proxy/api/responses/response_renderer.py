@@ -39,6 +39,7 @@ NAMES = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
     "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
 }
 OF_LIMITS, OF_CALLERS = "rate_limit_exceeded", "invalid_prompt"
 SERVER_ERROR = "server_error"
@@ -148,7 +149,7 @@ class ResponseRenderer:
         self._sequence = 0
         self._items: list[Item] = []
         self._begun = 0  # items that the stream has shown
-        self._has_begun = False
+        self.has_begun = False
         self._ended: Json | None = None
 
     def field_names(self) -> Mapping[str, str]:
@@ -195,9 +196,9 @@ class ResponseRenderer:
 
     def opening(self) -> list[Json]:
         """The first events of the stream, once."""
-        if self._has_begun:
+        if self.has_begun:
             return []
-        self._has_begun = True
+        self.has_begun = True
         names = ["created", "in_progress"]
         if self._is_background:
             names.insert(1, "queued")

@@ -67,12 +67,11 @@ class ResponseSocket(RequestSocket):
         before = await self._before(body)
         found = await self._builder.exchange(body, self._caller, before=before, keeps_input=True)
         exchange, renderer = found.exchange, found.renderer
-        for chunk in renderer.opening():
-            await self._send(chunk, body.stream_id)
         if not body.generate:
             response = renderer.prepared()
             await self._keep(found, response)
-            await self._send(renderer.last(response), body.stream_id)
+            for chunk in (*renderer.opening(), renderer.last(response)):
+                await self._send(chunk, body.stream_id)
             return
         try:
             with protocol_names(renderer.field_names):
@@ -86,6 +85,8 @@ class ResponseSocket(RequestSocket):
         except WebSocketDisconnect:
             raise
         except Exception as error:
+            if not renderer.has_begun:
+                raise
             for chunk in renderer.failure(errors.body_of(error)):
                 await self._send(chunk, body.stream_id)
 

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Body, Path, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -118,6 +118,7 @@ def routes(
         found = await builder.exchange(body, caller)
         renderer = found.renderer
         if body.background:
+            await builder.count(found.exchange)  # what is refused is refused now
             response = await background.begin(found, body, caller)
             if not body.stream:
                 return JSONResponse(response)
@@ -136,7 +137,7 @@ def routes(
 
     @router.get("/{response_id}", responses=answers(ResponseResource, 400, 404, 410, 503))
     async def retrieve_response(
-        http: Request, response_id: PathId, query: RetrieveQuery
+        http: Request, response_id: PathId, query: Annotated[RetrieveQuery, Query()]
     ) -> Response:
         """A kept response, or with `stream` its events: of responses in the background, from any of
         them on.
@@ -197,7 +198,9 @@ def routes(
         return Response(kept.response, media_type="application/json")
 
     @router.get("/{response_id}/input_items", responses=answers(InputItemList, 400, 404, 503))
-    async def list_input_items(http: Request, response_id: PathId, query: ItemsQuery) -> Response:
+    async def list_input_items(
+        http: Request, response_id: PathId, query: Annotated[ItemsQuery, Query()]
+    ) -> Response:
         """What the model has read, with the conversation before, but without instructions."""
         kept = await responses.get(response_id, caller_name(http.scope))
         items = _with_ids(orjson.loads(kept.input), response_id)

@@ -1,0 +1,220 @@
+"""Responses that are kept: read, listed, continued, referred to, deleted; whose they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
+from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.key_source import PEPPER, KeysInMemory
+from tests.fixtures.redis_server import needs_redis, running
+
+
+def get(client, response: dict[str, Any], path: str = "", **query: object):
+    return client.get(f"{RESPONSES}/{response['id']}{path}", params=query)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_response_can_be_read_as_it_was_answered(serve, streams):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    found = folded(stream(client)) if streams else whole(client)
+    assert found["store"] is True
+    assert get(client, found).json() == found
+
+
+def test_store_false_keeps_nothing(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    found = whole(client, store=False)
+    assert found["store"] is False
+    response = get(client, found)
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "response_not_found")
+
+
+def test_a_response_continues_the_one_before_and_its_whole_conversation(serve):
+    engine = ScriptedEngine(deltas("one"), then=[deltas("two"), deltas("three")])
+    client = serve(engine, CATALOG)
+    first = whole(client, instructions="old rules")
+    second = whole(client, input="more", previous_response_id=first["id"], instructions="rules")
+    assert second["previous_response_id"] == first["id"]
+    third = whole(client, input=None, previous_response_id=second["id"])
+    assert engine.requests[1].text == "[system]rules[user]hi[assistant]one[user]more"
+    assert engine.requests[2].text == "[user]hi[assistant]one[user]more[assistant]two"
+    assert client.delete(f"{RESPONSES}/{first['id']}").json()["deleted"] is True
+    assert get(client, first).status_code == 404
+    assert whole(client, input="x", previous_response_id=third["id"])  # does not need it
+
+
+def test_calls_of_the_response_before_take_their_outputs(serve):
+    call = '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'
+    engine = ScriptedEngine(deltas(call), then=[deltas("ok")])
+    client = serve(engine, CATALOG)
+    first = whole(client, tools=TOOLS)
+    output = {**OUTPUT, "call_id": first["output"][0]["call_id"]}
+    whole(client, tools=TOOLS, previous_response_id=first["id"], input=[output])
+    assert engine.requests[1].text.endswith(f"[tool {output['call_id']}]sunny")
+    response = client.post(RESPONSES, json=body(previous_response_id=first["id"], tools=TOOLS))
+    assert "No tool output found" in response.json()["error"]["message"]
+
+
+def test_an_item_can_be_named_in_place_of_being_sent(serve):
+    engine = ScriptedEngine(deltas("<think>hm</think>one"))
+    client = serve(engine, CATALOG)
+    first = whole(client)
+    named = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
+    whole(client, input=[USER, *named, USER])
+    assert engine.requests[1].text == "[user]hi[assistant](hm)one[user]hi"
+
+
+def test_input_items_are_listed_in_pages(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    items = [{"role": "user", "content": str(number)} for number in range(25)]
+    found = whole(client, input=[*items, CALL, OUTPUT], tools=TOOLS)
+    texts, after, pages = [], None, 0
+    while True:
+        query = {"limit": 10, "order": "asc"} | ({"after": after} if after else {})
+        page = get(client, found, "/input_items", **query).json()
+        assert (page["first_id"], page["last_id"]) == (
+            page["data"][0]["id"],
+            page["data"][-1]["id"],
+        )
+        texts += [one["content"][0]["text"] for one in page["data"] if one["type"] == "message"]
+        pages, after = pages + 1, page["last_id"]
+        if not page["has_more"]:
+            break
+    assert (texts, pages) == ([str(number) for number in range(25)], 3)
+    newest = get(client, found, "/input_items").json()["data"]
+    assert (newest[0]["type"], len(newest)) == ("function_call_output", 20)
+    assert get(client, found, "/input_items", after="x").status_code == 404
+    assert get(client, found, "/input_items", limit=0).status_code == 400
+
+
+def test_a_response_is_its_tenants_alone(serve):
+    keys = KeysInMemory()
+    for name in ("a", "b"):
+        keys.add_tenant(name)
+    mine, colleagues, other = (
+        {"authorization": f"Bearer {keys.add(name, tenant=tenant)}"}
+        for name, tenant in (("own1", "a"), ("own2", "a"), ("own3", "b"))
+    )
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, keys=keys, key_pepper=PEPPER)
+    found = client.post(RESPONSES, json=body(), headers=mine).json()
+    path = f"{RESPONSES}/{found['id']}"
+    assert client.get(path, headers=colleagues).json() == found
+    for method, where in (
+        ("GET", path),
+        ("DELETE", path),
+        ("POST", f"{path}/cancel"),
+        ("GET", f"{path}/input_items"),
+    ):
+        assert client.request(method, where, headers=other).status_code == 404
+    for fields in (
+        {"previous_response_id": found["id"]},
+        {"input": [{"type": "item_reference", "id": found["output"][0]["id"]}]},
+    ):
+        assert client.post(RESPONSES, json=body(**fields), headers=other).status_code == 404
+    assert client.get(path).status_code == 401
+
+
+def test_where_nothing_is_kept_storage_is_refused_by_name(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, responses_keep_s=0)
+    assert whole(client)["store"] is False
+    for name in ("store", "background"):
+        error = client.post(RESPONSES, json=body(**{name: True})).json()["error"]
+        assert (error["param"], "RESPONSES_KEEP_S" in error["message"]) == (name, True)
+
+
+def test_the_oldest_responses_of_the_largest_tenant_make_room(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, max_responses_mb=0.02)
+    kept = [whole(client, input="x" * 3000) for _ in range(8)]
+    assert [get(client, one).status_code for one in (kept[0], kept[-1])] == [404, 200]
+
+
+def test_a_response_in_the_background_is_generated_for_nobody(serve):
+    engine = ScriptedEngine(deltas("hello"))
+    client = serve(engine, CATALOG)
+    queued = whole(client, background=True)
+    assert (queued["status"], queued["output"], queued["background"]) == ("queued", [], True)
+    streamed = events(get(client, queued, stream=True).text)
+    opening = ("created", "queued", "in_progress")
+    done = folded(streamed, opening=opening)
+    assert get(client, queued).json() == done
+    for after in (0, 5, len(streamed) - 1):
+        found = get(client, queued, stream=True, starting_after=after)
+        assert events(found.text) == streamed[after + 1 :]
+    again = whole(client, previous_response_id=queued["id"])
+    assert again["status"] == "completed"
+    assert (
+        folded(
+            events(client.post(RESPONSES, json=body(background=True, stream=True)).text),
+            opening=opening,
+        )["status"]
+        == "completed"
+    )
+
+
+def test_a_response_in_the_background_can_be_cancelled_and_deleted(serve):
+    engine = ScriptedEngine(deltas("hello", None), hangs=True)
+    client = serve(engine, CATALOG)
+    running = whole(client, background=True)
+    ended = client.post(f"{RESPONSES}/{running['id']}/cancel").json()
+    assert (ended["status"], ended["error"]) == ("cancelled", None)
+    assert get(client, running).json() == ended
+    assert client.post(f"{RESPONSES}/{running['id']}/cancel").json() == ended
+    assert events(get(client, running, stream=True).text)[0]["type"] == "response.created"
+    running = whole(client, background=True)
+    assert client.delete(f"{RESPONSES}/{running['id']}").status_code == 200
+    assert get(client, running).status_code == 404
+    assert engine.closed_early == len(engine.requests)
+    assert client.post(f"{RESPONSES}/{running['id']}/cancel").status_code == 404
+
+
+def test_only_a_response_in_the_background_has_events_and_can_be_cancelled(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    found = whole(client)
+    assert get(client, found, stream=True).json()["error"]["code"] == "stream_not_kept"
+    assert get(client, found, starting_after=1).json()["error"]["param"] == "starting_after"
+    refused = client.post(f"{RESPONSES}/{found['id']}/cancel")
+    assert "background" in refused.json()["error"]["message"]
+
+
+def test_what_cannot_be_generated_in_the_background_is_refused_at_once(serve):
+    client = serve(ScriptedEngine(), CATALOG)
+    response = client.post(RESPONSES, json=body(input="x" * 5000, background=True))
+    assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_a_failure_in_the_background_is_the_responses_error(serve):
+    client = serve(ScriptedEngine(deltas("ab", None), error=ValueError("bug")), CATALOG)
+    queued = whole(client, background=True)
+    found = events(get(client, queued, stream=True).text)
+    assert [one["type"] for one in found[-2:]] == ["error", "response.failed"]
+    failed = get(client, queued).json()
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert failed["output"][0]["content"][0]["text"] == "ab"
+
+
+@needs_redis
+def test_several_proxies_share_responses(serve, tmp_path):
+    (tmp_path / "redis").mkdir()
+    with running(tmp_path / "redis") as server:
+        one, other = (
+            serve(ScriptedEngine(deltas("ok")), CATALOG, ledger_url=server.url) for _ in range(2)
+        )
+        first = whole(one)
+        assert get(other, first).json() == first
+        assert whole(other, input="x", previous_response_id=first["id"])["status"] == "completed"
+        queued = whole(one, background=True)
+        streamed = events(get(other, queued, stream=True).text)
+        done = folded(streamed, opening=("created", "queued", "in_progress"))
+        assert get(other, queued).json() == done
+        found = get(other, queued, stream=True, starting_after=3).text
+        assert events(found) == streamed[4:]
+        hung = serve(ScriptedEngine(deltas("ok", None), hangs=True), CATALOG, ledger_url=server.url)
+        queued = whole(hung, background=True)
+        ended = other.post(f"{RESPONSES}/{queued['id']}/cancel").json()
+        assert ended["status"] == "cancelled"
+        assert other.delete(f"{RESPONSES}/{first['id']}").status_code == 200
+        assert get(one, first).status_code == 404
