@@ -114,6 +114,15 @@ class KeptResponses:
                 param="previous_response_id",
             )
         output = orjson.dumps(whole_items(response))
+        most = self._bodies.limits.bytes
+        if len(kept.input) + len(output) > most:
+            raise InvalidRequest(
+                f"The conversation up to {echoed(response_id)} has "
+                f"{len(kept.input) + len(output)} bytes, at most {most} are allowed: shorten it, "
+                f"by /v1/responses/compact or by sending 'input' without 'previous_response_id'.",
+                code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+                param="previous_response_id",
+            )
         return [*await self.items(kept.input, caller), *await self.items(output, caller)]
 
     async def resolved(self, items: Sequence[AnyItem], caller: str) -> list[AnyItem]:
