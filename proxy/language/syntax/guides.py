@@ -6,7 +6,7 @@ Built from a caller's schemas, so GuideBuilder builds them in a sandbox. Called 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from proxy.language.structured.checks import schema_violation
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
 from proxy.language.structured.recent import Recent, fingerprint
 from proxy.language.structured.structural_tags import either, format_of, structural_tag
+from proxy.language.syntax.call_syntax import INPUT_SCHEMA
 from proxy.language.syntax.families import tool_family
 from proxy.language.syntax.json_calls import JsonListParser
 from proxy.language.syntax.reasoning import ReasoningSyntax
@@ -120,10 +121,16 @@ def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
     Raises:
         InvalidRequest: the guide must have calls next to a constraint, and cannot.
     """
-    schemas = argument_schemas(order.tools)
+    schemas = {tool.name: tool.grammar or arguments_schema(tool) for tool in order.tools}
     own = None if order.family is None else tool_family(order.family).call_syntax
-    if own is not None and not all(map(own.can_hold, schemas.values())):
-        own = None
+    if own is not None:
+        has_grammar = any(tool.grammar is not None for tool in order.tools)
+        may_be_free = has_grammar and not order.must_call  # but for the custom tools
+        if not all(
+            tool.is_custom or own.can_hold(schemas[tool.name]) or (may_be_free and not tool.is_strict)
+            for tool in order.tools
+        ):
+            own = None
     constraint, family = order.constraint, order.family
     if constraint is not None and not order.must_call:
         if own is None:
@@ -197,16 +204,23 @@ def _key(order: GuideOrder) -> Key:
     """Orders with equal keys have equal guides."""
     constraint = order.constraint
     parts = [
-        [(one.name, one.is_strict, one.parameters and dict(one.parameters)) for one in order.tools],
+        [
+            (one.name, one.is_strict, one.parameters and dict(one.parameters), one.is_custom)
+            for one in order.tools
+        ],
+        [
+            one.grammar and (one.name, one.grammar.syntax, one.grammar.definition)
+            for one in order.tools
+        ],
         list(order.special_tokens.items()),
         constraint and (constraint.kind.value, constraint.text, constraint.field),
     ]
     return fingerprint(parts), order.must_call, order.in_parallel, order.family, order.reasoning
 
 
-def argument_schemas(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
-    """JSON Schemas of the arguments, by the tool's name."""
-    return {tool.name: dict(tool.parameters or NO_ARGUMENTS) for tool in tools}
+def arguments_schema(tool: Tool) -> dict[str, Any]:
+    """The JSON Schema of the arguments."""
+    return INPUT_SCHEMA if tool.is_custom else dict(tool.parameters or NO_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +233,10 @@ class CallCheck:
 
     @property
     def requirement(self) -> str:
-        listed = json.dumps(self.schemas, ensure_ascii=False)
         calls = "at least one call" if self.must_call else "calls"
+        if not self.schemas:
+            return calls
+        listed = json.dumps(self.schemas, ensure_ascii=False)
         return f"{calls} whose arguments conform to these JSON Schemas: {listed}"
 
     def violation(self, answer: Answer) -> str | None:
