@@ -22,7 +22,7 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.language.syntax.parsers import GENERIC, CardSyntax
+from proxy.language.syntax.parsers import GENERIC, CardSyntax, input_escapes
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
@@ -39,10 +39,14 @@ class PromptWriter:
         self._sandbox = sandbox
 
     async def written(
-        self, request: GenerationRequest, card: ModelCard, syntax: CardSyntax
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        syntax: CardSyntax,
+        tool_family: str | None,
     ) -> RenderedPrompt | None:
         """The prompt's text, with the control tokens in it that are the caller's words; None for
-        token ids.
+        token ids. tool_family: of the parser that will read calls.
 
         Raises:
             InvalidRequest: it cannot be rendered.
@@ -56,7 +60,9 @@ class PromptWriter:
                         code=ErrorCode.UNSUPPORTED_PARAMETER,
                         param=request.prompt.place_of_image(),
                     )
-                rendered = await self._rendered(request, request.prompt, card, syntax)
+                rendered = await self._rendered(
+                    request, request.prompt, card, syntax, tool_family
+                )
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
                 return rendered
@@ -72,7 +78,12 @@ class PromptWriter:
                 assert_never(request.prompt)
 
     async def _rendered(
-        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard, syntax: CardSyntax
+        self,
+        request: GenerationRequest,
+        prompt: ChatPrompt,
+        card: ModelCard,
+        syntax: CardSyntax,
+        tool_family: str | None,
     ) -> RenderedPrompt:
         tools = request.callable_tools
         options: dict[str, Any] = {
@@ -81,6 +92,7 @@ class PromptWriter:
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
             "words_tools": syntax.tools == GENERIC,
+            "escapes": input_escapes(tool_family),
         }
         if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
@@ -168,4 +180,5 @@ def _is_plain(value: object) -> bool:
 def _are_small(tools: Sequence[Tool]) -> bool:
     if len(tools) > FEW_TOOLS:
         return False
-    return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
+    grammars = sum(len(tool.grammar.definition) for tool in tools if tool.grammar is not None)
+    return grammars + sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS

@@ -6,7 +6,7 @@ Built from a caller's schemas, so GuideBuilder builds them in a sandbox. Called 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,16 +121,18 @@ def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
     Raises:
         InvalidRequest: the guide must have calls next to a constraint, and cannot.
     """
-    schemas = {tool.name: tool.grammar or arguments_schema(tool) for tool in order.tools}
+    grammars = {tool.name: tool.grammar for tool in order.tools if tool.grammar is not None}
+    schemas = {**argument_schemas(order.tools), **grammars}
     own = None if order.family is None else tool_family(order.family).call_syntax
     if own is not None:
-        has_grammar = any(tool.grammar is not None for tool in order.tools)
-        may_be_free = has_grammar and not order.must_call  # but for the custom tools
-        if not all(
-            tool.is_custom or own.can_hold(schemas[tool.name]) or (may_be_free and not tool.is_strict)
+        beyond = [
+            tool
             for tool in order.tools
-        ):
-            own = None
+            if not tool.is_custom and not own.can_hold(schemas[tool.name])
+        ]
+        # Where only a grammar must hold, functions that cannot be held stay free.
+        are_free = grammars and not order.must_call and not any(one.is_strict for one in beyond)
+        own = own if not beyond or are_free else None
     constraint, family = order.constraint, order.family
     if constraint is not None and not order.must_call:
         if own is None:
@@ -218,9 +220,12 @@ def _key(order: GuideOrder) -> Key:
     return fingerprint(parts), order.must_call, order.in_parallel, order.family, order.reasoning
 
 
-def arguments_schema(tool: Tool) -> dict[str, Any]:
-    """The JSON Schema of the arguments."""
-    return INPUT_SCHEMA if tool.is_custom else dict(tool.parameters or NO_ARGUMENTS)
+def argument_schemas(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
+    """JSON Schemas of the arguments, by the tool's name."""
+    return {
+        tool.name: INPUT_SCHEMA if tool.is_custom else dict(tool.parameters or NO_ARGUMENTS)
+        for tool in tools
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
