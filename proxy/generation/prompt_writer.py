@@ -60,9 +60,7 @@ class PromptWriter:
                         code=ErrorCode.UNSUPPORTED_PARAMETER,
                         param=request.prompt.place_of_image(),
                     )
-                rendered = await self._rendered(
-                    request, request.prompt, card, syntax, tool_family
-                )
+                rendered = await self._rendered(request, request.prompt, card, syntax, tool_family)
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
                 return rendered

@@ -80,10 +80,24 @@ class CalledFunction(AnswerBody):
     arguments: str = Field(description="A JSON object, as text.")
 
 
-class AnswerToolCall(AnswerBody):
+class AnswerFunctionCall(AnswerBody):
     id: str
     type: Literal["function"]
     function: CalledFunction
+
+
+class CalledCustom(AnswerBody):
+    name: str
+    input: str = Field(description="Plain text.")
+
+
+class AnswerCustomCall(AnswerBody):
+    id: str
+    type: Literal["custom"]
+    custom: CalledCustom
+
+
+AnswerToolCall = Annotated[AnswerFunctionCall | AnswerCustomCall, Field(discriminator="type")]
 
 
 class ServerToolCall(AnswerBody):
@@ -186,13 +200,27 @@ class CallPartFunction(AnswerBody):
     arguments: str = Field(description="The next piece of a JSON object's text.")
 
 
-class ToolCallPart(AnswerBody):
+class FunctionCallPart(AnswerBody):
     """A piece of a call: the first has `id`, `type` and the name; later ones add arguments."""
 
     index: Count
     id: str = ""
     type: Literal["function"] = "function"
     function: CallPartFunction
+
+
+class CallPartCustom(AnswerBody):
+    name: str = Field("", description="With the first part of a call.")
+    input: str = Field(description="The next piece of the plain text.")
+
+
+class CustomCallPart(AnswerBody):
+    """A piece of a custom tool's call, like one of a function's."""
+
+    index: Count
+    id: str = ""
+    type: Literal["custom"] = "custom"
+    custom: CallPartCustom
 
 
 class ChatDelta(AnswerBody):
@@ -203,7 +231,7 @@ class ChatDelta(AnswerBody):
     refusal: None = None
     reasoning: str = ""
     reasoning_content: str = ""
-    tool_calls: list[ToolCallPart] = []
+    tool_calls: list[FunctionCallPart | CustomCallPart] = []
     server_tool_calls: list[ServerToolCall] = []
 
 

@@ -1,7 +1,7 @@
 """A caller's request to constrain the answer, in any of the API's forms -> one Constraint.
 
-`constraint_of` and `unenforced_by_tool` do the work that a caller's text can make expensive, so
-`examiner` runs them in a sandbox.
+`constraint_of`, `unenforced_by_tool` and `check_grammars` do the work that a caller's text can make
+expensive, so `examiner` runs them in a sandbox.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing_extensions import assert_never
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.domain.tools import Tool
+from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
+from proxy.language.structured.escaped_grammar import IN_JSON, grammar_format
 from proxy.language.structured.keywords import uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
@@ -130,6 +131,24 @@ def unenforced_by_tool(
     return found
 
 
+def check_grammars(grammars: Sequence[tuple[str, ToolGrammar]]) -> None:
+    """Checks the grammars of custom tools. grammars: each with its path in the request body.
+
+    Raises:
+        InvalidRequest: one of them is invalid, or means what no guide can hold a model to.
+    """
+    for path, grammar in grammars:
+        try:
+            grammar_format(grammar, IN_JSON)
+        except ValueError as error:
+            kind = "Lark grammar" if grammar.syntax == "lark" else "regular expression"
+            raise InvalidRequest(
+                f"Invalid value for '{path}': this {kind} cannot be enforced: {error}",
+                code=ErrorCode.INVALID_PARAMETER,
+                param=path,
+            ) from error
+
+
 def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
     schema = parsed(request.value, request.field)
     return Constraint(
@@ -209,6 +228,7 @@ class Examiner:
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
         self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
+        self._grammars: Recent[bytes, bool] = Recent(RECENT_BYTES)
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""
@@ -230,6 +250,7 @@ class Examiner:
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
         """The tools, each with the keywords of its schema that a grammar does not enforce."""
+        await self._check_grammars(tools, caller)
         keys = {at: _key(tool) for at, tool in enumerate(tools) if tool.parameters is not None}
         known = {at: self._unenforced.get(key) for at, key in keys.items()}
         if new := [at for at, one in known.items() if one is None]:
@@ -245,6 +266,27 @@ class Examiner:
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
+
+    async def _check_grammars(self, tools: Sequence[Tool], caller: str) -> None:
+        new: dict[bytes, tuple[str, ToolGrammar]] = {}
+        for at, tool in enumerate(tools):
+            if (grammar := tool.grammar) is None:
+                continue
+            path = f"tools[{at}].custom.format.grammar.definition"
+            form = Form.GRAMMAR if grammar.syntax == "lark" else Form.REGEX
+            self._limits.check(ConstraintRequest(field=path, form=form, value=grammar.definition))
+            key = fingerprint([grammar.syntax, grammar.definition])
+            if key not in self._grammars:
+                new[key] = (path, grammar)
+        if not new:
+            return
+        try:
+            await self._sandbox.run(caller, check_grammars, list(new.values()))
+        except TooCostly as error:
+            path = next(iter(new.values()))[0] if len(new) == 1 else TOOLS_FIELD
+            raise too_costly(path, error, is_schema=False) from error
+        for key in new:
+            self._grammars.keep(key, True)
 
     def _check_size(self, request: ConstraintRequest) -> None:
         """Refuses a value that must be too large, without the cost of writing it as JSON."""

@@ -34,7 +34,9 @@ _TOKEN = re.compile(
     |(?P<char>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_MEMBER = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[ux]\{[0-9A-Fa-f]{1,6}\}|.)|.", re.DOTALL)
+_MEMBER = re.compile(
+    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[ux]\{[0-9A-Fa-f]{1,6}\}|.)|.", re.DOTALL
+)
 
 
 class Inexpressible(ValueError):

@@ -71,14 +71,15 @@ class CardSyntax:
             starts = parser_type.clear_starts()
             offered = request.callable_tools
             tools = parser_type(
-                {one.name: INPUT_SCHEMA if one.is_custom else one.parameters or {} for one in offered},
+                {
+                    one.name: INPUT_SCHEMA if one.is_custom else one.parameters or {}
+                    for one in offered
+                },
                 only_known=request.tool_choice.allowed is not None,
             )
             in_markup = input_escapes(family) == IN_MARKUP
             custom = {
-                one.name: in_markup and one.grammar is not None
-                for one in offered
-                if one.is_custom
+                one.name: in_markup and one.grammar is not None for one in offered if one.is_custom
             }
             inputs = CustomInputs(custom) if custom else None
         reasoning = None
