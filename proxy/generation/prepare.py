@@ -211,7 +211,7 @@ class Preparation:
                 if index:
                     await self._gate.wait()
                 part = request if generations == 1 else request.part(index)
-                prompt = await self._prompts.written(part, card, syntax, answer_format.tool_family)
+                prompt = await self._prompts.written(part, card, syntax)
                 engine_requests.append(
                     self._engine_request(part, card, prompt, answer_format, shows_specials)
                 )

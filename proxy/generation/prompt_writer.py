@@ -39,14 +39,10 @@ class PromptWriter:
         self._sandbox = sandbox
 
     async def written(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        syntax: CardSyntax,
-        tool_family: str | None,
+        self, request: GenerationRequest, card: ModelCard, syntax: CardSyntax
     ) -> RenderedPrompt | None:
         """The prompt's text, with the control tokens in it that are the caller's words; None for
-        token ids. tool_family: of the parser that will read calls.
+        token ids.
 
         Raises:
             InvalidRequest: it cannot be rendered.
@@ -60,7 +56,7 @@ class PromptWriter:
                         code=ErrorCode.UNSUPPORTED_PARAMETER,
                         param=request.prompt.place_of_image(),
                     )
-                rendered = await self._rendered(request, request.prompt, card, syntax, tool_family)
+                rendered = await self._rendered(request, request.prompt, card, syntax)
                 if rendered.plain_spans and "plain_spans" not in card.capabilities:
                     raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
                 return rendered
@@ -76,12 +72,7 @@ class PromptWriter:
                 assert_never(request.prompt)
 
     async def _rendered(
-        self,
-        request: GenerationRequest,
-        prompt: ChatPrompt,
-        card: ModelCard,
-        syntax: CardSyntax,
-        tool_family: str | None,
+        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard, syntax: CardSyntax
     ) -> RenderedPrompt:
         tools = request.callable_tools
         options: dict[str, Any] = {
@@ -90,7 +81,7 @@ class PromptWriter:
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
             "words_tools": syntax.tools == GENERIC,
-            "escapes": input_escapes(tool_family),
+            "escapes": input_escapes(syntax.tools),
         }
         if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
@@ -178,5 +169,5 @@ def _is_plain(value: object) -> bool:
 def _are_small(tools: Sequence[Tool]) -> bool:
     if len(tools) > FEW_TOOLS:
         return False
-    grammars = sum(len(tool.grammar.definition) for tool in tools if tool.grammar is not None)
-    return grammars + sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
+    sizes = (len(repr(tool.parameters)) + len(repr(tool.grammar)) for tool in tools)
+    return sum(sizes) <= FEW_TOOL_CHARACTERS

@@ -1,4 +1,4 @@
-"""Guides of custom tools: what a model can write under one, its parser reads as inputs that conform."""
+"""Guides of custom tools: what a model can write under one is read as an input that conforms."""
 
 from __future__ import annotations
 

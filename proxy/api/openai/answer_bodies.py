@@ -80,24 +80,18 @@ class CalledFunction(AnswerBody):
     arguments: str = Field(description="A JSON object, as text.")
 
 
-class AnswerFunctionCall(AnswerBody):
-    id: str
-    type: Literal["function"]
-    function: CalledFunction
-
-
 class CalledCustom(AnswerBody):
     name: str
     input: str = Field(description="Plain text.")
 
 
-class AnswerCustomCall(AnswerBody):
+class AnswerToolCall(AnswerBody):
+    """Has what its `type` names."""
+
     id: str
-    type: Literal["custom"]
-    custom: CalledCustom
-
-
-AnswerToolCall = Annotated[AnswerFunctionCall | AnswerCustomCall, Field(discriminator="type")]
+    type: Literal["function", "custom"]
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
 
 
 class ServerToolCall(AnswerBody):
@@ -200,27 +194,21 @@ class CallPartFunction(AnswerBody):
     arguments: str = Field(description="The next piece of a JSON object's text.")
 
 
-class FunctionCallPart(AnswerBody):
-    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments."""
-
-    index: Count
-    id: str = ""
-    type: Literal["function"] = "function"
-    function: CallPartFunction
-
-
 class CallPartCustom(AnswerBody):
     name: str = Field("", description="With the first part of a call.")
     input: str = Field(description="The next piece of the plain text.")
 
 
-class CustomCallPart(AnswerBody):
-    """A piece of a custom tool's call, like one of a function's."""
+class ToolCallPart(AnswerBody):
+    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments, or the
+    input of a custom tool.
+    """
 
     index: Count
     id: str = ""
-    type: Literal["custom"] = "custom"
-    custom: CallPartCustom
+    type: Literal["function", "custom"] = "function"
+    function: CallPartFunction | None = None
+    custom: CallPartCustom | None = None
 
 
 class ChatDelta(AnswerBody):
@@ -231,7 +219,7 @@ class ChatDelta(AnswerBody):
     refusal: None = None
     reasoning: str = ""
     reasoning_content: str = ""
-    tool_calls: list[FunctionCallPart | CustomCallPart] = []
+    tool_calls: list[ToolCallPart] = []
     server_tool_calls: list[ServerToolCall] = []
 
 

@@ -139,8 +139,12 @@ class CustomCallBody(CallFields):
 
 def kind_of_tool(given: Any) -> str:
     """The tag of what has the `type` of a tool: the tool, its name, or a call of it."""
-    is_custom = isinstance(given, dict) and given.get("type") == "custom"
-    return "<custom>" if is_custom else "<function>"
+    return "<custom>" if type_of(given) == "custom" else "<function>"
+
+
+def type_of(given: Any) -> Any:
+    """The `type` of an object, which is a body where one is written as JSON."""
+    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
 
 
 ToolCallBody = Annotated[

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import ListOf, Only, RequestBody
-from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
+from proxy.api.openai.message_bodies import FunctionName, kind_of_tool, type_of
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
@@ -70,8 +70,7 @@ class GrammarFormatBody(RequestBody):
 
 
 def _kind_of_format(given: Any) -> str:
-    is_grammar = isinstance(given, dict) and given.get("type") == "grammar"
-    return "<grammar>" if is_grammar else "<text>"
+    return "<grammar>" if type_of(given) == "grammar" else "<text>"
 
 
 class CustomBody(RequestBody):

@@ -1,7 +1,7 @@
 """A caller's request to constrain the answer, in any of the API's forms -> one Constraint.
 
-`constraint_of`, `unenforced_by_tool` and `check_grammars` do the work that a caller's text can make
-expensive, so `examiner` runs them in a sandbox.
+`constraint_of` and `unenforced_by_tool` do the work that a caller's text can make expensive, so
+`examiner` runs them in a sandbox.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Form(Enum):
     REGEX = "a regular expression"
     CHOICE = "a list of texts"
     GRAMMAR = "the text of a grammar, in EBNF or Lark's syntax"
+    INPUT = "syntax and definition of the grammar of a custom tool's input"
     STRUCTURAL_TAG = "a structural tag, or the text of one"
 
 
@@ -74,6 +75,10 @@ class GuideLimits:
                 _check_count(request.field, _size(request.value), self.regex_bytes, "bytes")
             case Form.GRAMMAR:
                 _check_count(request.field, _size(request.value), self.grammar_bytes, "bytes")
+            case Form.INPUT:
+                syntax, definition = request.value
+                most = self.regex_bytes if syntax == "regex" else self.grammar_bytes
+                _check_count(request.field, _size(definition), most, "bytes")
             case Form.CHOICE:
                 _check_count(request.field, len(request.value), self.choices, "choices")
                 size = sum(map(_size, request.value))
@@ -104,6 +109,8 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
             return _of_regex("|".join(map(_pattern_of, value)), path)
         case Form.GRAMMAR:
             return Constraint(GuideKind.GRAMMAR, _ebnf(value, path), path)
+        case Form.INPUT:
+            return _of_input(value, path)
         case Form.STRUCTURAL_TAG:
             return _of_tag(value, path, limits.schemas)
         case _:
@@ -131,22 +138,18 @@ def unenforced_by_tool(
     return found
 
 
-def check_grammars(grammars: Sequence[tuple[str, ToolGrammar]]) -> None:
-    """Checks the grammars of custom tools. grammars: each with its path in the request body.
-
-    Raises:
-        InvalidRequest: one of them is invalid, or means what no guide can hold a model to.
-    """
-    for path, grammar in grammars:
-        try:
-            grammar_format(grammar, IN_JSON)
-        except ValueError as error:
-            kind = "Lark grammar" if grammar.syntax == "lark" else "regular expression"
-            raise InvalidRequest(
-                f"Invalid value for '{path}': this {kind} cannot be enforced: {error}",
-                code=ErrorCode.INVALID_PARAMETER,
-                param=path,
-            ) from error
+def _of_input(value: list[str], path: str) -> Constraint:
+    """Only the check: guides write the grammar in the escapes of the model's family."""
+    syntax, definition = value
+    try:
+        grammar_format(ToolGrammar(syntax=syntax, definition=definition), IN_JSON)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InvalidRequest(
+            f"Invalid value for '{path}': this grammar cannot be enforced: {error}",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=path,
+        ) from error
+    return Constraint(GuideKind.GRAMMAR, field=path)
 
 
 def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
@@ -228,7 +231,6 @@ class Examiner:
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
         self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
-        self._grammars: Recent[bytes, bool] = Recent(RECENT_BYTES)
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""
@@ -250,7 +252,13 @@ class Examiner:
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
         """The tools, each with the keywords of its schema that a grammar does not enforce."""
-        await self._check_grammars(tools, caller)
+        for at, tool in enumerate(tools):
+            if (grammar := tool.grammar) is not None:
+                path = f"tools[{at}].custom.format.grammar.definition"
+                value = [grammar.syntax, grammar.definition]
+                await self.constraint(
+                    ConstraintRequest(field=path, form=Form.INPUT, value=value), caller
+                )
         keys = {at: _key(tool) for at, tool in enumerate(tools) if tool.parameters is not None}
         known = {at: self._unenforced.get(key) for at, key in keys.items()}
         if new := [at for at, one in known.items() if one is None]:
@@ -266,27 +274,6 @@ class Examiner:
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
-
-    async def _check_grammars(self, tools: Sequence[Tool], caller: str) -> None:
-        new: dict[bytes, tuple[str, ToolGrammar]] = {}
-        for at, tool in enumerate(tools):
-            if (grammar := tool.grammar) is None:
-                continue
-            path = f"tools[{at}].custom.format.grammar.definition"
-            form = Form.GRAMMAR if grammar.syntax == "lark" else Form.REGEX
-            self._limits.check(ConstraintRequest(field=path, form=form, value=grammar.definition))
-            key = fingerprint([grammar.syntax, grammar.definition])
-            if key not in self._grammars:
-                new[key] = (path, grammar)
-        if not new:
-            return
-        try:
-            await self._sandbox.run(caller, check_grammars, list(new.values()))
-        except TooCostly as error:
-            path = next(iter(new.values()))[0] if len(new) == 1 else TOOLS_FIELD
-            raise too_costly(path, error, is_schema=False) from error
-        for key in new:
-            self._grammars.keep(key, True)
 
     def _check_size(self, request: ConstraintRequest) -> None:
         """Refuses a value that must be too large, without the cost of writing it as JSON."""

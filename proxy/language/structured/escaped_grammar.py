@@ -1,7 +1,7 @@
 """Grammars of texts that are written in an escaped form, as in a JSON string.
 
 Each character of a terminal is replaced by its escaped form, so the grammar that results has the
-escaped texts of the original one, and no others. Called by guides and, through `lark`, by itself.
+escaped texts of the original one, and no others. Called by guides.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from proxy.language.structured.structural_tags import Format, regex
 
 Ranges = list[tuple[int, int]]  # of code points, both ends included
 MAX_GROUPS = 64  # in each other
-MAX_COUNT_DIGITS = 6
-_LAST = 0x10FFFF
-_SURROGATES = (0xD800, 0xDFFF)
-_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
-_DIGITS, _SPACE = [(48, 57)], [(9, 13), (32, 32)]
-_WORD = [*_DIGITS, (65, 90), (95, 95), (97, 122)]
-_NAMED = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "a": 7, "0": 0}
+_ALL, _SURROGATES = (0, 0x10FFFF), (0xD800, 0xDFFF)
+_SETS: dict[str, Ranges] = {
+    "d": [(48, 57)],
+    "w": [(48, 57), (65, 90), (95, 95), (97, 122)],
+    "s": [(9, 13), (32, 32)],
+}
+_CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
+_ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[ux]\{[0-9A-Fa-f]{1,6}\}|[\s\S]|\Z)"
 _TOKEN = re.compile(
-    r"""(?P<set>\[(?P<not>\^?)(?P<members>\]?(?:\\.|[^\]\\])*)(?:(?P<closed>\])|\\?\Z))
-    |(?P<escape>\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[ux]\{[0-9A-Fa-f]{1,6}\}|.|\Z))
-    |(?P<group>\((?:\?(?::|P?<[A-Za-z_]\w*>)?)?)
-    |(?P<count>(?P<times>[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??)
-    |(?P<edge>[\^$])
-    |(?P<bar>\|)
-    |(?P<close>\))
-    |(?P<char>.)""",
-    re.VERBOSE | re.DOTALL,
+    r"(?P<set>\[(?P<not>\^?)(?P<members>\]?(?:\\[\s\S]|[^\]\\])*)(?P<end>\]|\\?\Z))"
+    rf"|(?P<escape>{_ESCAPE})"
+    r"|(?P<group>\((?:\?(?::|P?<[A-Za-z_]\w*>)?)?)"
+    r"|(?P<count>(?P<times>[*+?]|\{[0-9]{1,6}(?:,[0-9]{0,6})?\})\??)"
+    r"|(?P<edge>[\^$])|(?P<bar>\|)|(?P<close>\))|(?P<char>[\s\S])"
 )
-_MEMBER = re.compile(
-    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[ux]\{[0-9A-Fa-f]{1,6}\}|.)|.", re.DOTALL
-)
+_MEMBER = re.compile(rf"({_ESCAPE}|[\s\S])(?:-({_ESCAPE}|[\s\S]))?")
+_REPEATABLE = ("close", "set", "escape", "char")
 
 
 class Inexpressible(ValueError):
@@ -54,19 +50,20 @@ class Escapes:
 
     def one_of(self, ranges: Ranges) -> str:
         """A regular expression for the escaped form of one of these characters."""
-        kept = _joined(ranges)
-        if not kept:
-            raise Inexpressible("a class has no character")
+        special = [(ord(char), ord(char)) for char in self.forms]
+        plain = _without(ranges, [*special, _SURROGATES])
+        found = [f"[{''.join(map(_range, plain))}]"] if plain else []
         endings: dict[str, str] = {}  # the forms' last characters by what stands before them
         for char, form in self.forms.items():
-            if any(first <= ord(char) <= last for first, last in kept):
-                endings[form[:-1]] = endings.get(form[:-1], "") + form[-1]
-        special = [(ord(char), ord(char)) for char in self.forms]
-        plain = _without(kept, [*special, _SURROGATES])
-        found = [f"[{''.join(map(_range, plain))}]"] if plain else []
-        for begin, ends in endings.items():
-            found.append(f"{_literal(begin)}[{''.join(map(_in_set, ends))}]")
-        return found[0] if len(found) == 1 and plain else f"(?:{'|'.join(found)})"
+            if any(first <= ord(char) <= last for first, last in ranges):
+                endings[form[:-1]] = endings.get(form[:-1], "") + _in_set(form[-1])
+        found += [
+            f"{begin}[{ends}]".replace("\\", r"\\", begin.count("\\"))
+            for begin, ends in endings.items()
+        ]
+        if not found:
+            raise Inexpressible("a class has no character")
+        return f"(?:{'|'.join(found)})" if endings else found[0]
 
     def pattern(self, pattern: str, *, is_dot_all: bool = False) -> str:
         """A regular expression for the escaped texts that `pattern` matches in full.
@@ -79,118 +76,88 @@ class Escapes:
     def _parts(self, pattern: str, *, is_dot_all: bool) -> Iterator[str]:
         depth, before = 0, "bar"
         for found in _TOKEN.finditer(pattern):
-            text, at = found[0], f"at character {found.start() + 1}"
-            match found.lastgroup:
+            text, kind = found[0], str(found.lastgroup)
+            problem = None
+            match kind:
+                case "group":
+                    depth += 1
+                    if text == "(?" or depth > MAX_GROUPS:
+                        problem = "is a group of an unsupported kind, or too deep"
+                    yield "(?:"
+                case "close":
+                    depth -= 1
+                    problem = "closes no group" if depth < 0 else None
+                    yield text
+                case "bar":
+                    yield text
                 case "count":
-                    if before not in ("close", "set", "escape", "char"):
-                        raise Inexpressible(f"{at}, {text!r} follows nothing that it could repeat")
-                    yield _times(found["times"], at)
+                    problem = None if before in _REPEATABLE else "repeats nothing"
+                    yield found["times"]
                 case "edge":
                     follows = pattern[found.end() : found.end() + 1]
                     is_at_edge = before == "bar" if text == "^" else follows in ("", "|")
-                    if depth or not is_at_edge:
-                        raise Inexpressible(f"{at}, {text!r} is not at an edge of the pattern")
-                case "group":
-                    if text == "(?" or (depth := depth + 1) > MAX_GROUPS:
-                        raise Inexpressible(f"{at}, a group of this kind, or depth, is unsupported")
-                    yield "(?:"
-                case "close":
-                    if (depth := depth - 1) < 0:
-                        raise Inexpressible(f"{at}, ')' closes no group")
-                    yield ")"
-                case "bar":
-                    yield "|"
-                case "set":
-                    if found["closed"] is None:
-                        raise Inexpressible(f"{at}, a class is not closed")
-                    ranges = _members(found["members"], at)
-                    yield self.one_of(_without([(0, _LAST)], ranges) if found["not"] else ranges)
+                    problem = None if is_at_edge and not depth else "is not at the pattern's edge"
+                case "set" if found["end"] == "]":
+                    ranges = [
+                        one for each in _MEMBER.finditer(found["members"]) for one in _member(each)
+                    ]
+                    yield self.one_of(_without([_ALL], ranges) if found["not"] else ranges)
                 case "escape":
-                    yield self.one_of(_escaped(text, at))
+                    yield self.one_of(_characters(text))
                 case _ if text == ".":
-                    yield self.one_of(_without([(0, _LAST)], [] if is_dot_all else [(10, 10)]))
+                    yield self.one_of([_ALL] if is_dot_all else _without([_ALL], [(10, 10)]))
+                case _ if text[0] in "[{":
+                    problem = "is not closed, or stands for itself without a backslash"
                 case _:
-                    yield self.one_of([(ord(text), ord(text))])
-            before = str(found.lastgroup)
+                    yield self.one_of(_characters(text))
+            if problem is not None:
+                raise Inexpressible(f"at character {found.start() + 1}, {text[:20]!r} {problem}")
+            before = kind
         if depth:
             raise Inexpressible("a group is not closed")
 
 
-def _times(text: str, at: str) -> str:
-    digits = text.strip("{}").split(",")
-    if text in "*+?" or max(map(len, digits)) <= MAX_COUNT_DIGITS:
-        return text
-    raise Inexpressible(f"{at}, {text[:20]!r} has more than {MAX_COUNT_DIGITS} digits")
+def _member(found: re.Match[str]) -> Ranges:
+    """A member of a class, which may be a range."""
+    first, last = _characters(found[1], is_member=True), found[2]
+    if last is None:
+        return first
+    ends = [*first, *_characters(last, is_member=True)]
+    if len(ends) != 2 or ends[0][0] != ends[0][1] or ends[1][0] != ends[1][1] or ends[0] > ends[1]:
+        raise Inexpressible(f"{found[0]!r} is not a range")
+    return [(ends[0][0], ends[1][1])]
 
 
-def _members(text: str, at: str) -> Ranges:
-    if "[:" in text or "&&" in text:
-        raise Inexpressible(f"{at}, a class has '[:' or '&&', which is not supported")
-    found: Ranges = []
-    items = _MEMBER.findall(text)
-    place = 0
-    while place < len(items):
-        ranges = _escaped(items[place], at, is_member=True)
-        if items[place + 1 : place + 2] == ["-"] and place + 2 < len(items):
-            ends = [*ranges, *_escaped(items[place + 2], at, is_member=True)]
-            (first, same), (last, end) = ends[0], ends[-1]
-            if len(ends) != 2 or first != same or last != end or first > last:
-                raise Inexpressible(f"{at}, {''.join(items[place : place + 3])!r} is not a range")
-            ranges = [(first, last)]
-            place += 2
-        found += ranges
-        place += 1
-    return found
-
-
-def _escaped(text: str, at: str, *, is_member: bool = False) -> Ranges:
-    """The characters that a character, or an escape, stands for."""
-    if len(text) == 1 and text != "\\":
-        return [(ord(text), ord(text))]
+def _characters(text: str, *, is_member: bool = False) -> Ranges:
+    """What a character, or an escape, stands for."""
     name = text[1:2]
-    if len(text) > 2:
+    if text[0] != "\\":
+        code = ord(text)
+    elif len(text) > 2:
         code = int(text[2:].strip("{}"), 16)
-    elif name and not (name.isascii() and name.isalnum()):
-        code = ord(name)
-    elif name in "dDwWsS" and name:
-        ranges = {"d": _DIGITS, "w": _WORD, "s": _SPACE}[name.lower()]
-        return ranges if name.islower() else _without([(0, _LAST)], ranges)
+    elif name.lower() in _SETS:
+        ranges = _SETS[name.lower()]
+        return ranges if name.islower() else _without([_ALL], ranges)
     elif name == "b" and is_member:
         code = 8
-    elif name in _NAMED:
-        code = _NAMED[name]
+    elif name in _CONTROLS or (name and not (name.isascii() and name.isalnum())):
+        code = _CONTROLS.get(name, ord(name))
     else:
-        raise Inexpressible(f"{at}, {text!r} is not supported")
-    if code > _LAST or _SURROGATES[0] <= code <= _SURROGATES[1]:
-        raise Inexpressible(f"{at}, {text!r} is not a character")
+        raise Inexpressible(f"{text!r} is not supported")
+    if code > _ALL[1] or _SURROGATES[0] <= code <= _SURROGATES[1]:
+        raise Inexpressible(f"{text!r} is not a character")
     return [(code, code)]
 
 
-def _joined(ranges: Ranges) -> Ranges:
-    """The same characters, in order, and each once."""
-    found: Ranges = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
-
-
 def _without(ranges: Ranges, removed: Ranges) -> Ranges:
-    found: Ranges = []
-    gaps = _joined(removed)
-    for first, last in _joined(ranges):
-        for begin, end in gaps:
-            if begin > last:
-                break
-            if end >= first:
-                if begin > first:
-                    found.append((first, begin - 1))
-                first = end + 1
-        if first <= last:
-            found.append((first, last))
-    return found
+    for begin, end in removed:
+        ranges = [
+            (first, last)
+            for start, stop in ranges
+            for first, last in ((start, min(stop, begin - 1)), (max(start, end + 1), stop))
+            if first <= last
+        ]
+    return ranges
 
 
 def _range(ends: tuple[int, int]) -> str:
@@ -200,10 +167,6 @@ def _range(ends: tuple[int, int]) -> str:
 
 def _in_set(char: str) -> str:
     return f"\\x{ord(char):02x}" if char < " " else f"\\{char}" if char in "\\]^-[" else char
-
-
-def _literal(text: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 IN_JSON = Escapes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,9 @@ from proxy.language.syntax.call_syntax import INPUT
 from proxy.language.syntax.reader import Delimiters, PushParser, Steps
 
 _PLAIN = re.compile(r'[^"\\]*')
-_ESCAPED = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{one: one for one in '"\\/'}}
-_HEX = re.compile(r"[0-9a-fA-F]{4}")
-_SECOND_HALF = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^u]"
+)
 _NO_MARKS = Delimiters([])
 _ENTITIES = Delimiters(["&lt;", "&amp;"])
 _REPLACEMENT = "\ufffd"  # of half a character
@@ -87,35 +88,15 @@ class _Input(PushParser[ToolCallArguments]):
         put = self._put_markup if self._is_in_markup else self._put
         while True:
             yield from self._reader.span(_PLAIN, put)
-            pair = yield from self._reader.look(1)
-            if pair == "\\":
-                pair = yield from self._reader.look(2)
-            if pair in ("", "\\"):
-                return False
-            self._reader.take(len(pair))
-            if pair == '"':
+            if (yield from self._reader.accept('"')):
                 return True
-            if pair != "\\u":
-                put(_ESCAPED.get(pair[1], pair))
-                continue
-            digits = yield from self._reader.look(4)
-            if len(digits) < 4:
+            pair = yield from self._reader.look(2)
+            found = _ESCAPE.match((yield from self._reader.look(12)) if pair == "\\u" else pair)
+            if found is None:  # the text ended
                 return False
-            put((yield from self._character(self._reader.take(4))))
-
-    def _character(self, digits: str) -> Steps[str]:
-        """Of `\\u` and these digits, and of the second half of a character that follows."""
-        if not _HEX.fullmatch(digits):
-            return f"\\u{digits}"
-        code = int(digits, 16)
-        if 0xD800 <= code < 0xDC00:
-            second = yield from self._reader.look(6)
-            if _SECOND_HALF.fullmatch(second):
-                self._reader.take(6)
-                return chr(0x10000 + (code - 0xD800) * 0x400 + int(second[2:], 16) - 0xDC00)
-            if len(second) < 6 and '"' not in second:
-                return ""
-        return _REPLACEMENT if 0xD800 <= code < 0xE000 else chr(code)
+            self._reader.take(found.end())
+            text = str(json.loads(f'"{found[0]}"'))
+            put(_REPLACEMENT if "\ud800" <= text <= "\udfff" else text)
 
     def _put(self, text: str) -> None:
         self._events.delta(
