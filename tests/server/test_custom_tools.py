@@ -117,9 +117,15 @@ def test_a_patch_as_codex_asks_for_one(client):
     patches = custom("apply_patch", "lark", APPLY_PATCH)
     lark = Lark(APPLY_PATCH.replace("/(.*)/", "/(.+)/?"))
     whole = 0
-    for seed in range(6):
+    for seed in range(8):
         answer = asked(
-            client, tools=[patches], tool_choice="required", seed=seed, parallel_tool_calls=False
+            client,
+            tools=[patches],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            seed=seed,
+            temperature=2.0,
+            max_tokens=400,
         )
         (call,) = answer.choices[0].message.tool_calls
         assert call.custom.input.startswith("*** Begin Patch\n")
