@@ -17,6 +17,9 @@ from proxy.language.structured.structural_tags import Format, regex
 Ranges = list[tuple[int, int]]  # of code points, both ends included
 MAX_GROUPS = 64  # in each other
 _ALL, _SURROGATES = (0, 0x10FFFF), (0xD800, 0xDFFF)
+# With as many bytes in UTF-8. In a grammar, xgrammar 0.2.8 lets overlong bytes stand for a class of
+# characters that differ in this.
+_LENGTHS = ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, 0x10FFFF))
 _SETS: dict[str, Ranges] = {
     "d": [(48, 57)],
     "w": [(48, 57), (65, 90), (95, 95), (97, 122)],
@@ -52,7 +55,8 @@ class Escapes:
         """A regular expression for the escaped form of one of these characters."""
         special = [(ord(char), ord(char)) for char in self.forms]
         plain = _without(ranges, [*special, _SURROGATES])
-        found = [f"[{''.join(map(_range, plain))}]"] if plain else []
+        parts = ([*_within(plain, first, last)] for first, last in _LENGTHS)
+        found = [f"[{''.join(map(_range, part))}]" for part in parts if part]
         endings: dict[str, str] = {}  # the forms' last characters by what stands before them
         for char, form in self.forms.items():
             if any(first <= ord(char) <= last for first, last in ranges):
@@ -63,7 +67,7 @@ class Escapes:
         ]
         if not found:
             raise Inexpressible("a class has no character")
-        return f"(?:{'|'.join(found)})" if endings else found[0]
+        return f"(?:{'|'.join(found)})" if endings or len(found) > 1 else found[0]
 
     def pattern(self, pattern: str, *, is_dot_all: bool = False) -> str:
         """A regular expression for the escaped texts that `pattern` matches in full.
@@ -158,6 +162,12 @@ def _without(ranges: Ranges, removed: Ranges) -> Ranges:
             if first <= last
         ]
     return ranges
+
+
+def _within(ranges: Ranges, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for first, last in ranges:
+        if first <= end and last >= begin:
+            yield max(first, begin), min(last, end)
 
 
 def _range(ends: tuple[int, int]) -> str:
