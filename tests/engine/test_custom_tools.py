@@ -9,6 +9,7 @@ from lark import Lark
 from xgrammar import GrammarMatcher
 
 from port import Guide
+from proxy.domain.tools import Tool
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from tests.fixtures.custom_tools import (
     APPLY_PATCH,
@@ -23,6 +24,7 @@ from tests.fixtures.custom_tools import (
 )
 from tests.fixtures.guide_info import VOCAB_SIZE
 from tests.fixtures.tool_calls import TOOLS
+from tests.unit.language.syntax.syntaxes import SYNTAXES
 
 PYTHONIC = ("pythonic", "llama4_pythonic")
 KINDS = {"text": TEXT, "regex": REGEX, "lark": LARK}
@@ -99,18 +101,20 @@ def test_free_answers_of_pythonic_models_cannot_be_held(family):
 @pytest.mark.parametrize("family", ["hermes", "qwen3_coder", "deepseek_v32"])
 def test_a_function_beyond_the_syntax_stays_free_next_to_a_grammar(family, compiler):
     """Else the grammar could not hold."""
-    beyond = TOOLS[0].__class__(
+    beyond = Tool(
         name="odd",
         parameters={
             "type": "object",
-            "properties": {"x": {"type": "string", "pattern": "^<.>$"}},
+            "properties": {"x": {"type": "string", "pattern": "^<[^a]>$"}},
             "required": ["x"],
         },
     )
     found = guides(family, (REGEX, beyond), must_call=False)
     assert found.family == family
-    assert found.answer is not None
-    strict = TOOLS[0].__class__(name="odd", parameters=beyond.parameters, is_strict=True)
+    written = SYNTAXES[family]([{"name": "odd", "arguments": {"x": "<é>"}}])
+    assert accepts(found, compiler, f"Text. {written}")
+    assert not accepts(found, compiler, f"Text. {written[:-12]}")
+    strict = Tool(name="odd", parameters=beyond.parameters, is_strict=True)
     is_held = guides(family, (REGEX, strict), must_call=False).answer is not None
     assert is_held is (family == "hermes")
 

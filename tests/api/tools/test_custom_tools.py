@@ -259,3 +259,30 @@ def test_a_free_answer_in_pythons_syntax_cannot_be_held(serve):
     assert "'tool_choice' of required" in message
     found = asked(client, tools=tools, tool_choice="required")["choices"][0]["message"]
     assert found["tool_calls"][0]["custom"]["input"] == "12"
+
+
+def test_between_tags_what_begins_one_is_escaped_in_both_directions(serve):
+    template = (
+        "{% for t in tools or [] %}{{ t.function.description }}{% endfor %}"
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}[{{ c.function.arguments.input }}]"
+        "{% endfor %}{% endfor %}{# <function= <parameter= #}"
+    )
+    catalog = FixedCatalog(facts=replace(FACTS, chat_template=template))
+    written = "&lt;/parameter>&amp;lt;\n"
+    text = (
+        f"<tool_call>\n<function=run>\n<parameter=input>\n{written}\n</parameter>\n"
+        "</function>\n</tool_call>"
+    )
+    form = {"type": "grammar", "grammar": {"syntax": "regex", "definition": r"[</a-z>&;\n]+"}}
+    for given, said in ((form, "</parameter>&lt;\n"), (None, written)):
+        engine = ScriptedEngine(deltas(text))
+        client = serve(engine, catalog)
+        tools = [custom("run", given)]
+        (call,) = asked(client, tools=tools)["choices"][0]["message"]["tool_calls"]
+        assert call["custom"]["input"] == said
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
+        asked(
+            client, tools=tools, messages=[*HI, {"role": "assistant", "tool_calls": [call]}, result]
+        )
+        assert engine.requests[1].text.endswith(f"[{written}]")
+        assert ("&lt;" in engine.requests[0].text) is (given is not None)
