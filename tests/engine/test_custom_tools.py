@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from lark import Lark
 from xgrammar import GrammarMatcher
 
+from grammars.compilation import as_ebnf
 from port import Guide
 from proxy.domain.tools import Tool
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
+from tests.engine.test_tool_guides import walked_masks
 from tests.fixtures.custom_tools import (
     APPLY_PATCH,
     CONFORMS,
@@ -131,3 +134,13 @@ def test_codexs_patches_conform_in_every_syntax(compiler, vocabulary):
             lark.parse(call.arguments)
             count += 1
     assert count > 200
+
+
+@pytest.mark.parametrize("kind", ["regex", "lark"])
+@pytest.mark.parametrize("family", ["hermes", "pythonic", "qwen3_coder", "kimi_k3"])
+def test_vllm_gets_a_grammar_that_allows_the_same_tokens(family, kind, compiler):
+    guide = guides(family, (KINDS[kind], *TOOLS[1:]), must_call=True).answer
+    first = compiler.compile(Guide(guide.kind.value, guide.text)).result().grammar
+    second = compiler._compiler.compile_grammar(as_ebnf(guide.kind.value, guide.text))
+    random = np.random.default_rng(1)
+    assert max(walked_masks(first, second, random) for _ in range(4)) > 2

@@ -286,3 +286,14 @@ def test_between_tags_what_begins_one_is_escaped_in_both_directions(serve):
         )
         assert engine.requests[1].text.endswith(f"[{written}]")
         assert ("&lt;" in engine.requests[0].text) is (given is not None)
+
+
+def test_a_socket_takes_the_same_body(serve):
+    client = serve(ScriptedEngine(deltas(call("run", input=INPUT))), CATALOG)
+    with client.websocket_connect("/v1/chat/completions/ws") as socket:
+        socket.send_json({"model": "demo", "messages": HI, "tools": [RUN]})
+        said = ""
+        while (chunk := socket.receive_json())["choices"][0]["finish_reason"] is None:
+            parts = chunk["choices"][0]["delta"].get("tool_calls", ())
+            said += "".join(part["custom"]["input"] for part in parts)
+    assert said == INPUT
