@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from proxy.domain.tools import ToolGrammar
 from proxy.language.structured.structural_tags import Format, regex
@@ -44,8 +45,9 @@ class Inexpressible(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Escapes:
-    """`forms`: what is written for a character; for all others, the character itself."""
+    """`forms`: what is written for the characters of `ranges`; all others stand for themselves."""
 
+    ranges: Ranges
     forms: Mapping[str, str]
 
     def text(self, plain: str) -> str:
@@ -53,8 +55,7 @@ class Escapes:
 
     def one_of(self, ranges: Ranges) -> str:
         """A regular expression for the escaped form of one of these characters."""
-        special = [(ord(char), ord(char)) for char in self.forms]
-        plain = _without(ranges, [*special, _SURROGATES])
+        plain = _without(ranges, [*self.ranges, _SURROGATES])
         parts = ([*_within(plain, first, last)] for first, last in _LENGTHS)
         found = [f"[{''.join(map(_range, part))}]" for part in parts if part]
         endings: dict[str, str] = {}  # the forms' last characters by what stands before them
@@ -179,11 +180,14 @@ def _in_set(char: str) -> str:
     return f"\\x{ord(char):02x}" if char < " " else f"\\{char}" if char in "\\]^-[" else char
 
 
-IN_JSON = Escapes(
-    {char: json.dumps(char)[1:-1] for char in ('"', "\\", *map(chr, range(ord(" "))))}
-)
+def _escapes(ranges: Ranges, write: Callable[[str], str]) -> Escapes:
+    characters = [chr(code) for first, last in ranges for code in range(first, last + 1)]
+    return Escapes(ranges, {char: write(char) for char in characters})
+
+
+IN_JSON = _escapes([(0, 31), (34, 34), (92, 92)], lambda char: json.dumps(char)[1:-1])
 # Between tags. The text then has no tag, so that its end is certain.
-IN_MARKUP = Escapes({"<": "&lt;", "&": "&amp;"})
+IN_MARKUP = _escapes([(38, 38), (60, 60)], escape)
 
 
 def grammar_format(grammar: ToolGrammar, escapes: Escapes) -> Format:
