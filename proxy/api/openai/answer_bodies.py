@@ -80,10 +80,18 @@ class CalledFunction(AnswerBody):
     arguments: str = Field(description="A JSON object, as text.")
 
 
+class CalledCustom(AnswerBody):
+    name: str
+    input: str = Field(description="Plain text.")
+
+
 class AnswerToolCall(AnswerBody):
+    """Has what its `type` names."""
+
     id: str
-    type: Literal["function"]
-    function: CalledFunction
+    type: Literal["function", "custom"]
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
 
 
 class ServerToolCall(AnswerBody):
@@ -186,13 +194,21 @@ class CallPartFunction(AnswerBody):
     arguments: str = Field(description="The next piece of a JSON object's text.")
 
 
+class CallPartCustom(AnswerBody):
+    name: str = Field("", description="With the first part of a call.")
+    input: str = Field(description="The next piece of the plain text.")
+
+
 class ToolCallPart(AnswerBody):
-    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments."""
+    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments, or the
+    input of a custom tool.
+    """
 
     index: Count
     id: str = ""
-    type: Literal["function"] = "function"
-    function: CallPartFunction
+    type: Literal["function", "custom"] = "function"
+    function: CallPartFunction | None = None
+    custom: CallPartCustom | None = None
 
 
 class ChatDelta(AnswerBody):

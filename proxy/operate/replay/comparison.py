@@ -103,9 +103,9 @@ def _texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
         if isinstance(text := message.get(name), str):
             yield -1, name, text
     for number, call in enumerate(objects_of(message.get("tool_calls"))):
-        if isinstance(function := call.get("function"), Mapping):
-            for name in ("name", "arguments"):
-                yield _number(call, number), name, str(function.get(name) or "")
+        if isinstance(called := call.get("function") or call.get("custom"), Mapping):
+            for name in ("name", "arguments", "input"):
+                yield _number(call, number), name, str(called.get(name) or "")
 
 
 def _number(found: Mapping[str, Any], usual: int) -> int:

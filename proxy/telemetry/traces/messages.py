@@ -182,7 +182,7 @@ def _parts_of(message: Mapping[str, Any], *, is_answer: bool) -> Iterator[Part]:
         elif isinstance(each, Mapping):  # an image, for example: its kind, not its bytes
             yield {"type": str(each.get("type"))}
     for call in objects_of(message.get("tool_calls")):
-        yield _call(call.get("id"), call.get("function"))
+        yield _call(call.get("id"), call.get("function") or call.get("custom"))
 
 
 def _block(block: Mapping[str, Any]) -> Part:
@@ -209,5 +209,5 @@ def _call(call_id: Any, function: Any) -> Part:
         "type": "tool_call",
         "id": call_id if isinstance(call_id, str) else None,
         "name": str(named.get("name") or ""),
-        "arguments": str(named.get("arguments") or ""),
+        "arguments": str(named.get("arguments") or named.get("input") or ""),
     }
