@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import repeat
 
 from proxy.domain.engine import EngineRequest
@@ -39,6 +40,10 @@ def prompt_bound(request: EngineRequest, *, is_counted: bool = True) -> int:
     most = context if limit is None else min(context, limit)
     if request.token_ids is not None:
         return min(len(request.token_ids) + ADDED_TOKENS, most)
+    if request.pair is not None:
+        texts = (request.text, request.pair)
+        both = (replace(request, text=one, pair=None) for one in texts)
+        return sum(prompt_bound(one, is_counted=is_counted) for one in both)
     text = request.text or ""
     if len(text) >= most:
         return most
