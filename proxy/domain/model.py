@@ -129,8 +129,9 @@ class TextTensors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """A Triton model that others built, or our embedding model, which is no ensemble either. inputs, outputs: name -> datatype, as Triton reports them.
+    """A Triton model that others built, or our embedding model, which is no ensemble either.
 
+    inputs, outputs: name -> datatype, as Triton reports them.
     has_batches: shapes begin with the batch's size. is_decoupled: it may respond more than once.
     is_cumulative: a BLS model whose responses repeat the text so far.
     stopped_by: the Triton model that takes a stop for its requests; None: their calls are

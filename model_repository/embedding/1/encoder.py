@@ -69,7 +69,7 @@ class Encoder:
             self._check_start(each, row, most)
         found = self._tokenizer.encode(text, pair, add_special_tokens=self._adds_special_tokens)
         sequence = TokenSequence(tuple(found.ids), tuple(found.type_ids))
-        return self._checked(sequence, row, most)
+        return self._checked(sequence, row, most, "text" if pair is None else "pair of texts")
 
     def of_ids(self, given: list[int], row: int, most: int | None) -> TokenSequence:
         """given: ends with -1, once or more, if other rows are longer. Raises Refusal."""
@@ -89,11 +89,13 @@ class Encoder:
         ids = tuple(one for one in sequence.ids if one != self._left_out)
         return TokenSequence(ids, sequence.types[: len(ids)])
 
-    def _checked(self, sequence: TokenSequence, row: int, most: int | None) -> TokenSequence:
+    def _checked(
+        self, sequence: TokenSequence, row: int, most: int | None, what: str = "text"
+    ) -> TokenSequence:
         tokens = len(sequence.ids)
         if not tokens:
             raise Refusal("invalid_parameter", "The text has no tokens.", row)
-        self._check(tokens, str(tokens), row, most)
+        self._check(tokens, f"the {what} has {tokens}", row, most)
         return sequence
 
     def _check_start(self, text: str, row: int, most: int | None) -> None:
@@ -103,7 +105,7 @@ class Encoder:
         size = CHARACTERS_A_TOKEN * self._context_length
         while size < len(text):
             start = self._tokenizer.encode(text[:size], add_special_tokens=False)
-            self._check(len(start) - CUT_MARGIN_TOKENS, "more", row, most)
+            self._check(len(start) - CUT_MARGIN_TOKENS, "a text has more", row, most)
             size *= 2
 
     def _check(self, tokens: int, shown: str, row: int, most: int | None) -> None:
@@ -113,5 +115,5 @@ class Encoder:
             longest = f"This server accepts at most {most} tokens for this model"
         else:
             return
-        message = f"{longest}, and the text has {shown}. Shorten it, or split it."
+        message = f"{longest}, and {shown}. Shorten it, or split it."
         raise Refusal("context_length_exceeded", message, row)

@@ -41,6 +41,8 @@ NEEDS: Mapping[str, Need] = {
     MESSAGES: Scope.CHAT,
     "/v1/completions": Scope.COMPLETIONS,
     "/v1/embeddings": Scope.EMBEDDINGS,
+    "/v1/rerank": Scope.EMBEDDINGS,
+    "/v1/score": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,
