@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest, ModelUnavailable
@@ -58,12 +57,13 @@ async def embedded(
             refused is `prompt[<its index>]`.
         ProxyError: as Engine.generate. The first that fails ends the others.
     """
-    cost, gate = _Cost(Usage()), asyncio.Semaphore(at_once(calls))
-    sizes = [len(call.batch) or 1 for call in calls]
-    inputs = sum(sizes)
+    cost = _Cost(Usage())
     record.counts.append(cost)
+    inputs = sum(len(call.batch) or 1 for call in calls)
+    found: list[list[bytes]] = [[]] * len(calls)
+    left = enumerate(calls)
 
-    async def vector(request: EngineRequest) -> bytes:
+    async def vectors(request: EngineRequest) -> bytes:
         with Stage(StageName.TRITON, record) as stage:
             async with aclosing(engine.generate(replace(request, stage=stage))) as deltas:
                 async for delta in deltas:
@@ -71,34 +71,39 @@ async def embedded(
                     return delta.embedding
         raise EngineFailed("The model server failed.", detail="a stream without an embedding")
 
-    async def bounded(request: EngineRequest, first: int) -> list[bytes]:
-        async with gate:
+    async def answered(request: EngineRequest) -> bytes:
+        try:
+            return await vectors(request)
+        except ModelUnavailable as error:
+            again = replace(request, avoids=frozenset(filter(None, [error.endpoint])))
+            if not again.avoids or not engine.has_another(again):
+                raise
+            record.resends += 1
+            return await vectors(again)
+
+    async def work() -> None:
+        for index, call in left:
             try:
-                found = await vector(request)
-            except ModelUnavailable as error:
-                again = replace(request, avoids=frozenset(filter(None, [error.endpoint])))
-                if not again.avoids or not engine.has_another(again):
-                    raise
-                record.resends += 1
-                found = await vector(again)
+                answer = await answered(call)
             except InvalidRequest as error:
                 if (error.param or "").startswith("prompt["):
+                    first = sum(len(one.batch) for one in calls[:index])
                     error.param = f"prompt[{first + int(str(error.param)[7:-1])}]"
                 raise
-        size = len(found) // (len(request.batch) or 1)
-        if (numbers := size // 4 * inputs) > MOST_NUMBERS:
-            raise InvalidRequest(
-                f"The vectors of {inputs} inputs have {numbers} numbers: at most "
-                f"{MOST_NUMBERS} are allowed. Send fewer inputs, or ask for fewer dimensions.",
-                code=ErrorCode.INVALID_PARAMETER,
-                param="prompt",
-            )
-        return [found[at : at + size] for at in range(0, len(found), size)]
+            size = len(answer) // (len(call.batch) or 1)
+            if (numbers := size // 4 * inputs) > MOST_NUMBERS:
+                raise InvalidRequest(
+                    f"The vectors of {inputs} inputs have {numbers} numbers: at most "
+                    f"{MOST_NUMBERS} are allowed. Send fewer inputs, or ask for fewer dimensions.",
+                    code=ErrorCode.INVALID_PARAMETER,
+                    param="prompt",
+                )
+            found[index] = [answer[at : at + size] for at in range(0, len(answer), size)]
 
-    starts = accumulate(sizes, initial=0)
-    tasks = [asyncio.create_task(bounded(*each)) for each in zip(calls, starts, strict=False)]
+    workers = [asyncio.create_task(work()) for _ in range(at_once(calls))]
     try:
-        return [each for part in await asyncio.gather(*tasks) for each in part]
+        await asyncio.gather(*workers)
     finally:
-        for task in tasks:
-            task.cancel()
+        for worker in workers:
+            worker.cancel()
+    return [each for part in found for each in part]

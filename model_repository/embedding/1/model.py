@@ -10,21 +10,25 @@ from __future__ import annotations
 import asyncio  # noqa: F401  otherwise Triton's stub imports it during the first request
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from encoder import Encoder, Refusal, TokenSequence
-from onnx_graph import OnnxGraph
 from static_table import StaticTable
 
 Vectors = npt.NDArray[np.float32]
+
 SMALLEST = float(np.finfo(np.float32).tiny)
+
+
+class Pooler(Protocol):
+    def vectors(self, sequences: Sequence[TokenSequence]) -> Vectors: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class TritonPythonModel:
             adds_special_tokens=not is_static,
             left_out=None if left_out is None else int(left_out),
         )
-        self._model: OnnxGraph | StaticTable
+        self._model: Pooler
         if is_static:
             rows, width = map(int, parameters["table_shape"].split(","))
             self._model = StaticTable(
@@ -66,6 +70,8 @@ class TritonPythonModel:
                 shape=(rows, width),
             )
         else:
+            from onnx_graph import OnnxGraph  # a static model needs no ONNX Runtime
+
             self._model = OnnxGraph(
                 file,
                 output=parameters["output"],
