@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoder import Encoder, Refusal, TokenSequence
-from onnx_graph import OnnxGraph
-from static_table import StaticTable
 
 from build_engines import embedding_build
 from build_engines.models_file import EmbeddingEntry
 from build_engines.weights import LocalFolder
+from encoder import Encoder, Refusal, TokenSequence
+from onnx_graph import OnnxGraph
+from static_table import StaticTable
 from tests.fixtures import embedding_models
 from tests.fixtures.running import ARTIFACTS, alone
 
