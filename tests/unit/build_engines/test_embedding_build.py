@@ -92,7 +92,7 @@ def test_what_is_not_served_of_them_is_refused(folder, given, kinds, words):
 
 
 def test_without_these_files_models_yaml_says_it(folder):
-    with pytest.raises(BuildError, match="set embedding.pooling to mean or cls"):
+    with pytest.raises(BuildError, match=r"set embedding\.pooling to mean or cls"):
         facts(folder)
     assert facts(folder, pooling="mean")["normalize"] == "1"
 
@@ -214,7 +214,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
     found = parse("package://no_such_thing", tmp_path)
     assert found == InstalledPackage("no_such_thing")
     entry = EmbeddingEntry(runtime="embedding", weights=found)
-    with pytest.raises(BuildError, match="'no_such_thing' .* is not installed"):
+    with pytest.raises(BuildError, match=r"'no_such_thing' .* is not installed"):
         embedding_build.is_built("m", entry, tmp_path)
     with pytest.raises(ValueError, match="not the name of a Python package"):
         parse("package://a/b", tmp_path)
