@@ -15,15 +15,8 @@ from encoder import Encoder, Refusal, TokenSequence
 from onnx_graph import OnnxGraph
 from static_table import StaticTable
 from tests.fixtures import embedding_models
-from tests.fixtures.running import ARTIFACTS, alone
 
 TEXTS = ("where is the station", "milk", "bread and milk at noon a b c d e f g", "milk a")
-
-
-@pytest.fixture(scope="module")
-def folders() -> Path:
-    with alone():
-        return embedding_models.made(ARTIFACTS / "weights" / "embedding")
 
 
 def built(folder: Path, target: Path, **options: object) -> dict[str, str]:
@@ -54,8 +47,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_vectors_are_those_of_transformers(folders, tmp_path):
-    folder = folders / "bert"
+def test_vectors_are_those_of_transformers(embedding_folders, tmp_path):
+    folder = embedding_folders / "bert"
     parameters = built(folder, tmp_path)
     encode = encoder(folder, parameters).of_text
     sequences = [encode(text, None, 0, None) for text in TEXTS]
@@ -66,8 +59,10 @@ def test_vectors_are_those_of_transformers(folders, tmp_path):
 
 
 @pytest.mark.parametrize("tokens_a_run", [12, 8_192])
-def test_neighbours_and_padding_change_no_vector(folders, tmp_path, monkeypatch, tokens_a_run):
-    folder = folders / "bert"
+def test_neighbours_and_padding_change_no_vector(
+    embedding_folders, tmp_path, monkeypatch, tokens_a_run
+):
+    folder = embedding_folders / "bert"
     parameters = built(folder, tmp_path)
     encode = encoder(folder, parameters).of_text
     sequences = [encode(text, None, 0, None) for text in TEXTS]
@@ -79,8 +74,8 @@ def test_neighbours_and_padding_change_no_vector(folders, tmp_path, monkeypatch,
     assert (runs_alone.vectors(sequences) == alone_each).all()
 
 
-def test_the_first_tokens_vector_is_another_pooling(folders, tmp_path):
-    folder = folders / "bert"
+def test_the_first_tokens_vector_is_another_pooling(embedding_folders, tmp_path):
+    folder = embedding_folders / "bert"
     parameters = built(folder, tmp_path, pooling="cls", normalize=False)
     assert (parameters["pooling"], parameters["normalize"]) == ("cls", "0")
     sequence = encoder(folder, parameters).of_text("milk", None, 0, None)
@@ -90,8 +85,8 @@ def test_the_first_tokens_vector_is_another_pooling(folders, tmp_path):
     assert np.abs(first - mean).max() > 1e-3
 
 
-def test_scores_are_those_of_transformers(folders, tmp_path):
-    folder = folders / "cross"
+def test_scores_are_those_of_transformers(embedding_folders, tmp_path):
+    folder = embedding_folders / "cross"
     parameters = built(folder, tmp_path)
     assert (parameters["task"], parameters["activation"]) == ("score", "sigmoid")
     pairs = [("where is the station", "milk"), ("a b", "train leaves at noon"), ("a", "a")]
@@ -104,8 +99,8 @@ def test_scores_are_those_of_transformers(folders, tmp_path):
     assert np.ptp(expected) > 1e-3
 
 
-def test_a_static_model_takes_the_mean_of_the_known_tokens(folders, tmp_path):
-    folder = folders / "static"
+def test_a_static_model_takes_the_mean_of_the_known_tokens(embedding_folders, tmp_path):
+    folder = embedding_folders / "static"
     parameters = built(folder, tmp_path)
     table = embedding_models.static(tmp_path / "again")
     rows, width = map(int, parameters["table_shape"].split(","))
@@ -139,9 +134,11 @@ def test_a_static_model_takes_the_mean_of_the_known_tokens(folders, tmp_path):
         ("\x00", None, None, None),
     ],
 )
-def test_a_text_that_is_too_long_is_refused_with_its_length(folders, text, pair, most, words):
+def test_a_text_that_is_too_long_is_refused_with_its_length(
+    embedding_folders, text, pair, most, words
+):
     given = {"context_length": "32", "vocab_size": "25"}
-    encode = encoder(folders / "cross", given)
+    encode = encoder(embedding_folders / "cross", given)
     if words is None:
         assert encode.of_text(text, pair, 0, most).ids
         return
@@ -151,8 +148,8 @@ def test_a_text_that_is_too_long_is_refused_with_its_length(folders, text, pair,
     assert (fields["param"], fields["code"]) == ("prompt[3]", "context_length_exceeded")
 
 
-def test_a_static_model_refuses_a_text_without_tokens(folders):
-    encode = encoder(folders / "static", {**STATIC, "table_shape": "24,16"})
+def test_a_static_model_refuses_a_text_without_tokens(embedding_folders):
+    encode = encoder(embedding_folders / "static", {**STATIC, "table_shape": "24,16"})
     with pytest.raises(Refusal, match="has no tokens"):
         encode.of_text("  ", None, 0, None)
 
@@ -171,8 +168,8 @@ STATIC = {"context_length": "32", "vocab_size": "24"}
         ([5] * 33, "the text has 33"),
     ],
 )
-def test_ids_are_checked_and_lose_their_padding(folders, ids, found):
-    encode = encoder(folders / "static", STATIC)
+def test_ids_are_checked_and_lose_their_padding(embedding_folders, ids, found):
+    encode = encoder(embedding_folders / "static", STATIC)
     if isinstance(found, tuple):
         assert encode.of_ids(ids, 0, None) == TokenSequence(found, (0,) * len(found))
         return

@@ -196,7 +196,7 @@ def test_a_model_that_embeds_does_not_generate(serve, engine, path, fields):
     [
         ("a", {"dimensions": 5}, "dimensions", "can have 2, 3, 4."),
         ("a", {"dimensions": 1}, "dimensions", "can have 2, 3, 4."),
-        ([0] * 5_000, {}, "input", "maximum context length is 4096 tokens, and an input has 5000"),
+        ([0] * 5_000, {}, "input", "context length is 128 tokens, and an input has 5000"),
         ([[1], [300]], {}, "input", "outside the vocabulary of 256"),
     ],
 )
