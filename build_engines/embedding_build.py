@@ -141,10 +141,11 @@ def _table(
         dtype = TABLE_TYPES[table["dtype"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(
-            f"{file} is not the table of a static model: one tensor of two dimensions, F16 or F32"
+            f"{file} is not the table of a static model: one tensor of two dimensions, F16 or F32. "
+            "A BERT-like model needs its ONNX graph"
         ) from error
     if entry.embedding.pooling == "cls" or entry.embedding.threads is not None:
-        raise BuildError("a static model takes the mean of its vectors, without threads")
+        raise BuildError("a static model has no embedding.threads, and takes the mean")
     model = tokenizer.get("model", {})
     vocab = model.get("vocab", {})
     if len(vocab) > rows:

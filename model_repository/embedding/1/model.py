@@ -110,6 +110,8 @@ class TritonPythonModel:
                     rows.append(tuple(both))
         except Refusal as refusal:
             return refusal
+        if not rows:
+            return Refusal("invalid_parameter", "There is neither a text nor token ids.", 0)
         dimensions = _integer(request, "dimensions")
         return Call(id=request.request_id(), rows=rows, dimensions=dimensions)
 

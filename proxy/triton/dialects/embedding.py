@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from proxy.domain.model import ModelFacts, Pooling
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import Declared, Read, raw_outputs
+from proxy.triton.tensors import Value
 
 PADDING = -1  # of a row of ids
 
@@ -38,23 +38,28 @@ class Embedding:
         return []
 
     def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
-        rows = request.batch or (request,)
-        model = request.model
+        model, adopted = request.model, request.model.facts.adopted
+        assert adopted is not None
         message = service_pb2.ModelInferRequest(model_name=model.triton_model, id=request.id)
         if model.version is not None:
             message.model_version = str(model.version)
+        rows = request.batch or (request,)
+        given: dict[str, Value | None] = {
+            "dimensions": [request.embeds] * len(rows) if request.embeds else None,
+            "max_prompt_tokens": [request.prompt_cap] * len(rows) if request.prompt_cap else None,
+            "text_pair": None if request.pair is None else [each.pair or "" for each in rows],
+        }
         if request.token_ids is None:
-            _add(message, "text_input", "BYTES", _texts([each.text or "" for each in rows]), rows)
+            given["text_input"] = [each.text or "" for each in rows]
         else:
-            _add(message, "input_ids", "INT32", _padded(rows), rows)
-        if request.pair is not None:
-            _add(message, "text_pair", "BYTES", _texts([each.pair or "" for each in rows]), rows)
-        for name, number in (
-            ("dimensions", request.embeds),
-            ("max_prompt_tokens", request.prompt_cap),
-        ):
-            if number:
-                _add(message, name, "INT32", array("i", [number] * len(rows)).tobytes(), rows)
+            given["input_ids"] = _padded([each.token_ids or () for each in rows])
+        for name, value in given.items():
+            if value is not None:
+                datatype = adopted.inputs[name]
+                raw, elements = codec.raw_elements(datatype, value)
+                shape = (len(rows), elements // len(rows))
+                message.inputs.add(name=name, datatype=datatype, shape=shape)
+                message.raw_input_contents.append(raw)
         return codec.streamed(message)
 
     def reader(self, request: EngineRequest, prompt_tokens: int | None) -> Read:
@@ -97,28 +102,7 @@ def facts_of(declared: Declared, facts: ModelFacts) -> ModelFacts:
     )
 
 
-def _add(
-    message: service_pb2.ModelInferRequest,
-    name: str,
-    datatype: str,
-    raw: bytes,
-    rows: Sequence[EngineRequest],
-) -> None:
-    elements = len(raw) // 4 // len(rows) if datatype == "INT32" else 1
-    message.inputs.add(name=name, datatype=datatype, shape=(len(rows), elements))
-    message.raw_input_contents.append(raw)
-
-
-def _texts(texts: Sequence[str]) -> bytes:
-    encoded = [text.encode() for text in texts]
-    return b"".join(struct.pack("<I", len(each)) + each for each in encoded)
-
-
-def _padded(rows: Sequence[EngineRequest]) -> bytes:
-    given = [each.token_ids or () for each in rows]
-    longest = max(map(len, given))
-    found = array("i")
-    for ids in given:
-        found.extend(ids)
-        found.extend([PADDING] * (longest - len(ids)))
-    return found.tobytes()
+def _padded(rows: Sequence[Sequence[int]]) -> list[int]:
+    """All rows, one after the other, each as long as the longest."""
+    longest = max(map(len, rows))
+    return [one for ids in rows for one in (*ids, *[PADDING] * (longest - len(ids)))]
