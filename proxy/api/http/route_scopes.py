@@ -47,6 +47,8 @@ NEEDS: Mapping[str, Need] = {
     "/v1/responses/input_tokens": Scope.TOKENS,
     "/v1/completions": Scope.COMPLETIONS,
     "/v1/embeddings": Scope.EMBEDDINGS,
+    "/v1/rerank": Scope.EMBEDDINGS,
+    "/v1/score": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,

@@ -298,6 +298,14 @@ class ModelLimits(AnswerBody):
     timeout_s: Amount = Field(description="Seconds of a generation.")
 
 
+class ModelPooling(AnswerBody):
+    routes: list[str] = Field(examples=[["/v1/embeddings", "/v1/rerank", "/v1/score"]])
+    dimensions: list[Count] | None = Field(
+        description="Of the vectors: the model's own, then those that they can be cut to.",
+        examples=[[256, 128, 64]],
+    )
+
+
 class ModelBody(AnswerBody):
     id: str = Field(description="The model's name, or an alias.", examples=["demo"])
     object: Literal["model"]
@@ -319,6 +327,10 @@ class ModelBody(AnswerBody):
         "for completions 16."
     )
     limits: ModelLimits = Field(description="What one request may ask for; null: no limit.")
+    pooling: ModelPooling | None = Field(
+        description="Of a model that embeds or scores texts; null: it generates, or its engine "
+        "alone knows."
+    )
     tool_parser: str | None
     reasoning_parser: str | None
     capabilities: list[str] = Field(

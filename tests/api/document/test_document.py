@@ -35,6 +35,8 @@ GOOD += [{**PROMPT, "stream": streams} for streams in (False, True)]
 GOOD += [{**CHAT, "max_tokens": 5, "stream": streams} for streams in (False, True)]
 GOOD += [{"model": "demo", "input": "hi"}, {"model": "demo", "input": "hi", "stream": True}]
 GOOD += [{"prompt": "hi"}, {"tokens": [104, 105]}, {"model": "demo", "input": ["hi", "you"]}]
+GOOD += [{"model": "demo", "query": "hi", "documents": ["you"]}]
+GOOD += [{"model": "demo", "text_1": "hi", "text_2": ["you"]}]
 BAD = [b"", b"{", b"[]", b"{}", b'{"model": "nope", "messages": [{"role": "user", "content": ""}]}']
 METHODS = ("get", "post", "put", "delete")
 EXTRA = {"extra_fields": ["timing", "worker_id"]}
@@ -154,7 +156,9 @@ def test_the_examples_of_requests_are_served(serve):
         assert bool(content.get("examples")) is ("requestBody" in operation), path
         for name, example in content.get("examples", {}).items():
             own.schema(content["schema"]).validate(example["value"])
-            answer = client.request(method, path, json=example["value"])
+            given = dict(example["value"])
+            given |= {"model": "demo"} if "model" in given else {}
+            answer = client.request(method, path, json=given)
             assert answer.status_code == 200, (path, name, answer.text)
             own.judge(operation, answer)
             seen += 1

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.fixtures.embedding_models import reference
 from tests.fixtures.pip_target import installed
 from tests.fixtures.stack import HANG_S
 
@@ -33,22 +35,40 @@ def locked(start, stack):
 def test_a_client_works_with_a_key_and_raises_its_own_error_on_401(
     locked, client, error_class, tmp_path
 ):
+    told = run(client, client, f"{locked.url}/v1", KEY, folder=tmp_path)
+    assert told["refused"] == [error_class, 401]
+    assert told["whole"][-1] in ".!?"
+    assert told["stream"] == told["whole"]
+
+
+def test_langchains_embeddings_are_the_same_by_texts_and_by_token_ids(
+    embedding_stack, embedding_folders, tmp_path
+):
+    """It pads no ids, and adds the special tokens itself."""
+    bert = embedding_folders / "bert"
+    url = f"{embedding_stack.url}/v1"
+    told = run("langchain", "embeddings", url, str(bert), folder=tmp_path)
+    expected = reference(bert, "bread and milk", "where is the station")
+    assert np.abs(np.array(told["texts"]) - expected).max() < 1e-4
+    assert np.abs(np.array(told["query"]) - expected[0]).max() < 1e-4
+    assert np.array(told["ids"]).shape == expected.shape
+
+
+def run(lock: str, *arguments: str, folder: Path) -> dict[str, object]:
+    """What python_clients.py prints, with the packages of the lock."""
     try:
-        folder = installed(HERE / f"{client}.lock")
+        packages = installed(HERE / f"{lock}.lock")
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"pip cannot install {client}.lock: {error}")
+        pytest.skip(f"pip cannot install {lock}.lock: {error}")
     command = [sys.executable, "-W", "ignore", str(HERE / "python_clients.py")]
     done = subprocess.run(
-        [*command, client, f"{locked.url}/v1", KEY],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        [*command, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(packages)},
         capture_output=True,
         text=True,
         timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["refused"] == [error_class, 401]
-    assert told["whole"][-1] in ".!?"
-    assert told["stream"] == told["whole"]
+    return json.loads(done.stdout)
