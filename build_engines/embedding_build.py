@@ -183,6 +183,7 @@ def _graph(
     if is_score and entry.embedding.pooling is not None:
         raise BuildError("a cross-encoder has no embedding.pooling")
     pooling, normalizes = _pooling(entry, folder, needs_one=output in of_tokens)
+    graph = file.read_bytes()
     return {
         "task": "score" if is_score else "embed",
         "width": str(width),
@@ -192,7 +193,7 @@ def _graph(
         "pooling": pooling,
         "normalize": _flag(normalizes),
         "pad_id": str(config.get("pad_token_id") or 0),
-        "runs_alone": _flag(any(node in file.read_bytes() for node in DYNAMIC)),
+        "runs_alone": _flag(any(node in graph for node in DYNAMIC)),
         "threads": str(entry.embedding.threads or 0),  # 0: one per core
         **({"activation": _activation(config)} if is_score else {}),
     }
