@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
-from proxy.api.openai.chat_socket import MOST_REQUESTS
+from proxy.api.http.request_socket import MOST_REQUESTS
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from tests.doubles.engine import ScriptedEngine, deltas
