@@ -1,4 +1,6 @@
-"""LiteLLM and LangChain with a key: answers, streams, and their own errors for a wrong key."""
+"""LiteLLM and LangChain with a key: answers, streams, and their own errors for a wrong key.
+LangChain and the OpenAI Agents SDK over the Responses API.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from tests.fixtures.stack import HANG_S
 
 HERE = Path(__file__).parent
 KEY = "the-one-key-of-these-clients-is-long"
+SUNNY = "The temperature is 21 and the sky is sunny."
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +29,25 @@ def locked(start, stack):
     return proxy
 
 
+def run(program: str, lock: str, *arguments: str, folder: Path) -> dict:
+    """What a program of this folder prints, with the packages of a lock."""
+    try:
+        packages = installed(HERE / f"{lock}.lock")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"pip cannot install {lock}.lock: {error}")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HERE / program), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize(
     ("client", "error_class"),
     [("litellm", "AuthenticationError"), ("langchain", "OpenAIAuthenticationError")],
@@ -33,22 +55,30 @@ def locked(start, stack):
 def test_a_client_works_with_a_key_and_raises_its_own_error_on_401(
     locked, client, error_class, tmp_path
 ):
-    try:
-        folder = installed(HERE / f"{client}.lock")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"pip cannot install {client}.lock: {error}")
-    command = [sys.executable, "-W", "ignore", str(HERE / "python_clients.py")]
-    done = subprocess.run(
-        [*command, client, f"{locked.url}/v1", KEY],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
+    told = run("python_clients.py", client, client, f"{locked.url}/v1", KEY, folder=tmp_path)
     assert told["refused"] == [error_class, 401]
     assert told["whole"][-1] in ".!?"
     assert told["stream"] == told["whole"]
+
+
+def test_langchain_works_over_responses(locked, tmp_path):
+    arguments = ("responses", f"{locked.url}/v1", KEY)
+    told = run("python_clients.py", "langchain", *arguments, folder=tmp_path)
+    assert told["stream"] == told["whole"]
+    assert told["tokens"] > 0
+    assert told["calls"] == [[["get_weather", {"city": "Rome"}]]] * 2
+    assert told["answers"] == [SUNNY, SUNNY]
+    assert told["people"] == [{"name": "Tom", "age": 31}] * 2
+
+
+def test_an_agents_loop_of_the_agents_sdk(locked, tmp_path):
+    told = run("agents_sdk.py", "agents", f"{locked.url}/v1", KEY, folder=tmp_path)
+    assert len(told) == 4
+    for found in told.values():
+        assert found["called"] == [
+            ["get_weather", "Rome"],
+            ["get_population", "Oslo"],
+            ["get_weather", "Madrid"],
+        ]
+        assert found["answers"] == [SUNNY, "The population is 7042.", SUNNY]
+    assert "raw_response_event" in told["streamed, kept"]["kinds"]
