@@ -202,7 +202,7 @@ $(INSTALLED): requirements.lock Makefile
 	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
 	  "$$python" -m venv "$(VENV)"; \
 	fi
-	@echo "[make] step 2/2: installing requirements.lock (150 MB to download, 470 MB on disk)"
+	@echo "[make] step 2/2: installing requirements.lock (170 MB to download, 505 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
 	@printf '#!/bin/sh\nexec "%s/bin/python" -I -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"

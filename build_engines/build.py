@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from build_engines import (
+    embedding_build,
     engine_limits,
     onnx_build,
     role_parameters,
@@ -27,6 +28,8 @@ from build_engines.gpu import assembly, toolkit
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import (
     BuildableEntry,
+    BuiltEntry,
+    EmbeddingEntry,
     GpuEntry,
     ModelsFile,
     OnnxEntry,
@@ -99,6 +102,8 @@ def _needs_tools(entry: BuildableEntry, artifacts: Path) -> bool:
             return onnx_build.needs_tools(entry, artifacts)
         case ScriptedEntry():
             return scripted_build.needs_tools(entry, artifacts)
+        case EmbeddingEntry():
+            return not embedding_build.weights(entry, artifacts).is_done
         case VllmEntry():
             return vllm_build.needs_tools(entry, artifacts)
 
@@ -128,8 +133,8 @@ def show_all(
                 _show(name, entry, artifacts, say, tensorrt_llm)
         except BuildError as error:
             raise UnservableFolder(str(entry.weights), str(error)) from error
-        for role in ("ensemble", *triton_models.ROLES):
-            triton_name = name if role == "ensemble" else triton_models.role_name(name, role)
+        roles = () if isinstance(entry, EmbeddingEntry) else triton_models.ROLES
+        for triton_name in (name, *(triton_models.role_name(name, role) for role in roles)):
             say(f"write {artifacts / 'model_repository' / triton_name}/")
 
 
@@ -150,6 +155,8 @@ def is_built(
             return onnx_build.is_built(name, entry, artifacts)
         case ScriptedEntry():
             return scripted_build.is_built(name, entry, artifacts)
+        case EmbeddingEntry():
+            return embedding_build.is_built(name, entry, artifacts)
         case VllmEntry():
             return vllm_build.is_built(name, entry, artifacts)
 
@@ -181,6 +188,8 @@ def _build(
             onnx_build.build(name, entry, artifacts, say)
         case ScriptedEntry():
             scripted_build.build(name, entry, artifacts, say)
+        case EmbeddingEntry():
+            embedding_build.build(name, entry, artifacts, say)
         case VllmEntry():
             vllm_build.build(name, entry, artifacts, say, machine_gb=memory_bytes() / 1e9)
 
@@ -196,6 +205,9 @@ def _show(
                 say(line)
         case ScriptedEntry():
             for line in scripted_build.shown(name, entry, artifacts):
+                say(line)
+        case EmbeddingEntry():
+            for line in embedding_build.shown(name, entry, artifacts):
                 say(line)
         case VllmEntry():
             for line in vllm_build.shown(name, entry, artifacts):
@@ -218,7 +230,8 @@ def _write_repository(
                 version = (tensorrt_llm or toolkit.installed()).version
                 assembly.render(name, entry, artifacts, fresh, version=version)
             case OnnxEntry():
-                kv_bytes = kv_cache_bytes(entry, models=len(models.built))
+                engines = [one for one in models.built.values() if isinstance(one, BuiltEntry)]
+                kv_bytes = kv_cache_bytes(entry, models=len(engines))
                 facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
                 say(
@@ -232,6 +245,9 @@ def _write_repository(
                 parameters = role_parameters.scripted(name, entry, facts)
                 without = engine_limits.LORA | engine_limits.BLOCKS
                 triton_models.render(name, fresh, parameters, without=without)
+            case EmbeddingEntry():
+                given = embedding_build.parameters(name, artifacts)
+                triton_models.render_embedding(name, fresh, given, entry.max_queue)
             case VllmEntry():
                 facts = Facts.read(artifacts / name / "facts.json")
                 parameters = role_parameters.on_vllm(name, entry, facts, artifacts / name)

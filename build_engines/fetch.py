@@ -17,7 +17,14 @@ from build_engines.errors import BuildError
 from build_engines.gpu.architecture import OWN_FILE
 from build_engines.step import Step
 from build_engines.tool import Say
-from build_engines.weights import GGUF, HubRepository, LocalFolder, StoredObjects, Weights
+from build_engines.weights import (
+    GGUF,
+    HubRepository,
+    InstalledPackage,
+    LocalFolder,
+    StoredObjects,
+    Weights,
+)
 from build_engines.whole_folder import contents_hash
 
 CONFIG = "config.json"
@@ -46,7 +53,7 @@ class Fetch(Step):
 
     def make(self, target: Path, say: Say) -> None:
         say(f"fetching {self.origin}")
-        remote_files.fetch(self.origin, target, say)
+        remote_files.fetch(self.origin, target, say, self._needs)
         if not (target / self._needs).is_file():
             shutil.rmtree(target)
             raise _lacks(self.origin, self._needs)
@@ -101,6 +108,10 @@ def step(
         if (reason := source.wrong_format()) is not None:
             raise BuildError(f"{source.path} ({name}): {reason}")
         return Here(name, source.path)
+    if isinstance(source, InstalledPackage):
+        if (path := source.path) is None:
+            raise BuildError(f"the Python package {source.name!r} ({name}) is not installed")
+        return Here(name, path)
     return Fetch(name, artifacts / "weights", source, needs=needs)
 
 

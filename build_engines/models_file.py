@@ -218,6 +218,50 @@ class ScriptedEntry(BuiltEntry):
     scripted: ScriptedOptions
 
 
+class EmbeddingOptions(Section):
+    """How an embedding model or a cross-encoder is read and served. None: as its own files say.
+
+    file: the ONNX graph, or a static model's table of vectors (safetensors). tokenizer: its
+    tokenizer.json. pooling: of a text's token vectors. normalize: vectors have the length 1.
+    dimensions: of the shorter vectors that the model was trained for (Matryoshka). threads: of the
+    graph; default: one per core.
+    """
+
+    file: Text | None = None
+    tokenizer: Text = "tokenizer.json"
+    pooling: Literal["mean", "cls"] | None = None
+    normalize: bool | None = None
+    dimensions: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
+    threads: Annotated[int, Field(ge=1, le=256)] | None = None
+
+
+OF_ANSWERS = frozenset(ModelEntry.model_fields) & {
+    *("chat_template", "chat_template_kwargs", "callers_control_tokens", "tool_parser"),
+    *("reasoning_parser", "server_tools", "max_tool_rounds", "max_tool_seconds"),
+    *("max_retries", "stream_mode", "sampling"),
+}
+
+
+class EmbeddingEntry(ModelEntry):
+    """A model that embeds texts or scores pairs of them, on the CPU. Weights: a folder with an ONNX
+    graph of a BERT-like model, or with a static model's table.
+    """
+
+    runtime: Literal["embedding"]
+    weights: WeightsField
+    context_length: Annotated[int, Field(ge=1)] | None = None  # may only lower the model's own
+    max_queue: Annotated[int, Field(ge=1, le=1_000_000)] = 1_024  # waiting calls, more get 429
+    embedding: EmbeddingOptions = EmbeddingOptions()
+
+    @model_validator(mode="after")
+    def _answers_nothing(self) -> EmbeddingEntry:
+        if given := sorted(self.model_fields_set & OF_ANSWERS):
+            error = PydanticCustomError("embedding", "a model that embeds has no answers")
+            where = InitErrorDetails(type=error, loc=(given[0],), input=None)
+            raise ValidationError.from_exception_data("embedding", [where])
+        return self
+
+
 class GpuEntry(BuiltEntry):
     """A model on NVIDIA GPUs. Weights: a Hugging Face folder."""
 
@@ -377,10 +421,13 @@ def _runtime(value: Any) -> str:
     return str(value.get("runtime") or default)
 
 
-BuildableEntry = OnnxEntry | ScriptedEntry | TensorrtLlmEntry | TensorrtllmEntry | VllmEntry
+BuildableEntry = (
+    OnnxEntry | ScriptedEntry | EmbeddingEntry | TensorrtLlmEntry | TensorrtllmEntry | VllmEntry
+)
 Entry = Annotated[
     Annotated[OnnxEntry, Tag("onnx")]
     | Annotated[ScriptedEntry, Tag("scripted")]
+    | Annotated[EmbeddingEntry, Tag("embedding")]
     | Annotated[TensorrtLlmEntry, Tag("tensorrt_llm")]
     | Annotated[TensorrtllmEntry, Tag("tensorrtllm")]
     | Annotated[VllmEntry, Tag("vllm")]
@@ -388,8 +435,8 @@ Entry = Annotated[
     Discriminator(
         _runtime,
         custom_error_type="runtime",
-        custom_error_message="runtime must be onnx, scripted, tensorrt_llm, tensorrtllm, vllm or "
-        "remote",
+        custom_error_message="runtime must be onnx, scripted, embedding, tensorrt_llm, "
+        "tensorrtllm, vllm or remote",
     ),
 ]
 

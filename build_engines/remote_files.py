@@ -25,8 +25,11 @@ PART = ".part"
 ORIGIN = "fetched_from.json"  # the file that records a hub repository's name and commit
 
 
-def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None:
-    """Fills the folder; resumes an interrupted fetch.
+def fetch(
+    source: HubRepository | StoredObjects, target: Path, say: Say, needs: str = "config.json"
+) -> None:
+    """Fills the folder; resumes an interrupted fetch. needs: see Fetch; of an ONNX graph in a hub
+    repository, only that graph is fetched, and the texts beside it.
 
     Raises:
         BuildError: the source does not exist, access is denied, or the network failed.
@@ -34,7 +37,7 @@ def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None
     with _errors_of(source):
         match source:
             case HubRepository():
-                _repository(source, target, say)
+                _repository(source, target, say, needs)
             case StoredObjects(is_archive=True):
                 _archive(source, target)
             case StoredObjects():
@@ -80,15 +83,20 @@ def _object(source: StoredObjects, name: str) -> bytes | None:
         return None
 
 
-def _repository(source: HubRepository, target: Path, say: Say) -> None:
+def _repository(source: HubRepository, target: Path, say: Say, needs: str) -> None:
     """Fetches all files of one commit. ORIGIN records the commit, so a resumed fetch keeps it."""
     from huggingface_hub import snapshot_download
 
     commit = _commit(source, target / ORIGIN)
     pinned = "" if source.revision == commit else f"; to pin it: hf://{source.name}@{commit}"
     say(f"commit {commit} of {source.name}{pinned}")
+    is_graph = needs.endswith(".onnx")
     snapshot_download(
-        source.name, revision=commit, local_dir=target, ignore_patterns=list(NOT_FETCHED)
+        source.name,
+        revision=commit,
+        local_dir=target,
+        allow_patterns=["*.json", "*.txt", f"{needs}*"] if is_graph else None,
+        ignore_patterns=None if is_graph else list(NOT_FETCHED),
     )
     shutil.rmtree(target / ".cache", ignore_errors=True)
 

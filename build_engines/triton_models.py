@@ -27,7 +27,7 @@ def role_name(model: str, role: str) -> str:
 
 
 def config_of(role: str, engine: EngineModel = "engine") -> ModelConfig:
-    """The template of `ensemble`, `tokenizer`, `engine` or `detokenizer`, parsed."""
+    """The template of `ensemble`, `tokenizer`, `engine`, `detokenizer` or `embedding`, parsed."""
     if engine == "engine":
         return parse(_template(role, "config.pbtxt"))
     if role == "engine":
@@ -74,6 +74,20 @@ def render(
         _copy_code(TEMPLATES / (role if role != "engine" else engine) / "1", folder / "1")
         _copy_code(TEMPLATES / engine / role, folder / "1")  # what only this engine needs there
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
+
+
+def render_embedding(
+    model: str, repository: Path, parameters: Mapping[str, str], max_queue: int
+) -> None:
+    """Writes an embedding model, which is one Triton model. max_queue: calls that may wait."""
+    config = config_of("embedding")
+    config.name = model
+    for key, value in parameters.items():
+        config.parameters[key].string_value = value
+    config.dynamic_batching.default_queue_policy.max_queue_size = max_queue
+    folder = repository / model
+    _copy_code(TEMPLATES / "embedding" / "1", folder / "1")
+    (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
 
 
 def _template(folder: str, name: str) -> str:

@@ -5,6 +5,7 @@ Parsed from one string of models.yaml; `fetch` downloads remote ones.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,8 @@ from build_engines.section import base_of
 STORES = ("s3", "gs", "https")
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 FORMS = (
-    "a folder, hf://org/name[@revision], s3://bucket/folder, gs://bucket/folder, "
+    "a folder, hf://org/name[@revision], package://name (of an installed Python package), "
+    "s3://bucket/folder, gs://bucket/folder, "
     f"or an archive ({', '.join(ARCHIVES)}) under s3://, gs:// or https://"
 )
 _HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
@@ -65,6 +67,23 @@ class HubRepository:
 
 
 @dataclass(frozen=True, slots=True)
+class InstalledPackage:
+    """The folder of a Python package that carries the weights."""
+
+    name: str
+
+    @property
+    def path(self) -> Path | None:
+        """None if it is not installed. The package is not imported."""
+        found = importlib.util.find_spec(self.name)
+        places = None if found is None else found.submodule_search_locations
+        return Path(places[0]) if places else None
+
+    def __str__(self) -> str:
+        return f"package://{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class StoredObjects:
     """A folder of an object store, or one archive."""
 
@@ -82,7 +101,7 @@ class StoredObjects:
         return self.url
 
 
-Weights = LocalFolder | HubRepository | StoredObjects
+Weights = LocalFolder | HubRepository | InstalledPackage | StoredObjects
 
 
 def parse(text: str, base: Path) -> Weights:
@@ -100,6 +119,10 @@ def parse(text: str, base: Path) -> Weights:
         if found := _HUB.fullmatch(rest):
             return HubRepository(found[1], found[2])
         raise ValueError(f"{text!r} is not a Hugging Face repository: it must be {FORMS}")
+    if scheme == "package":
+        if rest.isidentifier():
+            return InstalledPackage(rest)
+        raise ValueError(f"{text!r} is not the name of a Python package: it must be {FORMS}")
     objects = StoredObjects(text)
     if scheme not in STORES or not rest.strip("/"):
         raise ValueError(f"{text!r} cannot be fetched: it must be {FORMS}")

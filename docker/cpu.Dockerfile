@@ -18,7 +18,7 @@ COPY requirements.lock build_engines/requirements-build.lock build_engines/requi
 COPY docker/install.py docker/
 RUN python -m venv /venv \
     && /venv/bin/python docker/install.py lock \
-    proxy tokenizers "embedded tritonserver" "models inside Triton"
+    proxy tokenizers "embedded tritonserver" "models inside Triton" "embedding model"
 RUN if [ -n "${BUILD_TOOLS}" ]; then \
     /venv/bin/python -m pip install --no-cache-dir \
     -r requirements-torch.txt --index-url "${TORCH_INDEX_URL}" \

@@ -9,6 +9,7 @@ from tests.fixtures.stack import HANG_S
 
 pytest_plugins = [
     "tests.fixtures.running",
+    "tests.fixtures.embedding_server",
     "tests.fixtures.worker_groups",
     "tests.fixtures.log_search",
 ]

@@ -69,6 +69,7 @@ def check_copies(
         return
     prompts = sum(
         len((each.text or "").encode())
+        + len((each.pair or "").encode())
         + ID_BYTES * len(each.token_ids or ())
         + sum(len(image.base64) for image in each.images)
         for each in engine_requests

@@ -56,6 +56,8 @@ class EngineRequest:
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
     embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
+    pair: str | None = None  # the text that is scored with `text`
+    batch: tuple[EngineRequest, ...] = ()  # of texts or ids: one call embeds them all
     stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
@@ -89,7 +91,7 @@ class EngineRequest:
 
 # Of a capability that has not the name of a field of Sampling: whether a request needs it.
 _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
-    "max_tokens": lambda request: request.max_tokens is not None,
+    "max_tokens": lambda request: request.max_tokens is not None and request.embeds is None,
     "log_probs": lambda request: request.sampling.top_log_probs is not None,
     "top_log_probs": lambda request: bool(request.sampling.top_log_probs),
     "constraint": lambda request: request.constraint is not None,
@@ -103,7 +105,8 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
     "prompt_token_ids": lambda request: request.token_ids is not None and request.embeds is None,
-    "embeddings": lambda request: request.embeds is not None,
+    "embeddings": lambda request: request.embeds is not None and request.pair is None,
+    "scores": lambda request: request.pair is not None,
     "special_text": lambda request: request.shows_specials,
     "plain_spans": lambda request: bool(request.plain_spans),
     "images": lambda request: bool(request.images),

@@ -70,7 +70,7 @@ USUAL_ROWS = 64  # of a model that does not say how many it has
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives. limits: the operator's, see RequestLimits. resume: it
 # continues an answer that another engine began, token for token. special_text: answers have the
-# text of special tokens where the request wants it.
+# text of special tokens where the request wants it. scores: of two texts.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
@@ -89,6 +89,7 @@ CAPABILITIES = frozenset(
         "plain_spans",
         "images",
         "embeddings",
+        "scores",
         "limits",
         "queue_time",
         "engine_times",
@@ -108,6 +109,7 @@ class Kind(str, Enum):
     LLMAPI = "llmapi"
     CPP = "tensorrtllm_ensemble"
     TEXT = "text"
+    EMBEDDING = "embedding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +129,9 @@ class TextTensors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """A Triton model that others built. inputs, outputs: name -> datatype, as Triton reports them.
+    """A Triton model that others built, or our embedding model, which is no ensemble either.
 
+    inputs, outputs: name -> datatype, as Triton reports them.
     has_batches: shapes begin with the batch's size. is_decoupled: it may respond more than once.
     is_cumulative: a BLS model whose responses repeat the text so far.
     stopped_by: the Triton model that takes a stop for its requests; None: their calls are
@@ -144,6 +147,18 @@ class Adopted:
     stopped_by: str | None = None
     tokenizer: str | None = None
     tensors: TextTensors | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling:
+    """Of a model that makes one vector of a text, or one score of two texts.
+
+    width: numbers of a vector. dimensions: of the shorter vectors that it was trained for.
+    """
+
+    is_cross_encoder: bool
+    width: int
+    dimensions: tuple[int, ...] = ()
 
 
 ASSUMED_CONTEXT = 32_768  # tokens, of a model that nobody has said the context of
@@ -163,7 +178,8 @@ class ModelFacts:
     adapters: names of its LoRA adapters. rows: requests that its engine decodes at once; says_rows:
     whether the engine said so, since `rows` has a usual value otherwise.
     has_leases: its engine ends the streams of a proxy that died, see triton.streams.leases.
-    says_context: whether context_length is known. adopted: None for a model of ours.
+    says_context: whether context_length is known. adopted: None for an ensemble of ours.
+    pooling: None for a model that generates.
     """
 
     context_length: int
@@ -190,6 +206,7 @@ class ModelFacts:
     has_leases: bool = False
     says_context: bool = True
     adopted: Adopted | None = None
+    pooling: Pooling | None = None
 
     @property
     def kind(self) -> Kind:

@@ -71,7 +71,8 @@ class TokenDelta:
     them. `prompt_blocks` comes with the first where the engine reports its KV cache: the tokens of
     a block, and then a number for each full block of the prompt, as in BlockChanges; each number
     has eight bytes, little-endian. They stay bytes because the index keeps thousands of prompts.
-    `embedding`: in the only delta of a request that embeds: floats of 32 bits, little-endian.
+    `embedding`: in the only delta of a request that embeds: floats of 32 bits, little-endian; of a
+    batch one after the other.
     """
 
     token_bytes: tuple[bytes, ...]

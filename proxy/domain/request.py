@@ -65,10 +65,13 @@ class ChatPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPrompt:
-    """Tokenized as it is, with the tokenizer's own BOS. suffix: what follows the answer."""
+    """Tokenized as it is, with the tokenizer's own BOS. suffix: what follows the answer. pair: the
+    text that is scored with it.
+    """
 
     text: str
     suffix: str | None = None
+    pair: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

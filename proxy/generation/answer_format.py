@@ -102,6 +102,8 @@ def _constrained(
     found = replace(_unconstrained(request, syntax), guides=guides, check=check)
     if not isinstance(request.prompt, ChatPrompt) or not looks_for_calls(request):
         return found
+    if guides.family is None:
+        _refuse_grammars(request, card)
     family = guides.family or syntax.tools
     if family is None:
         raise InvalidRequest(
@@ -134,8 +136,28 @@ def _order(request: GenerationRequest, card: ModelCard, syntax: CardSyntax) -> G
 def _restricts_calls(request: GenerationRequest) -> bool:
     """Whether the model may not call the tools as it likes."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
-    is_strict = any(tool.is_strict for tool in request.callable_tools)
+    is_strict = any(tool.is_strict or tool.grammar for tool in request.callable_tools)
     return must_call or is_strict or request.constraint is not None
+
+
+def _refuse_grammars(request: GenerationRequest, card: ModelCard) -> None:
+    """Raises InvalidRequest: a custom tool has a grammar, to which no guide holds the model."""
+    found = next((tool for tool in request.callable_tools if tool.grammar is not None), None)
+    if found is None:
+        return
+    path = f"tools[{request.tools.index(found)}].custom.format"
+    reason = "its engine does not accept the guide"
+    if "constraint" in card.capabilities:
+        reason = (
+            "while it may answer in text, its syntax of tool calls cannot be held to these tools; "
+            "it can with a 'tool_choice' of required, or one that names the tool"
+        )
+    raise InvalidRequest(
+        f"The model {card.name!r} cannot be held to the grammar in '{path}': {reason}. Without a "
+        "guide, it can be called with a format of type 'text'.",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
+        param=path,
+    )
 
 
 def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
@@ -168,13 +190,14 @@ def _without_guides_it_cannot_take(
 def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> Check | None:
     """Of what the guides do not enforce."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
-    tools = [tool for tool in request.callable_tools if must_call or tool.is_strict]
+    functions = [tool for tool in request.callable_tools if not tool.is_custom]
+    tools = [tool for tool in functions if must_call or tool.is_strict]
     if is_guided:
         tools = [tool for tool in tools if tool.is_strict and tool.unenforced]
     found: list[Check] = []
-    if tools:
-        schemas = argument_schemas(tools)
-        found.append(CallCheck(must_call=must_call and not is_guided, schemas=schemas))
+    misses_calls = must_call and not is_guided
+    if tools or misses_calls:
+        found.append(CallCheck(must_call=misses_calls, schemas=argument_schemas(tools)))
     if not must_call and (of_text := checks.check_of(request.constraint, card)) is not None:
         found.append(of_text)
     return found[0] if len(found) == 1 else _Both(tuple(found)) if found else None

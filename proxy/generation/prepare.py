@@ -20,7 +20,13 @@ from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import ChatPrompt, GenerationRequest, PromptBatch, TokenPrompt
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
@@ -188,6 +194,13 @@ class Preparation:
         caller's request passed the others, and stays with its build. Raises as `prepare` does.
         """
         generations = request.generations
+        if request.embeds is None and card.facts.pooling is not None:
+            raise InvalidRequest(
+                f"The model {card.name!r} does not generate: send texts to /v1/embeddings, "
+                "/v1/rerank or /v1/score, or ask another model.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="model",
+            )
         if generations == 1 and isinstance(request.prompt, PromptBatch):
             request = request.part(0)  # a batch of one prompt is this prompt
         syntax = syntax_of(card)
@@ -276,8 +289,10 @@ class Preparation:
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
             embeds=request.embeds,
+            pair=request.prompt.pair if isinstance(request.prompt, TextPrompt) else None,
         )
         _check_capabilities(engine_request, card)
+        _check_pooling(engine_request, card)
         _check_token_ids(engine_request, card)
         return engine_request
 
@@ -293,12 +308,35 @@ def _cache_owner(request: GenerationRequest) -> str:
 
 def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
-        embeds = missing[0] == "embeddings"
-        lacks = "has no embeddings" if embeds else "does not support this parameter"
+        pooled = {"embeddings": "has no embeddings", "scores": "does not score texts"}
+        lacks = pooled.get(missing[0], "does not support this parameter")
         raise InvalidRequest(
             f"The model {card.name!r} {lacks}.",
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=missing[0],
+        )
+
+
+def _check_pooling(request: EngineRequest, card: ModelCard) -> None:
+    """Refuses dimensions that the model was not trained for, and ids that are too many."""
+    facts, pooling = card.facts, card.facts.pooling
+    if pooling is None:
+        return
+    if request.embeds and request.embeds not in (*pooling.dimensions, pooling.width):
+        known = ", ".join(map(str, (*pooling.dimensions, pooling.width)))
+        raise InvalidRequest(
+            f"'dimensions' is {request.embeds}: the vectors of the model {card.name!r} can have "
+            f"{known}.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="dimensions",
+        )
+    tokens = len(request.token_ids or ())
+    if tokens > facts.context_length:
+        raise InvalidRequest(
+            f"This model's maximum context length is {facts.context_length} tokens, and an input "
+            f"has {tokens}. Shorten it, or split it.",
+            code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+            param="prompt",
         )
 
 

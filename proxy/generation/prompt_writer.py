@@ -22,7 +22,7 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
-from proxy.language.syntax.parsers import GENERIC, CardSyntax
+from proxy.language.syntax.parsers import GENERIC, CardSyntax, input_escapes
 
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
@@ -81,6 +81,7 @@ class PromptWriter:
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
             "words_tools": syntax.tools == GENERIC,
+            "escapes": input_escapes(syntax.tools),
         }
         if _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
@@ -168,4 +169,5 @@ def _is_plain(value: object) -> bool:
 def _are_small(tools: Sequence[Tool]) -> bool:
     if len(tools) > FEW_TOOLS:
         return False
-    return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
+    sizes = (len(repr(tool.parameters)) + len(repr(tool.grammar)) for tool in tools)
+    return sum(sizes) <= FEW_TOOL_CHARACTERS

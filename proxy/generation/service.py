@@ -19,7 +19,7 @@ from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
 from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest
 from proxy.generation.answer_streams import AnswerStreams, Means
-from proxy.generation.embeddings import AT_ONCE, embedded
+from proxy.generation.embeddings import at_once, batched, embedded
 from proxy.language.structured import checks
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
@@ -70,7 +70,7 @@ class Service:
         return Generation(events=self._events(request, card, delivery, record), record=record)
 
     async def embed(self, request: GenerationRequest, card: ModelCard) -> list[bytes]:
-        """A vector for each prompt. Raises as a generation does, and as `embedded`."""
+        """A vector or a score for each prompt. Raises as a generation does, and as `embedded`."""
         record, means = self._begin(request, card), self._means
         with self._metrics.counted(record, request, card):
             plan = await means.preparation.prepare(request, card, record)
@@ -78,10 +78,11 @@ class Service:
             reserving = self._limiter.reservation(
                 current_caller.get(), plan.request, card, asked, record, is_stream=False
             )
-            at_once = replace(request, prompt=request.prompts[0], choices=min(AT_ONCE, len(asked)))
+            calls = batched(asked)
+            running = replace(request, prompt=request.prompts[0], choices=at_once(calls))
             async with reserving:
-                with self._concurrency.permits(card, at_once):
-                    found = await embedded(asked, means.streams.engine, record)
+                with self._concurrency.permits(card, running):
+                    found = await embedded(calls, means.streams.engine, record)
             record.finish = FinishReason.STOP
         return found
 

@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 
 from build_engines.models_file import (
     BuiltEntry,
+    EmbeddingEntry,
     ModelEntry,
     ModelsFile,
     ModelsFileError,
@@ -165,7 +166,8 @@ def needing_build(before: Mapping[str, ModelEntry], after: Mapping[str, ModelEnt
     return [
         name
         for name, entry in after.items()
-        if isinstance(entry, BuiltEntry) and _built_part(entry) != _built_part(before.get(name))
+        if isinstance(entry, BuiltEntry | EmbeddingEntry)
+        and _built_part(entry) != _built_part(before.get(name))
     ]
 
 

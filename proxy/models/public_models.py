@@ -115,7 +115,7 @@ def _others(
 def _complete(name: str, model: LoadedModel, entry: ModelEntry) -> LoadedModel | None:
     """With what its entry says of it; None, and a line in the log, where that does not fit."""
     given = model.facts.adopted
-    if given is None:
+    if given is None or model.facts.pooling is not None:
         return model
     found = adopted(model, given, entry if isinstance(entry, RemoteEntry) else RemoteEntry())
     if found is None:

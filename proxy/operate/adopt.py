@@ -32,6 +32,7 @@ KINDS = {
     Kind.LLMAPI: "TensorRT-LLM's llmapi model",
     Kind.CPP: "TensorRT-LLM's C++ backend",
     Kind.TEXT: "a text model",
+    Kind.EMBEDDING: "an embedding model or a cross-encoder, built by this project",
 }
 # What callers do not ask for: see domain.model.CAPABILITIES.
 OURS = frozenset({"limits", "deadline", "receipt", "resume", "queue_time", "engine_times"}) | {
@@ -84,7 +85,7 @@ def _described(found: Found) -> Iterator[str]:
         yield f"can {', '.join(sorted(model.capabilities - OURS))}"
         yield f"cannot {', '.join(sorted(CAPABILITIES - OURS - model.capabilities)) or 'nothing'}"
     yield from found.notes
-    if model.facts.adopted is not None:
+    if model.facts.adopted is not None and model.facts.pooling is None:
         yield "with a tokenizer in models.yaml: chats, exact counts of prompts, limits on them"
 
 
@@ -95,6 +96,7 @@ def entries(settings: Settings, tokenizer: Path | None, model: str | None) -> st
         LaunchError: there is none, or the tokenizer cannot be used.
     """
     found = [one.model for one in ask(settings) if one.model.facts.adopted is not None]
+    found = [one for one in found if one.facts.pooling is None]
     if model is not None:
         found = [one for one in found if one.name == model]
     if not found:

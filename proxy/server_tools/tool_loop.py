@@ -74,7 +74,7 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
     names = {tool.name for tool in ours}
     for at, tool in enumerate(request.tools):
         if tool.name in names:
-            path = f"tools[{at}].function.name"
+            path = f"tools[{at}].{'custom' if tool.is_custom else 'function'}.name"
             raise InvalidRequest(
                 f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
                 "the server's out with 'server_tools': false.",

@@ -73,9 +73,8 @@ class RedisResponses:
     async def begin(self, key: ResponseKey, kept: KeptResponse, job: bytes) -> Claim:
         claim = Claim(key=key, token=token_hex(16))
         fields = {**_fields(kept), "job": job, "owner": claim.token, "tenant": key.tenant.hex()}
-        keep_ms = int(self.limits.keep_s * 1000)
         await self._call(self._client.hset(_record(key), mapping=fields))
-        await self._call(self._client.pexpire(_record(key), keep_ms))
+        await self._call(self._client.pexpire(_record(key), self._keep_ms))
         await self._call(self._client.zadd(RUNNING, {key.id.hex(): self._lease_ends}))
         self._counts[claim.token] = 0
         return claim
@@ -85,7 +84,8 @@ class RedisResponses:
     ) -> bool:
         first = self._counts[claim.token]
         text = b"".join(events)
-        args = (claim.token, first, len(events), text, deltas_as_json(deltas), MOST_ENTRIES)
+        written = (first, len(events), text, deltas_as_json(deltas))
+        args = (claim.token, *written, MOST_ENTRIES, self._keep_ms)
         self._counts[claim.token] = first + len(events)
         keys = (_record(claim.key), _events(claim.key))
         return bool(await self._call(self._append(keys, args)))
@@ -126,11 +126,11 @@ class RedisResponses:
         found = await self._call(self._take((RUNNING,), (RESPONSES, now_ms, self.lease_ms, token)))
         if not found:
             return None
-        names = ("job", "input", "tenant", "cancelled")
-        id = bytes.fromhex(found.decode())
-        key = ResponseKey(id=id, tenant=b"")
-        job, given, tenant, _ = await self._call(self._client.hmget(_record(key), *names))
-        key = ResponseKey(id=id, tenant=bytes.fromhex(tenant.decode()))
+        record = f"{RESPONSES}r:{found.decode()}"
+        names = ("job", "input", "tenant")
+        job, given, tenant = await self._call(self._client.hmget(record, *names))
+        id, tenant = bytes.fromhex(found.decode()), bytes.fromhex(tenant.decode())
+        key = ResponseKey(id=id, tenant=tenant)
         events, deltas = 0, list[NumberedDelta]()
         for _, fields in await self._call(self._client.xrange(_events(key))):
             events = int(fields[b"f"]) + int(fields[b"n"])
@@ -159,14 +159,18 @@ class RedisResponses:
         return int(await self._call(self._client.get(f"{RESPONSES}bytes")) or 0)
 
     @property
+    def _keep_ms(self) -> int:
+        return int(self.limits.keep_s * 1000)
+
+    @property
     def _lease_ends(self) -> int:
         return int(time.time() * 1000) + self.lease_ms
 
     async def _put(self, key: ResponseKey, kept: KeptResponse) -> None:
-        now_ms, keep_ms = int(time.time() * 1000), int(self.limits.keep_s * 1000)
+        now_ms = int(time.time() * 1000)
         bounds = (TENANT_RESPONSES, self.limits.bytes)
         place = (RESPONSES, key.id.hex(), redis_scripts.KEPT, key.tenant.hex())
-        args = (*place, kept.response, 0, kept.size_bytes, now_ms, keep_ms, *bounds)
+        args = (*place, kept.response, 0, kept.size_bytes, now_ms, self._keep_ms, *bounds)
         await self._call(self._keep((_record(key), _events(key)), args))
 
     async def _call(self, call: Awaitable[Any]) -> Any:

@@ -290,13 +290,14 @@ return 1
 # `P running` has the ids of these by the end of their owner's lease.
 KEPT = "-"
 
-# KEYS: record, events. ARGV: owner, first event, events, their text, deltas, most entries.
+# KEYS: record, events. ARGV: owner, first event, events, their text, deltas, most entries, keep.
 # Returns 1 if they were added; 0: another one owns the response, or it was cancelled or deleted.
 APPEND = """
 local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
 if found[1] ~= ARGV[1] or found[2] then return 0 end
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], '*',
   'f', ARGV[2], 'n', ARGV[3], 'e', ARGV[4], 'd', ARGV[5])
+redis.call('PEXPIRE', KEYS[2], ARGV[7])
 return 1
 """
 

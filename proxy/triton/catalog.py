@@ -69,8 +69,9 @@ class TritonCatalog:
         own = [await self._loaded(config) for config in ours]
         taken = {name for one in own for name in one.triton_models}
         found = [recognized(one, configs) for name, one in configs.items() if name not in taken]
-        self.others = tuple(one for one in found if one is not None)
-        others = [one.model for one in self.others]
+        known = [one for one in found if one is not None]
+        self.others = tuple(one for one in known if one.model.facts.pooling is None)
+        others = [one.model for one in known]
         if not (own or others):
             raise NotReady(
                 f"Triton at {self._client.target} serves no language model that is known here",

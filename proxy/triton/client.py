@@ -166,7 +166,7 @@ class TritonClient:
 
     def _end_detokenizer(self, stream: LeanStream, request: EngineRequest) -> None:
         """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""
-        if tensors.has_receipts(request.model):
+        if tensors.has_receipts(request.model) or request.model.facts.pooling is not None:
             message = codec.encode_end_of_detokenizer(request.model)
             end = stream.open_sibling(message, timeout_s=STOP_TIMEOUT_S)
             self._in_background(_drained(end))

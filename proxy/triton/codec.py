@@ -144,8 +144,13 @@ def encode_detokenization(
 
 
 def encode_end_of_detokenizer(model: ModelCard) -> service_pb2.ModelInferRequest:
-    """The message that ends the detokenizer's process, so that its supervisor restarts Triton."""
-    message = encode_detokenization(model, "", (0,))
+    """The message that ends the process of the detokenizer, or of an embedding model, so that its
+    supervisor restarts Triton.
+    """
+    if model.facts.pooling is None:
+        message = encode_detokenization(model, "", (0,))
+    else:
+        message = service_pb2.ModelInferRequest(model_name=model.triton_model)
     message.inputs.add(name="end_process", datatype="BOOL", shape=(1, 1))
     message.raw_input_contents.append(b"\x01")
     return streamed(message)

@@ -48,7 +48,7 @@ class TritonConnection:
         Raises ProxyError as an engine's stream does. An answer that ends at once is fine, and so is
         a model of others that refuses this one, such as one for embeddings.
         """
-        takes = model.capabilities
+        takes, pooling = model.capabilities, model.facts.pooling
         if model.facts.kind is Kind.TEXT:  # whose tensors only models.yaml knows
             return
         request = EngineRequest(
@@ -58,6 +58,7 @@ class TritonConnection:
             ),
             text="Hello",
             max_tokens=TRIAL_TOKENS,
+            embeds=None if pooling is None else 0,
             timeout_s=TRIAL_S,
             sampling=Sampling(min_tokens=TRIAL_TOKENS if "min_tokens" in takes else None),
             priority=HIGHEST_PRIORITY if "priority" in takes else None,

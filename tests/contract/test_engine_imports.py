@@ -15,7 +15,7 @@ import pytest
 from tests.contract.test_imports import imported
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-MODELS = ("tokenizer", "engine", "detokenizer")
+MODELS = ("tokenizer", "engine", "detokenizer", "embedding")
 RANKS = {
     "engine": [
         {"stats", "block_log", "grammars", "hang_watch", "parent_watch", "recent_ids"},
@@ -41,6 +41,7 @@ RANKS = {
         {"model"},
     ],
     "detokenizer": [{"token_bytes"}, {"model"}],
+    "embedding": [{"encoder"}, {"onnx_graph", "static_table"}, {"model"}],
 }
 # Foreign libraries, and the only modules or packages that import them.
 ONLY_IN = {
@@ -58,6 +59,11 @@ ONLY_IN = {
         "triton_python_backend_utils": {"model", "request"},
     },
     "detokenizer": {"triton_python_backend_utils": {"model"}},
+    "embedding": {
+        "onnxruntime": {"onnx_graph"},
+        "tokenizers": {"encoder"},
+        "triton_python_backend_utils": {"model"},
+    },
 }
 
 

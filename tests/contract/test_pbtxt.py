@@ -45,10 +45,10 @@ def test_names_are_unique_within_a_side(role, engine):
     assert config.name == (engine if role == "engine" else role)
 
 
-@pytest.mark.parametrize("role", triton_models.ROLES)
+@pytest.mark.parametrize("role", [*triton_models.ROLES, "embedding"])
 def test_a_model_uses_all_declared_tensors_and_no_other(role):
     config = triton_models.config_of(role)
-    if role != "engine":
+    if role not in ("engine", "embedding"):
         config = triton_models.config_of(role, "tensorrt_llm")
     folders = (
         Path(triton_models.TEMPLATES, each) for each in (f"{role}/1", f"tensorrt_llm/{role}")

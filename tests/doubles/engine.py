@@ -106,7 +106,9 @@ class ScriptedEngine:
             self.closed_early += not is_done
 
     async def _embedded(self, request: EngineRequest) -> TokenDelta:
-        """A token for each byte of the text; the vector says how many."""
+        """A token for each byte of the text; the vector says how many. A score is the length of the
+        second text.
+        """
         self.embedding += 1
         self.most_embedding = max(self.most_embedding, self.embedding)
         try:
@@ -117,10 +119,15 @@ class ScriptedEngine:
                 raise self.error.with_traceback(None)
         finally:
             self.embedding -= 1
-        size = len((request.text or "").encode() or request.token_ids or ())
-        numbers = (size, 0.25, *[0.0] * ((request.embeds or 4) - 2))
-        vector = struct.pack(f"<{len(numbers)}f", *numbers)
-        return TokenDelta((), size, finish=FinishReason.STOP, embedding=vector)
+        tokens, vectors = 0, b""
+        for one in request.batch or (request,):
+            size = len((one.text or "").encode() or one.token_ids or ())
+            numbers = (size, 0.25, *[0.0] * ((request.embeds or 4) - 2))
+            if one.pair is not None:
+                numbers = (len(one.pair),)
+            tokens += size
+            vectors += struct.pack(f"<{len(numbers)}f", *numbers)
+        return TokenDelta((), tokens, finish=FinishReason.STOP, embedding=vectors)
 
     async def _pause(self) -> None:
         if self.pause_s:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-for role in ("tokenizer", "engine", "detokenizer"):
+for role in ("tokenizer", "engine", "detokenizer", "embedding"):
     sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))
 sys.path.append(str(Path(__file__).parents[2] / "model_repository" / "tensorrt_llm" / "tokenizer"))
 for double in ("backend", "packages"):

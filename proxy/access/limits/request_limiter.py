@@ -358,7 +358,7 @@ class Reservation:
         """
         counted = dict(bounds)
         for each in engine_requests:
-            if each.token_ids is not None or each.images:
+            if each.token_ids is not None or each.images or each.model.facts.pooling is not None:
                 continue
             try:
                 admitted = await self._limiter.tokenizer.admit(replace(each, constraint=None))

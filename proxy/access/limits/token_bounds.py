@@ -39,7 +39,13 @@ def prompt_bound(request: EngineRequest, *, is_counted: bool = True) -> int:
     most = context if limit is None else min(context, limit)
     if request.token_ids is not None:
         return min(len(request.token_ids) + ADDED_TOKENS, most)
-    text = request.text or ""
+    first = _text_bound(request.text or "", most, is_counted=is_counted)
+    if request.pair is None:
+        return first
+    return first + _text_bound(request.pair, most, is_counted=is_counted)
+
+
+def _text_bound(text: str, most: int, *, is_counted: bool) -> int:
     if len(text) >= most:
         return most
     return min(_normalized_bytes(text, is_counted=is_counted) + ADDED_TOKENS, most)
@@ -58,7 +64,8 @@ def prompt_bounds(
     requests: Sequence[EngineRequest], thinking_budget: int | None = None
 ) -> dict[str, int]:
     """By engine request. A model that has thought enough is sent its thoughts as a prompt."""
-    is_counted = sum(len(each.text or "") for each in requests) <= COUNTED_CHARACTERS
+    texts = sum(len(each.text or "") + len(each.pair or "") for each in requests)
+    is_counted = texts <= COUNTED_CHARACTERS
     return {
         each.id: prompt_bound(each, is_counted=is_counted) + (thinking_budget or 0)
         for each in requests

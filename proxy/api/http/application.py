@@ -35,7 +35,7 @@ from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
 from proxy.api.http.recording import Recording
-from proxy.api.http.route_scopes import COUNTED, MESSAGES, Need, Open, RouteScopes
+from proxy.api.http.route_scopes import MESSAGES, Open, RouteScopes
 from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
 from proxy.domain import identity
@@ -207,14 +207,14 @@ class Application(FastAPI):
 
                 try:
                     self._hosts.check(fields.get(b"host"))
-                    need = await self._admit(scope, record)
+                    await self._admit(scope, record)
                     caller, standings = current_caller.get(), None
                     if caller.has_limits:
                         record.standings = standings = Standings()
                     app: ASGIApp = self._recording
                     if method == "POST" and not KEY_NAMES.isdisjoint(fields):
                         app = self._idempotency or app
-                    if standings is None or need not in COUNTED:
+                    if standings is None or not self._scopes.counts(path):
                         await app(scope, receive, send_with_head)
                     else:
                         async with self._limiter.counted(caller, standings):
@@ -230,8 +230,8 @@ class Application(FastAPI):
             current_caller.reset(outer_caller)
             structlog.contextvars.unbind_contextvars("request_id")
 
-    async def _admit(self, scope: Scope, record: RequestRecord) -> Need:
-        """Sets `current_caller`, and returns what the route needs of it.
+    async def _admit(self, scope: Scope, record: RequestRecord) -> None:
+        """Sets `current_caller`.
 
         Raises:
             ProxyError: the caller is unknown, or may not use the route.
@@ -252,7 +252,6 @@ class Application(FastAPI):
                 raise
             finally:
                 record.passed(StageName.ACCESS, began, error)
-        return need
 
     async def _may_connect(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Refuses the handshake of a WebSocket whose host, caller or path is wrong."""

@@ -18,7 +18,7 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import COUNTED, RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -124,10 +124,10 @@ class Idempotency:
 
     @asynccontextmanager
     async def _counted(self, answer: OpenAnswer, scope: Scope) -> AsyncIterator[None]:
-        """Counts a request that generates nothing in the limits on requests; see COUNTED."""
+        """Counts a request that generates nothing in the limits on requests."""
         caller = current_caller.get()
         standings: Standings | None = running_record().standings
-        is_counted = self._scopes.of(scope["path"]) in COUNTED or not caller.has_limits
+        is_counted = self._scopes.counts(scope["path"]) or not caller.has_limits
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
         else:

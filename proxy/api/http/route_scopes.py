@@ -28,9 +28,9 @@ class Open(Enum):
 
 Need = Scope | Open
 
-# Requests whose route needs one of these generate nothing, and the application counts them in the
-# limits on requests. Generations are counted by the service, which knows what they cost.
+# Requests whose route needs one of these generate nothing.
 COUNTED = frozenset({Scope.TOKENS, Scope.MODELS, Scope.KSERVE})
+KEPT_RESPONSES, COMPACT = "/v1/responses/", "/v1/responses/compact"
 
 NEEDS: Mapping[str, Need] = {
     "/v1/chat/completions": Scope.CHAT,
@@ -47,6 +47,8 @@ NEEDS: Mapping[str, Need] = {
     "/v1/responses/input_tokens": Scope.TOKENS,
     "/v1/completions": Scope.COMPLETIONS,
     "/v1/embeddings": Scope.EMBEDDINGS,
+    "/v1/rerank": Scope.EMBEDDINGS,
+    "/v1/score": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,
@@ -88,6 +90,13 @@ class RouteScopes:
         """path: as ASGI has it, decoded."""
         need = self._fixed.get(path)
         return self._of_pattern(path) if need is None else need
+
+    def counts(self, path: str) -> bool:
+        """Whether its requests generate nothing, so that the application counts them in the limits
+        on requests. Generations are counted by the service, which knows what they cost.
+        """
+        is_kept = path.startswith(KEPT_RESPONSES) and path != COMPACT
+        return is_kept or self.of(path) in COUNTED
 
     def _of_pattern(self, path: str) -> Need:
         if path.startswith(ADMINISTRATION):

@@ -80,10 +80,18 @@ class CalledFunction(AnswerBody):
     arguments: str = Field(description="A JSON object, as text.")
 
 
+class CalledCustom(AnswerBody):
+    name: str
+    input: str = Field(description="Plain text.")
+
+
 class AnswerToolCall(AnswerBody):
+    """Has what its `type` names."""
+
     id: str
-    type: Literal["function"]
-    function: CalledFunction
+    type: Literal["function", "custom"]
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
 
 
 class ServerToolCall(AnswerBody):
@@ -186,13 +194,21 @@ class CallPartFunction(AnswerBody):
     arguments: str = Field(description="The next piece of a JSON object's text.")
 
 
+class CallPartCustom(AnswerBody):
+    name: str = Field("", description="With the first part of a call.")
+    input: str = Field(description="The next piece of the plain text.")
+
+
 class ToolCallPart(AnswerBody):
-    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments."""
+    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments, or the
+    input of a custom tool.
+    """
 
     index: Count
     id: str = ""
-    type: Literal["function"] = "function"
-    function: CallPartFunction
+    type: Literal["function", "custom"] = "function"
+    function: CallPartFunction | None = None
+    custom: CallPartCustom | None = None
 
 
 class ChatDelta(AnswerBody):
@@ -282,6 +298,14 @@ class ModelLimits(AnswerBody):
     timeout_s: Amount = Field(description="Seconds of a generation.")
 
 
+class ModelPooling(AnswerBody):
+    routes: list[str] = Field(examples=[["/v1/embeddings", "/v1/rerank", "/v1/score"]])
+    dimensions: list[Count] | None = Field(
+        description="Of the vectors: the model's own, then those that they can be cut to.",
+        examples=[[256, 128, 64]],
+    )
+
+
 class ModelBody(AnswerBody):
     id: str = Field(description="The model's name, or an alias.", examples=["demo"])
     object: Literal["model"]
@@ -303,6 +327,10 @@ class ModelBody(AnswerBody):
         "for completions 16."
     )
     limits: ModelLimits = Field(description="What one request may ask for; null: no limit.")
+    pooling: ModelPooling | None = Field(
+        description="Of a model that embeds or scores texts; null: it generates, or its engine "
+        "alone knows."
+    )
     tool_parser: str | None
     reasoning_parser: str | None
     capabilities: list[str] = Field(

@@ -20,7 +20,7 @@ from proxy.api.openai.field_types import (
 )
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.api.openai.message_bodies import Messages
-from proxy.api.openai.tool_bodies import AUTO, ToolBody, ToolsBody
+from proxy.api.openai.tool_bodies import AUTO, ToolsBody
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.request import (
     ChatPrompt,
@@ -154,7 +154,7 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
             id=f"chatcmpl-{token_hex(16)}",
             prompt=self._prompt(),
             max_tokens=self.token_limit,
-            tools=() if self.tools is None else tuple(map(ToolBody.to_domain, self.tools)),
+            tools=tuple(tool.to_domain() for tool in self.tools or ()),
             tool_choice=AUTO if self.tool_choice is None else self.domain_choice,
             thinking_budget=self.thinking_token_budget,
             offers_server_tools=self.server_tools,

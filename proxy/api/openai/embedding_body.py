@@ -24,6 +24,12 @@ from proxy.models.registry import ServedModel
 MOST_INPUTS = 2_048
 
 
+def names_of(field: str, count: int) -> dict[str, str]:
+    """Field of the prepared request -> the caller's, which has `count` inputs."""
+    names = {"embeddings": "model", "scores": "model", "prompt": field, "choices": field}
+    return names | {f"prompt[{at}]": f"{field}[{at}]" for at in range(count)}
+
+
 class EmbeddingsBody(RequestBody):
     model: str = Field(description="A public name or alias.")
     input: Annotated[PromptText, Field(description="A text, texts, token ids, or lists of them.")]
@@ -47,6 +53,13 @@ class EmbeddingsBody(RequestBody):
             raise FieldError(path, f"'{path}' must not be empty")
         return self
 
+    def names(self) -> dict[str, str]:
+        """Prepared field -> the caller's."""
+        given: Any = self.input
+        if isinstance(given, str) or isinstance(given[0], int):
+            return names_of("input", 0) | {"prompt[0]": "input"}
+        return names_of("input", len(given))
+
     def to_domain(self, served: ServedModel, caller: str) -> GenerationRequest:
         return GenerationRequest(
             caller=caller,
@@ -58,6 +71,23 @@ class EmbeddingsBody(RequestBody):
             embeds=self.dimensions or 0,
             user=self.user,
         )
+
+    async def written(self, vectors: Sequence[bytes], model: str) -> AsyncIterator[bytes]:
+        """The answer's JSON, a vector at a time: all of them would hold the event loop."""
+        yield b'{"object":"list","data":['
+        for index, each in enumerate(vectors):
+            is_base64 = self.encoding_format == "base64"
+            data = base64.b64encode(each).decode() if is_base64 else array("f", each).tolist()
+            item = orjson.dumps({"object": "embedding", "index": index, "embedding": data})
+            yield b"," * bool(index) + item
+            await asyncio.sleep(0)
+        yield b"]," + orjson.dumps({"model": model, "usage": counted_tokens()})[1:]
+
+
+def counted_tokens() -> dict[str, int]:
+    """The usage of an answer without generated tokens."""
+    usage = running_record().usage or Usage()
+    return {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.prompt_tokens}
 
 
 class EmbeddingBody(Answer):
@@ -75,19 +105,3 @@ class EmbeddingList(ListAnswer):
     data: list[EmbeddingBody]
     model: str = Field(examples=["demo"])
     usage: EmbeddingUsage
-
-
-async def written(
-    vectors: Sequence[bytes], model: str, body: EmbeddingsBody
-) -> AsyncIterator[bytes]:
-    """The answer's JSON, a vector at a time: all of them would hold the event loop."""
-    yield b'{"object":"list","data":['
-    for index, each in enumerate(vectors):
-        is_base64 = body.encoding_format == "base64"
-        data = base64.b64encode(each).decode() if is_base64 else array("f", each).tolist()
-        item = orjson.dumps({"object": "embedding", "index": index, "embedding": data})
-        yield b"," * bool(index) + item
-        await asyncio.sleep(0)
-    usage = running_record().usage or Usage()
-    tokens = {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.prompt_tokens}
-    yield b"]," + orjson.dumps({"model": model, "usage": tokens})[1:]

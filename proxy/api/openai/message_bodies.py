@@ -18,6 +18,7 @@ from proxy.api.openai.field_types import (
     AnyText,
     ImagePart,
     ListOf,
+    Only,
     RequestBody,
     Text,
     TextPart,
@@ -99,24 +100,57 @@ class CalledFunctionBody(RequestBody):
     parsed_arguments: Any = None
 
 
-class ToolCallBody(RequestBody):
+class CallFields(RequestBody):
     """An earlier call of the model.
 
-    The last three fields have no effect: SDKs leave `index` from the stream that they accumulated;
+    All fields but the id have no effect: SDKs leave `index` from the stream that they accumulated;
     Gemini's API keeps signatures of thoughts in `extra_content`, LiteLLM in
     `provider_specific_fields`.
     """
 
     id: AsWritten
-    type: Literal["function"]
-    function: CalledFunctionBody
     index: int | None = None
     extra_content: Any = None
     provider_specific_fields: dict[str, Any] | None = None
 
+
+class FunctionCallBody(CallFields):
+    type: Annotated[Literal["function", "custom"], Only("function")]
+    function: CalledFunctionBody
+
     def to_domain(self) -> ToolCall:
         function = self.function
         return ToolCall(id=self.id, name=function.name, arguments=function.arguments)
+
+
+class CalledCustomBody(RequestBody):
+    name: AsWritten
+    input: str
+
+
+class CustomCallBody(CallFields):
+    type: Literal["custom"]
+    custom: CalledCustomBody
+
+    def to_domain(self) -> ToolCall:
+        custom = self.custom
+        return ToolCall(id=self.id, name=custom.name, arguments=custom.input, is_custom=True)
+
+
+def kind_of_tool(given: Any) -> str:
+    """The tag of what has the `type` of a tool: the tool, its name, or a call of it."""
+    return "<custom>" if type_of(given) == "custom" else "<function>"
+
+
+def type_of(given: Any) -> Any:
+    """The `type` of an object, which is a body where one is written as JSON."""
+    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+
+
+ToolCallBody = Annotated[
+    Annotated[FunctionCallBody, Tag("<function>")] | Annotated[CustomCallBody, Tag("<custom>")],
+    Discriminator(kind_of_tool),
+]
 
 
 class AssistantBody(MessageFields):

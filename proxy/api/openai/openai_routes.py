@@ -27,9 +27,10 @@ from proxy.api.openai.answer_bodies import (
 )
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.embedding_body import EmbeddingList, EmbeddingsBody, written
+from proxy.api.openai.embedding_body import EmbeddingList, EmbeddingsBody
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.request_builder import RequestBuilder
+from proxy.api.openai.score_body import RerankAnswer, RerankBody, ScoreAnswer, ScoreBody
 from proxy.api.openapi.responses import (
     BODY,
     EVENTS,
@@ -44,7 +45,7 @@ from proxy.api.openapi.responses import (
 )
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest
-from proxy.domain.model import ModelCard
+from proxy.domain.model import ModelCard, Pooling
 from proxy.domain.record import running_record
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
@@ -62,7 +63,7 @@ _INTERNAL = {
     "queue_time",
     "engine_times",
     "prompt_token_ids",
-    "embeddings",  # which the engine alone knows
+    *("embeddings", "scores"),  # see _pooled; of adopted models the engine alone knows
 }
 HEADERS = (
     "x-attempts",
@@ -86,7 +87,8 @@ COMPLETION = answers(
 ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
 EmbeddingsRequest = Annotated[EmbeddingsBody, Body(openapi_examples=requests("embeddings"))]
 CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
-EMBEDDING_NAMES = {"prompt": "input", "choices": "input", "embeddings": "model"}
+RerankRequest = Annotated[RerankBody, Body(openapi_examples=requests("rerank"))]
+ScoreRequest = Annotated[ScoreBody, Body(openapi_examples=requests("score"))]
 NAME = "A model's public name, or an alias, as `/v1/models` lists it."
 
 
@@ -107,6 +109,17 @@ def routes(
     bodies: BodyReader,
 ) -> APIRouter:
     router = typed_router(bodies)
+
+    async def pooled(http: Request, body: EmbeddingsBody | RerankBody | ScoreBody) -> Response:
+        served = models.serving(body.model)
+        request = body.to_domain(served, caller_name(http.scope))
+        async with CancelOnDisconnect(http.receive):
+            with protocol_names(body.names):
+                found = await service.embed(request, served.card)
+            headers = headers_of(running_record(), asyncio.get_running_loop().time())
+            pieces = body.written(found, served.name)
+            return StreamingResponse(pieces, headers=headers, media_type=JSON)
+        return Response()  # nobody is there to read it
 
     @router.post("/v1/chat/completions", tags=["chat"], responses=CHAT, openapi_extra=TAKES_HEADER)
     async def create_chat_completion(http: Request, body: ChatRequest) -> Response:
@@ -130,16 +143,26 @@ def routes(
         responses=answers(EmbeddingList, *BODY, 504, headers=GENERATION_HEADERS),
     )
     async def create_embeddings(http: Request, body: EmbeddingsRequest) -> Response:
-        """A vector for each text or list of token ids, of models behind NVIDIA's vLLM backend."""
-        served = models.serving(body.model)
-        request = body.to_domain(served, caller_name(http.scope))
-        async with CancelOnDisconnect(http.receive):
-            with protocol_names(lambda: EMBEDDING_NAMES):
-                vectors = await service.embed(request, served.card)
-            headers = headers_of(running_record(), asyncio.get_running_loop().time())
-            pieces = written(vectors, served.name, body)
-            return StreamingResponse(pieces, headers=headers, media_type=JSON)
-        return Response()  # nobody is there to read it
+        """A vector for each text or list of token ids."""
+        return await pooled(http, body)
+
+    @router.post(
+        "/v1/rerank",
+        tags=["embeddings"],
+        responses=answers(RerankAnswer, *BODY, 504, headers=GENERATION_HEADERS),
+    )
+    async def rerank(http: Request, body: RerankRequest) -> Response:
+        """Documents in the order of their relevance to a query, as Jina, Cohere and vLLM do it."""
+        return await pooled(http, body)
+
+    @router.post(
+        "/v1/score",
+        tags=["embeddings"],
+        responses=answers(ScoreAnswer, *BODY, 504, headers=GENERATION_HEADERS),
+    )
+    async def score(http: Request, body: ScoreRequest) -> Response:
+        """A score of each pair of texts, as vLLM does it."""
+        return await pooled(http, body)
 
     @router.get("/v1/models", tags=["models"], responses=answers(ModelList, 503))
     async def list_models() -> Response:
@@ -197,7 +220,8 @@ def routes(
         """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
         cards = models.listed()
         can_chat = [name for name, card in cards.items() if card.facts.chat_template is not None]
-        return JSONResponse({"chat_completion_models": can_chat, "completion_models": list(cards)})
+        generating = [name for name, card in cards.items() if card.facts.pooling is None]
+        return JSONResponse({"chat_completion_models": can_chat, "completion_models": generating})
 
     return router
 
@@ -206,7 +230,7 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the card's, or an alias."""
     syntax, lifecycle = syntax_of(card), card.lifecycle
     context = card.facts.context_length if card.facts.says_context else None
-    first = lifecycle.first_day
+    first, pooling = lifecycle.first_day, card.facts.pooling
     return {
         "id": name,
         "object": "model",
@@ -216,15 +240,23 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "parent": card.parent,
         "context_length": context,
         "max_model_len": context,  # the name in vLLM, SGLang and trtllm-serve
-        "max_output_tokens": smaller(context, card.limits.max_tokens),
+        "max_output_tokens": None if pooling else smaller(context, card.limits.max_tokens),
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
+        "pooling": pooling and _pooling_body(pooling),
         "tool_parser": syntax.tools,
         "reasoning_parser": syntax.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         **({} if first is None else {"deprecation_date": first.isoformat()}),
         "sunset": None if lifecycle.sunset is None else lifecycle.sunset.isoformat(),
     }
+
+
+def _pooling_body(pooling: Pooling) -> dict[str, Any]:
+    if pooling.is_cross_encoder:
+        return {"routes": ["/v1/rerank", "/v1/score"], "dimensions": None}
+    dimensions = sorted({*pooling.dimensions, pooling.width}, reverse=True)
+    return {"routes": ["/v1/embeddings", "/v1/rerank", "/v1/score"], "dimensions": dimensions}
 
 
 def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:

@@ -167,6 +167,7 @@ class ChatRenderer(AnswerRenderer):
         )
         self._reasoning_fields = reasoning_fields
         self._has_begun = False
+        self._custom_calls: set[tuple[int, int]] = set()  # choice and index
 
     def field_names(self) -> dict[str, str]:
         is_renamed = self._body.max_tokens is None
@@ -232,11 +233,17 @@ class ChatRenderer(AnswerRenderer):
             case ReasoningDelta():
                 return dict.fromkeys(self._reasoning_fields, event.text)
             case ToolCallStarted():
-                call = ToolCall(id=event.id, name=event.name, arguments="")
+                if event.is_custom:
+                    self._custom_calls.add((event.choice, event.index))
+                call = ToolCall(
+                    id=event.id, name=event.name, arguments="", is_custom=event.is_custom
+                )
                 return {"tool_calls": [{"index": event.index, **_call(call)}]}
             case ToolCallArguments():
-                arguments = {"index": event.index, "function": {"arguments": event.fragment}}
-                return {"tool_calls": [arguments]}
+                more: Json = {"function": {"arguments": event.fragment}}
+                if (event.choice, event.index) in self._custom_calls:
+                    more = {"custom": {"input": event.fragment}}
+                return {"tool_calls": [{"index": event.index, **more}]}
             case ServerToolCalled():
                 return {"server_tool_calls": [_server_call(event)]}
             case _:
@@ -248,6 +255,9 @@ def _choice(index: int, delta: Json, finish_reason: str | None = None) -> Json:
 
 
 def _call(call: ToolCall) -> Json:
+    if call.is_custom:
+        custom = {"name": call.name, "input": call.arguments}
+        return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 

@@ -9,10 +9,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import ListOf, Only, RequestBody
-from proxy.api.openai.message_bodies import FunctionName
+from proxy.api.openai.message_bodies import FunctionName, kind_of_tool, type_of
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 
 AUTO = ToolChoice(mode=ToolMode.AUTO)
 
@@ -36,7 +36,7 @@ class FunctionBody(RequestBody):
         }
 
 
-class ToolBody(RequestBody):
+class FunctionToolBody(RequestBody):
     """A tool. `strict` may also stand here; the function's own value takes precedence."""
 
     type: Annotated[Literal["function", "custom"], Only("function")]
@@ -55,13 +55,80 @@ class ToolBody(RequestBody):
         )
 
 
-class FunctionNameBody(RequestBody):
+class GrammarBody(RequestBody):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class TextFormatBody(RequestBody):
+    type: Annotated[Literal["text", "grammar"], Only("text")]
+
+
+class GrammarFormatBody(RequestBody):
+    type: Literal["grammar"]
+    grammar: GrammarBody
+
+
+def _kind_of_format(given: Any) -> str:
+    return "<grammar>" if type_of(given) == "grammar" else "<text>"
+
+
+class CustomBody(RequestBody):
+    """What a custom tool takes is plain text, unless `format` has a grammar."""
+
+    name: FunctionName
+    description: str | None = None
+    format: (
+        Annotated[
+            Annotated[TextFormatBody, Tag("<text>")]
+            | Annotated[GrammarFormatBody, Tag("<grammar>")],
+            Discriminator(_kind_of_format),
+        ]
+        | None
+    ) = None
+
+
+class CustomToolBody(RequestBody):
+    type: Literal["custom"]
+    custom: CustomBody
+
+    def to_domain(self) -> Tool:
+        grammar = None
+        if isinstance(self.custom.format, GrammarFormatBody):
+            given = self.custom.format.grammar
+            grammar = ToolGrammar(syntax=given.syntax, definition=given.definition)
+        return Tool(
+            name=self.custom.name,
+            description=self.custom.description,
+            is_custom=True,
+            grammar=grammar,
+        )
+
+
+ToolBody = Annotated[
+    Annotated[FunctionToolBody, Tag("<function>")] | Annotated[CustomToolBody, Tag("<custom>")],
+    Discriminator(kind_of_tool),
+]
+
+
+class ToolNameBody(RequestBody):
     name: FunctionName
 
 
-class NamedToolBody(RequestBody):
-    type: Literal["function"]
-    function: FunctionNameBody
+class NamedFunctionBody(RequestBody):
+    type: Annotated[Literal["function", "custom"], Only("function")]
+    function: ToolNameBody
+
+
+class NamedCustomBody(RequestBody):
+    type: Literal["custom"]
+    custom: ToolNameBody
+
+
+NamedToolBody = Annotated[
+    Annotated[NamedFunctionBody, Tag("<function>")] | Annotated[NamedCustomBody, Tag("<custom>")],
+    Discriminator(kind_of_tool),
+]
 
 
 class AllowedBody(RequestBody):
@@ -77,12 +144,13 @@ class AllowedToolsBody(RequestBody):
 def _kind_of_choice(given: Any) -> str:
     if not isinstance(given, dict):
         return "<mode>"
-    return "<allowed>" if given.get("type") == "allowed_tools" else "<named>"
+    return "<allowed>" if given.get("type") == "allowed_tools" else kind_of_tool(given)
 
 
 ToolChoiceBody = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("<mode>")]
-    | Annotated[NamedToolBody, Tag("<named>")]
+    | Annotated[NamedFunctionBody, Tag("<function>")]
+    | Annotated[NamedCustomBody, Tag("<custom>")]
     | Annotated[AllowedToolsBody, Tag("<allowed>")],
     Discriminator(_kind_of_choice),
 ]
@@ -101,12 +169,11 @@ class ToolsBody(RequestBody):
     def _tools_have_their_own_names(self) -> ToolsBody:
         seen: set[str] = set()
         for at, tool in enumerate(self.tools or ()):
-            if tool.function.name in seen:
-                path = f"tools[{at}].function.name"
-                raise FieldError(
-                    path, f"'{path}' is {tool.function.name!r}, the name of an earlier tool"
-                )
-            seen.add(tool.function.name)
+            name = _named(tool).name
+            if name in seen:
+                path = f"tools[{at}].{tool.type}.name"
+                raise FieldError(path, f"'{path}' is {name!r}, the name of an earlier tool")
+            seen.add(name)
         return self
 
     def check_choice(self, servers: Iterable[ServerTool]) -> None:
@@ -118,22 +185,25 @@ class ToolsBody(RequestBody):
         choice = self.tool_choice
         if choice in (None, "none", "auto"):
             return
-        known = {tool.function.name for tool in self.tools or ()}
+        known = {_named(tool).name: tool.type for tool in self.tools or ()}
         if self.server_tools is not False:
-            known.update(tool.name for tool in servers)
+            known.update((tool.name, "function") for tool in servers)
         if not known:
             raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
-        for path, name in _chosen(choice):
+        for path, named in _chosen(choice):
+            path, name = f"{path}.{named.type}.name", _named(named).name
             if name not in known:
                 raise _wrong(path, f"'{path}' is {name!r}, which is not one of 'tools'")
+            if named.type != known[name]:
+                raise _wrong(path, f"'{path}' is {name!r}, a tool of the type {known[name]!r}")
 
     @property
     def domain_choice(self) -> ToolChoice:
         choice = self.tool_choice
         if choice is None:
             return AUTO
-        names = tuple(name for _, name in _chosen(choice)) or None
-        if isinstance(choice, NamedToolBody):
+        names = tuple(_named(named).name for _, named in _chosen(choice)) or None
+        if isinstance(choice, (NamedFunctionBody, NamedCustomBody)):
             return ToolChoice(mode=ToolMode.REQUIRED, allowed=names, is_named=True)
         if isinstance(choice, AllowedToolsBody):
             return ToolChoice(mode=ToolMode(choice.allowed_tools.mode), allowed=names)
@@ -144,13 +214,20 @@ def _wrong(path: str, message: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
 
 
-def _chosen(choice: object) -> list[tuple[str, str]]:
-    """Path and value of each tool's name in `tool_choice`."""
-    if isinstance(choice, NamedToolBody):
-        return [("tool_choice.function.name", choice.function.name)]
+def _named(
+    body: FunctionToolBody | CustomToolBody | NamedFunctionBody | NamedCustomBody,
+) -> FunctionBody | CustomBody | ToolNameBody:
+    """The part of the body that has the tool's name."""
+    if isinstance(body, (CustomToolBody, NamedCustomBody)):
+        return body.custom
+    return body.function
+
+
+def _chosen(choice: object) -> list[tuple[str, NamedFunctionBody | NamedCustomBody]]:
+    """Each tool that `tool_choice` names, with its path."""
+    if isinstance(choice, (NamedFunctionBody, NamedCustomBody)):
+        return [("tool_choice", choice)]
     if isinstance(choice, AllowedToolsBody):
-        return [
-            (f"tool_choice.allowed_tools.tools[{at}].function.name", tool.function.name)
-            for at, tool in enumerate(choice.allowed_tools.tools)
-        ]
+        tools = enumerate(choice.allowed_tools.tools)
+        return [(f"tool_choice.allowed_tools.tools[{at}]", tool) for at, tool in tools]
     return []

@@ -322,6 +322,7 @@ LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 DESCRIBED = {
     "ChatCompletionBody": ("both", "chat"),
     "CompletionBody": ("both", "completions"),
+    "ResponseBody": ("both", "chat", "responses"),
     "NvExt": ("nvext",),
     "MessagesBody": ("messages",),
     "CountTokensBody": ("messages",),

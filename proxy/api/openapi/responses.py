@@ -134,7 +134,7 @@ def events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
     """The content of a stream of server-sent events; model: of one event's data."""
     lines = (*map(json.dumps, payloads), "[DONE]")
     data = [
-        {"const": "[DONE]", "description": "The end of the stream."},
+        DONE,
         {
             "contentMediaType": JSON,
             "contentSchema": {"anyOf": [reference(model), reference(ErrorBody)]},
@@ -149,19 +149,33 @@ def events(model: type[BaseModel], payloads: Sequence[Json]) -> Json:
     return {"schema": schema, "example": "".join(f"data: {line}\n\n" for line in lines)}
 
 
-def named_events(model: type[BaseModel], error: type[BaseModel], payloads: Sequence[Json]) -> Json:
-    """The content of a stream whose events have the name of their `type`; model: as of `events`."""
+DONE = {"const": "[DONE]", "description": "The end of the stream."}
+
+
+def named_events(
+    model: type[BaseModel],
+    error: type[BaseModel],
+    payloads: Sequence[Json],
+    *,
+    has_end: bool = False,
+) -> Json:
+    """The content of a stream whose events have the name of their `type`; model: as of `events`.
+
+    has_end: `[DONE]` follows, without a name.
+    """
     either = {"anyOf": [reference(model), reference(error)]}
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": either}
+    payload = {"contentMediaType": JSON, "contentSchema": either}
+    data = {"type": "string", **({"anyOf": [DONE, payload]} if has_end else payload)}
     names = {"type": "string", "description": "The `type` of the data."}
     schema = {
         "type": "object",
-        "required": ["event", "data"],
+        "required": ["data"] if has_end else ["event", "data"],
         "properties": {"event": names, "data": data},
         "description": "The event `error` has the body of an error, and ends the stream.",
     }
     lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in payloads)
-    return {"schema": schema, "example": "".join(lines)}
+    end = "data: [DONE]\n\n" if has_end else ""
+    return {"schema": schema, "example": "".join(lines) + end}
 
 
 def error_response(status: int) -> Json:

@@ -28,18 +28,18 @@ class ReasoningText(AnswerBody):
 OutputPart = Annotated[OutputText | ReasoningText, Field(discriminator="type")]
 
 
-class OutputItem(AnswerBody):
+class ItemOfOutput(AnswerBody):
     id: str = Field(examples=["msg_4f1d0"])
     status: ItemStatus
 
 
-class OutputMessage(OutputItem):
+class OutputMessage(ItemOfOutput):
     type: Literal["message"]
     role: Literal["assistant"]
     content: list[OutputText]
 
 
-class OutputReasoning(OutputItem):
+class OutputReasoning(ItemOfOutput):
     type: Literal["reasoning"]
     summary: Annotated[list[Json], Field(max_length=0)]
     content: list[ReasoningText]
@@ -48,7 +48,7 @@ class OutputReasoning(OutputItem):
     )
 
 
-class CallOutput(OutputItem):
+class CallOutput(ItemOfOutput):
     call_id: str
     name: str
 
@@ -63,7 +63,7 @@ class CustomToolCall(CallOutput):
     input: str
 
 
-class ServerToolCall(OutputItem):
+class ServerCall(ItemOfOutput):
     """A call of a tool of the server's own."""
 
     type: Literal["mcp_call"]
@@ -75,17 +75,17 @@ class ServerToolCall(OutputItem):
 
 
 AnyOutput = Annotated[
-    OutputMessage | OutputReasoning | FunctionCall | CustomToolCall | ServerToolCall,
+    OutputMessage | OutputReasoning | FunctionCall | CustomToolCall | ServerCall,
     Field(discriminator="type"),
 ]
 
 
-class InputDetails(AnswerBody):
+class InputTokensDetails(AnswerBody):
     cached_tokens: Count = Field(description="Prompt tokens that came from the prefix cache.")
     cache_write_tokens: Literal[0]
 
 
-class OutputDetails(AnswerBody):
+class OutputTokensDetails(AnswerBody):
     reasoning_tokens: Count
 
 
@@ -93,9 +93,9 @@ class ResponseUsage(AnswerBody):
     """Numbers of tokens, counted by the engine."""
 
     input_tokens: Count = Field(examples=[18])
-    input_tokens_details: InputDetails
+    input_tokens_details: InputTokensDetails
     output_tokens: Count = Field(examples=[6])
-    output_tokens_details: OutputDetails
+    output_tokens_details: OutputTokensDetails
     total_tokens: Count = Field(examples=[24])
 
 
@@ -203,7 +203,7 @@ class InputTokens(AnswerBody):
     input_tokens: Count = Field(examples=[18])
 
 
-class CompactionItem(AnswerBody):
+class CompactionOutput(AnswerBody):
     id: str
     type: Literal["compaction"]
     encrypted_content: str
@@ -213,5 +213,5 @@ class CompactedResponse(AnswerBody):
     id: str
     object: Literal["response.compaction"]
     created_at: Count
-    output: list[CompactionItem]
+    output: list[CompactionOutput]
     usage: ResponseUsage

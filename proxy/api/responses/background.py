@@ -90,9 +90,9 @@ class BackgroundResponses:
         self._log = log
         self._beat_s = beat_s
         self._running: dict[bytes, tuple[Claim, asyncio.Task[None]]] = {}
-        self._beats = background.Periodic(self._beat, beat_s)
 
     async def __aenter__(self) -> Self:
+        self._beats = background.Periodic(self._beat, self._beat_s)
         self._beats.start()
         return self
 

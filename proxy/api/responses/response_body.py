@@ -99,7 +99,7 @@ class GrammarInput(RequestBody):
     definition: Annotated[str, Field(min_length=1)]
 
 
-class CustomTool(RequestBody):
+class FreeTextTool(RequestBody):
     type: Literal["custom"]
     name: FunctionName
     description: str | None = None
@@ -119,7 +119,7 @@ def _kind_of_tool(given: Any) -> str:
 
 
 AnyTool = Annotated[
-    Annotated[FunctionTool, Tag("<function>")] | Annotated[CustomTool, Tag("<custom>")],
+    Annotated[FunctionTool, Tag("<function>")] | Annotated[FreeTextTool, Tag("<custom>")],
     Discriminator(_kind_of_tool),
 ]
 
@@ -159,7 +159,7 @@ AnyChoice = Annotated[
 ]
 
 
-class TextFormat(RequestBody):
+class PlainTextFormat(RequestBody):
     type: Literal["text"]
 
 
@@ -167,7 +167,7 @@ class JsonObjectFormat(RequestBody):
     type: Literal["json_object"]
 
 
-class SchemaFormat(RequestBody):
+class NamedSchemaFormat(RequestBody):
     type: Literal["json_schema"]
     name: SchemaName
     description: str | None = None
@@ -175,10 +175,13 @@ class SchemaFormat(RequestBody):
     strict: bool | None = None
 
 
+AnyFormat = Annotated[
+    PlainTextFormat | JsonObjectFormat | NamedSchemaFormat, Field(discriminator="type")
+]
+
+
 class TextOptions(RequestBody):
-    format: (
-        Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")] | None
-    ) = None
+    format: AnyFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
@@ -282,7 +285,7 @@ class ResponseBody(GenerationBody):
         found = None if self.text is None else self.text.format
         if isinstance(found, JsonObjectFormat):
             return ConstraintRequest(field="text.format", form=Form.JSON_OBJECT)
-        if not isinstance(found, SchemaFormat):
+        if not isinstance(found, NamedSchemaFormat):
             return None
         return ConstraintRequest(
             field="text.format.schema",
@@ -408,8 +411,8 @@ def _written(given: RequestBody | str) -> Any:
     return given if isinstance(given, str) else given.model_dump(by_alias=True, exclude_none=True)
 
 
-def _tool(tool: FunctionTool | CustomTool) -> Json:
-    if isinstance(tool, CustomTool):
+def _tool(tool: FunctionTool | FreeTextTool) -> Json:
+    if isinstance(tool, FreeTextTool):
         return {"format": {"type": "text"}, **_written(tool)}
     missing = {"description": None, "parameters": None, "strict": False}
     return {**missing, **_written(tool)}

@@ -22,7 +22,6 @@ from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
     NotStored,
-    RequestError,
     StoreUnavailable,
     echoed,
 )
@@ -115,15 +114,16 @@ class KeptResponses:
                 param="previous_response_id",
             )
         output = orjson.dumps(whole_items(response))
-        try:
-            return [*await self.items(kept.input, caller), *await self.items(output, caller)]
-        except RequestError as error:
-            raise RequestError(
-                "The conversation of 'previous_response_id' is too large to be continued: begin "
-                f"another one with a summary of it. {error}",
-                code=error.code,
+        most = self._bodies.limits.bytes
+        if len(kept.input) + len(output) > most:
+            raise InvalidRequest(
+                f"The conversation up to {echoed(response_id)} has "
+                f"{len(kept.input) + len(output)} bytes, at most {most} are allowed: shorten it, "
+                f"by /v1/responses/compact or by sending 'input' without 'previous_response_id'.",
+                code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
                 param="previous_response_id",
-            ) from error
+            )
+        return [*await self.items(kept.input, caller), *await self.items(output, caller)]
 
     async def resolved(self, items: Sequence[AnyItem], caller: str) -> list[AnyItem]:
         """Items in the place of references to them. Raises NotStored."""

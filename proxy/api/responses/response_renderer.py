@@ -158,8 +158,12 @@ class ResponseRenderer:
         self._ended: Json | None = None
 
     def field_names(self) -> Mapping[str, str]:
-        places = (f"tools[{at}]" for at in range(len(self._request.tools)))
-        return NAMES | {f"{place}.function.parameters": f"{place}.parameters" for place in places}
+        names = dict(NAMES)
+        for at in range(len(self._request.tools)):
+            names[f"tools[{at}].function.parameters"] = f"tools[{at}].parameters"
+            grammar = f"tools[{at}].format.definition"
+            names[f"tools[{at}].custom.format.grammar.definition"] = grammar
+        return names
 
     def chunks(self, event: OutputEvent) -> list[Json]:
         chunks = [] if self.has_begun else self.opening()

@@ -55,20 +55,6 @@ from proxy.state.responses import EventsNotKept
 
 Json = dict[str, Any]
 ENDED = ("completed", "incomplete", "failed", "cancelled")
-RESPONSE = answers(
-    ResponseResource,
-    *GENERATION,
-    404,
-    headers=GENERATION_HEADERS,
-    content={EVENTS: named_events(ResponseEvent, ResponseError, stream("response"))},
-)
-ResponseRequest = Annotated[ResponseBody, Body(openapi_examples=requests("response"))]
-PathId = Annotated[str, Path(min_length=1, max_length=128, description="A response's id.")]
-SUMMARIZE = (
-    "Summarize this conversation, so that somebody who has only the summary can continue it: what "
-    "the user wants, what was found and decided, what is still to be done, and every name, number, "
-    "path and quotation that will be needed."
-)
 
 
 class CompactBody(RequestBody):
@@ -77,6 +63,19 @@ class CompactBody(RequestBody):
     previous_response_id: ResponseId | None = None
     instructions: str | None = None
     prompt_cache_key: Annotated[str, StringConstraints(max_length=512)] | None = None
+
+
+STREAM = {EVENTS: named_events(ResponseEvent, ResponseError, stream("response"), has_end=True)}
+RESPONSE = answers(ResponseResource, *GENERATION, 404, headers=GENERATION_HEADERS, content=STREAM)
+KEPT = answers(ResponseResource, 400, 404, 410, 503, content=STREAM)
+ResponseRequest = Annotated[ResponseBody, Body(openapi_examples=requests("response"))]
+CompactRequest = Annotated[CompactBody, Body(openapi_examples=requests("compact"))]
+PathId = Annotated[str, Path(min_length=1, max_length=128, description="A response's id.")]
+SUMMARIZE = (
+    "Summarize this conversation, so that somebody who has only the summary can continue it: what "
+    "the user wants, what was found and decided, what is still to be done, and every name, number, "
+    "path and quotation that will be needed."
+)
 
 
 class RetrieveQuery(QueryParameters):
@@ -135,7 +134,7 @@ def routes(
             )
         return answerer.answer(found.exchange, framing, keep)
 
-    @router.get("/{response_id}", responses=answers(ResponseResource, 400, 404, 410, 503))
+    @router.get("/{response_id}", responses=KEPT)
     async def retrieve_response(
         http: Request, response_id: PathId, query: Annotated[RetrieveQuery, Query()]
     ) -> Response:
@@ -239,7 +238,7 @@ def routes(
         "/compact",
         responses=answers(CompactedResponse, *GENERATION, 404, headers=GENERATION_HEADERS),
     )
-    async def compact_response(http: Request, body: CompactBody) -> Response:
+    async def compact_response(http: Request, body: CompactRequest) -> Response:
         """A summary of a conversation by the model, as an item that stands for it."""
         running_record().is_private = True
         given = body.input if isinstance(body.input, list) else []

@@ -24,7 +24,9 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
+from proxy.language.prompting.custom_tools import as_function, with_functions
 from proxy.language.prompting.generic_tools import worded
+from proxy.language.structured.escaped_grammar import IN_JSON, Escapes
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -47,6 +49,7 @@ def rendered(
     takes_templates: bool = False,
     thinks: bool = False,
     words_tools: bool = False,
+    escapes: Escapes = IN_JSON,
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
 
@@ -58,6 +61,7 @@ def rendered(
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
         thinks: the model reasons before it answers.
         words_tools: the model's template has no words for tools, see generic_tools.
+        escapes: how inputs of custom tools are written, see custom_tools.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
@@ -85,7 +89,8 @@ def rendered(
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
     has_words = "tools" in variables(template)
-    turns = prompt.messages
+    turns = with_functions(prompt.messages, tools, escapes)
+    tools = [as_function(tool, escapes) for tool in tools]
     if words_tools and not (has_words and prompt.template is not None):
         turns, tools = worded(turns, list(map(tool_body, tools)), template), ()
     if tools and not has_words:

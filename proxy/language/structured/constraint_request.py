@@ -18,9 +18,10 @@ from typing_extensions import assert_never
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.domain.tools import Tool
+from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
+from proxy.language.structured.escaped_grammar import IN_JSON, grammar_format
 from proxy.language.structured.keywords import uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
@@ -39,6 +40,7 @@ class Form(Enum):
     REGEX = "a regular expression"
     CHOICE = "a list of texts"
     GRAMMAR = "the text of a grammar, in EBNF or Lark's syntax"
+    INPUT = "syntax and definition of the grammar of a custom tool's input"
     STRUCTURAL_TAG = "a structural tag, or the text of one"
 
 
@@ -73,6 +75,10 @@ class GuideLimits:
                 _check_count(request.field, _size(request.value), self.regex_bytes, "bytes")
             case Form.GRAMMAR:
                 _check_count(request.field, _size(request.value), self.grammar_bytes, "bytes")
+            case Form.INPUT:
+                syntax, definition = request.value
+                most = self.regex_bytes if syntax == "regex" else self.grammar_bytes
+                _check_count(request.field, _size(definition), most, "bytes")
             case Form.CHOICE:
                 _check_count(request.field, len(request.value), self.choices, "choices")
                 size = sum(map(_size, request.value))
@@ -103,6 +109,8 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
             return _of_regex("|".join(map(_pattern_of, value)), path)
         case Form.GRAMMAR:
             return Constraint(GuideKind.GRAMMAR, _ebnf(value, path), path)
+        case Form.INPUT:
+            return _of_input(value, path)
         case Form.STRUCTURAL_TAG:
             return _of_tag(value, path, limits.schemas)
         case _:
@@ -128,6 +136,20 @@ def unenforced_by_tool(
         checked(schema, path, limits)
         found.append(unenforced(schema))
     return found
+
+
+def _of_input(value: list[str], path: str) -> Constraint:
+    """Only the check: guides write the grammar in the escapes of the model's family."""
+    syntax, definition = value
+    try:
+        grammar_format(ToolGrammar(syntax=syntax, definition=definition), IN_JSON)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InvalidRequest(
+            f"Invalid value for '{path}': this grammar cannot be enforced: {error}",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=path,
+        ) from error
+    return Constraint(GuideKind.GRAMMAR, field=path)
 
 
 def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
@@ -230,6 +252,13 @@ class Examiner:
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
         """The tools, each with the keywords of its schema that a grammar does not enforce."""
+        for at, tool in enumerate(tools):
+            if (grammar := tool.grammar) is not None:
+                path = f"tools[{at}].custom.format.grammar.definition"
+                value = [grammar.syntax, grammar.definition]
+                await self.constraint(
+                    ConstraintRequest(field=path, form=Form.INPUT, value=value), caller
+                )
         keys = {at: _key(tool) for at, tool in enumerate(tools) if tool.parameters is not None}
         known = {at: self._unenforced.get(key) for at, key in keys.items()}
         if new := [at for at, one in known.items() if one is None]:

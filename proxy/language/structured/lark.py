@@ -12,10 +12,12 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 
 from lark import GrammarError, Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
 from lark.load_grammar import eval_escaping
+
+from proxy.language.structured.escaped_grammar import Escapes, Inexpressible
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 64  # of brackets
@@ -96,23 +98,28 @@ _BEYOND_REGULAR = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?!:)|\\[1-9bB])")
 _CLASS_OR_DOT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\.", re.DOTALL)
 
 
-def string(literal: Token, library: str) -> str:
+def string(literal: Token, library: str, escapes: Escapes | None) -> str:
     """`"…"`, and `"…"i` for either case."""
     text = _text(literal, library)
     if not literal.endswith("i"):
-        return json.dumps(text, ensure_ascii=False)
-    return f"({' '.join(map(_either_case, text))})" if text else '""'
+        return _quoted(text, escapes)
+    return f"({' '.join(_either_case(char, escapes) for char in text)})" if text else '""'
 
 
-def character_range(first: Token, last: Token, library: str) -> str:
+def character_range(first: Token, last: Token, library: str, escapes: Escapes | None) -> str:
     """`"a".."z"`"""
     ends = [_text(end, library) for end in (first, last)]
     if any(len(end) != 1 for end in ends):
         raise fault("a range goes from one character to another", first, library)
+    if escapes is not None:
+        codes = ord(ends[0]), ord(ends[1])
+        if codes[0] > codes[1]:
+            raise fault("a range goes from a character to a later one", first, library)
+        return _regex(escapes.one_of([codes]))
     return f"[{_in_class(ends[0])}-{_in_class(ends[1])}]"
 
 
-def regex(literal: Token, library: str) -> str:
+def regex(literal: Token, library: str, escapes: Escapes | None) -> str:
     """`/…/flags`; Lark's dot is not a newline, unless the flag s is given."""
     pattern, flags = literal[1:].rsplit("/", 1)
     if set(flags) - set("su"):
@@ -120,9 +127,22 @@ def regex(literal: Token, library: str) -> str:
     if found := _BEYOND_REGULAR.search(pattern):
         raise fault(f"{found[0]!r} is not part of a regular language", literal, library)
     pattern = pattern.replace(r"\/", "/")
+    if escapes is not None:
+        try:
+            return _regex(escapes.pattern(pattern, is_dot_all="s" in flags))
+        except Inexpressible as error:
+            raise fault(f"{shown(literal)}: {error}", literal, library) from None
     if "s" not in flags:
         pattern = _CLASS_OR_DOT.sub(lambda m: r"[^\n]" if m[0] == "." else m[0], pattern)
+    return _regex(pattern)
+
+
+def _regex(pattern: str) -> str:
     return f"Regex({json.dumps(pattern, ensure_ascii=False)})"
+
+
+def _quoted(text: str, escapes: Escapes | None) -> str:
+    return json.dumps(text if escapes is None else escapes.text(text), ensure_ascii=False)
 
 
 def _text(literal: Token, library: str) -> str:
@@ -133,12 +153,11 @@ def _text(literal: Token, library: str) -> str:
     return text.replace("\\\\", "\\")
 
 
-@lru_cache(maxsize=256)
-def _either_case(char: str) -> str:
+def _either_case(char: str, escapes: Escapes | None) -> str:
     cases = {char.lower(), char.upper()}
     if len(cases) == 1:
-        return json.dumps(char, ensure_ascii=False)
-    return f"({' | '.join(json.dumps(case, ensure_ascii=False) for case in sorted(cases))})"
+        return _quoted(char, escapes)
+    return f"({' | '.join(_quoted(case, escapes) for case in sorted(cases))})"
 
 
 def _in_class(char: str) -> str:
@@ -222,8 +241,9 @@ def _ebnf_name(name: str, library: str) -> str:
     return f"lark_{name}" if name == "root" or name.startswith("lark_") else str(name)
 
 
-def to_ebnf(text: str) -> str:
-    """The grammar from its rule `start`, as the rule `root`.
+def to_ebnf(text: str, escapes: Escapes | None = None) -> str:
+    """The grammar from its rule `start`, as the rule `root`. escapes: how its texts are written;
+    None for as they are.
 
     Raises:
         Untranslatable: it is invalid, too large, or means what EBNF cannot express.
@@ -245,15 +265,16 @@ def to_ebnf(text: str) -> str:
                 ignored.append(tree.children[0])
             case "override_rule" | "declare":
                 raise fault("%override and %declare are not supported", tokens(tree)[0])
-    return _Writer(own, ignored).written()
+    return _Writer(own, ignored, escapes).written()
 
 
 class _Writer:
     """Writes the rules that `root` needs."""
 
-    def __init__(self, own: Scope, ignored: list[Node]) -> None:
+    def __init__(self, own: Scope, ignored: list[Node], escapes: Escapes | None) -> None:
         self.own = own
         self.ignored = ignored
+        self.escapes = escapes
         self._named: set[str] = set()
         self._unwritten: deque[Definition] = deque()
 
@@ -333,9 +354,9 @@ class _Body:
     def _literal(self, node: Node) -> str:
         first, *last = tokens(node)
         if last:
-            return character_range(first, last[0], self.library)
+            return character_range(first, last[0], self.library, self.writer.escapes)
         written = regex if first.type == "REGEXP" else string
-        return written(first, self.library)
+        return written(first, self.library, self.writer.escapes)
 
     def _terminal(self, text: str) -> str:
         is_followed = self.writer.ignored and not self.is_terminal

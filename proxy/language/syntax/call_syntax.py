@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.domain.tools import ToolGrammar
+from proxy.language.structured.escaped_grammar import IN_JSON, Escapes, grammar_format
 from proxy.language.structured.schema import DEFINITIONS, schemas
 from proxy.language.structured.structural_tags import (
     Format,
@@ -23,6 +25,18 @@ from proxy.language.structured.structural_tags import (
 
 # JSON Schema of a tool's arguments -> the format that they are written in
 WriteArguments = Callable[[Any], Format]
+# A custom tool is to the model a function with one argument.
+INPUT = "input"
+INPUT_SCHEMA = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSyntax:
+    """How arguments are written that are one string, of which `escapes` says how it is written."""
+
+    begin: str
+    end: str
+    escapes: Escapes = IN_JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +47,8 @@ class CallSyntax:
     characters of a call, where text ends; all of `head` or of `begin` if it is empty. is_clear:
     ordinary text never contains the trigger. is_single: an answer has one call at most. lead: what
     calls without text before them begin with. before_name: what the model writes between `begin`
-    and the name.
+    and the name. after_name: between `middle` and the arguments. input: the arguments of a custom
+    tool that has a grammar.
     """
 
     lead: str = ""
@@ -41,7 +56,9 @@ class CallSyntax:
     begin: str
     before_name: tuple[Format, ...] = ()
     middle: str
+    after_name: tuple[Format, ...] = ()
     arguments: WriteArguments = json_format
+    input: InputSyntax = InputSyntax(begin=f'{{"{INPUT}": "', end='"}')
     can_hold: Callable[[Any], bool] = lambda schema: True
     end: str
     separator: str = ""
@@ -51,7 +68,9 @@ class CallSyntax:
     is_single: bool = False
 
     def calls_only(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
-        """At least one call, and no text. `schemas`: of the arguments, by the tool's name."""
+        """At least one call, and no text. `schemas`: of the arguments, by the tool's name; of a
+        custom tool, its grammar.
+        """
         calls = self._section(schemas, in_parallel=in_parallel)
         return sequence(const_string(self.lead), calls) if self.lead else calls
 
@@ -78,7 +97,18 @@ class CallSyntax:
         }
 
     def _tags(self, schemas: Mapping[str, Any]) -> list[Format]:
-        return [self._tag(name, self.arguments(schema)) for name, schema in schemas.items()]
+        return [self._tag(name, self._arguments(schema)) for name, schema in schemas.items()]
+
+    def _arguments(self, schema: Any) -> Format:
+        """Free up to the call's end where the syntax cannot be held to the schema."""
+        if isinstance(schema, ToolGrammar):
+            content = grammar_format(schema, self.input.escapes)
+            found = tag(self.input.begin, content, self.input.end)
+        elif self.can_hold(schema):
+            found = self.arguments(schema)
+        else:
+            found = {"type": "any_text", "excludes": [self.end]}
+        return sequence(*self.after_name, found) if self.after_name else found
 
     def _tag(self, name: str, arguments: Format) -> Format:
         if not self.before_name:

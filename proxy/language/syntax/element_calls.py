@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from proxy.language.structured.escaped_grammar import IN_MARKUP
 from proxy.language.structured.keywords import is_wide
 from proxy.language.structured.schema import DEFINITIONS, followed, is_pointer, resolved, schemas
 from proxy.language.structured.structural_tags import (
@@ -23,7 +24,9 @@ from proxy.language.structured.structural_tags import (
     tag,
 )
 from proxy.language.syntax.call_syntax import (
+    INPUT,
     CallSyntax,
+    InputSyntax,
     WriteArguments,
     argument_list,
     has_independent_arguments,
@@ -136,6 +139,12 @@ class Markup:
     end: str
     # Whether the syntax puts each value on lines of its own.
     has_lines: bool = False
+
+    @property
+    def input(self) -> InputSyntax:
+        line = "\n" if self.has_lines else ""
+        begin = f"{self.key_begin}{INPUT}{self.key_end}{self.value_begin}{line}"
+        return InputSyntax(begin=begin, end=line + self.value_end, escapes=IN_MARKUP)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -332,6 +341,7 @@ class Glm45Parser(MarkupCalls):
         begin="<tool_call>",
         middle="\n",
         arguments=markup_arguments(markup),
+        input=markup.input,
         can_hold=can_be_elements,
         end="\n</tool_call>",
         separator="\n",
@@ -367,6 +377,7 @@ class Qwen3CoderParser(MarkupCalls):
         begin="<tool_call>\n<function=",
         middle=">\n",
         arguments=markup_arguments(markup),
+        input=markup.input,
         can_hold=can_be_elements,
         end="\n</function>\n</tool_call>",
         separator="\n",
@@ -386,6 +397,7 @@ class MimoParser(Qwen3CoderParser):
         begin="<tool_call><function=",
         middle=">",
         arguments=markup_arguments(markup, separator=""),
+        input=markup.input,
         can_hold=can_be_elements,
         end="</function></tool_call>",
         trigger="<tool_call>",
@@ -416,6 +428,7 @@ class MiniMaxM2Parser(MarkupCalls):
         begin='<invoke name="',
         middle='">\n',
         arguments=markup_arguments(markup),
+        input=markup.input,
         can_hold=can_be_elements,
         end="\n</invoke>\n",
         foot="</minimax:tool_call>",

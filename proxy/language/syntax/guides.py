@@ -20,6 +20,7 @@ from proxy.language.structured.checks import schema_violation
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
 from proxy.language.structured.recent import Recent, fingerprint
 from proxy.language.structured.structural_tags import either, format_of, structural_tag
+from proxy.language.syntax.call_syntax import INPUT_SCHEMA
 from proxy.language.syntax.families import tool_family
 from proxy.language.syntax.json_calls import JsonListParser
 from proxy.language.syntax.reasoning import ReasoningSyntax
@@ -120,10 +121,18 @@ def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
     Raises:
         InvalidRequest: the guide must have calls next to a constraint, and cannot.
     """
-    schemas = argument_schemas(order.tools)
+    grammars = {tool.name: tool.grammar for tool in order.tools if tool.grammar is not None}
+    schemas = {**argument_schemas(order.tools), **grammars}
     own = None if order.family is None else tool_family(order.family).call_syntax
-    if own is not None and not all(map(own.can_hold, schemas.values())):
-        own = None
+    if own is not None:
+        beyond = [
+            tool
+            for tool in order.tools
+            if not tool.is_custom and not own.can_hold(schemas[tool.name])
+        ]
+        # Where only a grammar must hold, functions that cannot be held stay free.
+        are_free = grammars and not order.must_call and not any(one.is_strict for one in beyond)
+        own = own if not beyond or are_free else None
     constraint, family = order.constraint, order.family
     if constraint is not None and not order.must_call:
         if own is None:
@@ -197,7 +206,14 @@ def _key(order: GuideOrder) -> Key:
     """Orders with equal keys have equal guides."""
     constraint = order.constraint
     parts = [
-        [(one.name, one.is_strict, one.parameters and dict(one.parameters)) for one in order.tools],
+        [
+            (one.name, one.is_strict, one.parameters and dict(one.parameters), one.is_custom)
+            for one in order.tools
+        ],
+        [
+            one.grammar and (one.name, one.grammar.syntax, one.grammar.definition)
+            for one in order.tools
+        ],
         list(order.special_tokens.items()),
         constraint and (constraint.kind.value, constraint.text, constraint.field),
     ]
@@ -206,7 +222,10 @@ def _key(order: GuideOrder) -> Key:
 
 def argument_schemas(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
     """JSON Schemas of the arguments, by the tool's name."""
-    return {tool.name: dict(tool.parameters or NO_ARGUMENTS) for tool in tools}
+    return {
+        tool.name: INPUT_SCHEMA if tool.is_custom else dict(tool.parameters or NO_ARGUMENTS)
+        for tool in tools
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +238,10 @@ class CallCheck:
 
     @property
     def requirement(self) -> str:
-        listed = json.dumps(self.schemas, ensure_ascii=False)
         calls = "at least one call" if self.must_call else "calls"
+        if not self.schemas:
+            return calls
+        listed = json.dumps(self.schemas, ensure_ascii=False)
         return f"{calls} whose arguments conform to these JSON Schemas: {listed}"
 
     def violation(self, answer: Answer) -> str | None:

@@ -7,15 +7,9 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from proxy.language.structured.structural_tags import (
-    Format,
-    const_string,
-    json_format,
-    regex,
-    sequence,
-)
+from proxy.language.structured.structural_tags import const_string, regex
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
 from proxy.language.syntax.reader import Delimiters, Steps, delimiters
@@ -229,11 +223,6 @@ _CALL_BEGIN, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 
 
-def _numbered_arguments(schema: Any) -> Format:
-    """The number of the call, which the model counts over the conversation, then the arguments."""
-    return sequence(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN), json_format(schema))
-
-
 class KimiK2Parser(SectionCalls):
     """Kimi K2: `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`.
 
@@ -252,7 +241,8 @@ class KimiK2Parser(SectionCalls):
         head=_SECTION_BEGIN,
         begin=f"{_CALL_BEGIN}functions.",
         middle=":",
-        arguments=_numbered_arguments,
+        # The number of the call, which the model counts over the conversation.
+        after_name=(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN)),
         end=_CALL_END,
         foot=_SECTION_END,
     )

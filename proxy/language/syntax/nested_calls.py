@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 from xml.sax.saxutils import escape, unescape
 
+from proxy.language.structured.escaped_grammar import IN_MARKUP
 from proxy.language.structured.schema import followed, unfolding
 from proxy.language.structured.structural_tags import (
     Format,
@@ -23,11 +24,12 @@ from proxy.language.structured.structural_tags import (
     either,
     regex,
     repeat,
-    sequence,
     tag,
 )
 from proxy.language.syntax.call_syntax import (
+    INPUT,
     CallSyntax,
+    InputSyntax,
     WriteArguments,
     argument_list,
     has_independent_arguments,
@@ -339,6 +341,11 @@ class ElementSyntax:
 
         return write
 
+    @property
+    def input(self) -> InputSyntax:
+        begin, end = self.start(INPUT, "string", False), self.end(INPUT)
+        return InputSyntax(begin=begin, end=end, escapes=IN_MARKUP)
+
     def _element(self, name: str, schema: Any, *, is_nested: bool) -> Format:
         types = _types(schema)
         if not self.says_type and "string" in types and types - {"string", "null"}:
@@ -460,6 +467,7 @@ class DeepSeekV32Parser(AttributeCalls):
         begin='<｜DSML｜invoke name="',
         middle='">\n',
         arguments=_DEEPSEEK_ELEMENT.arguments,
+        input=_DEEPSEEK_ELEMENT.input,
         can_hold=can_be_nested,
         end="</｜DSML｜invoke>\n",
         foot="</｜DSML｜function_calls>",
@@ -511,9 +519,9 @@ class KimiK3Parser(AttributeCalls):
         head=f"{_OPEN}tools{_SEP}",
         begin=f'{_OPEN}call tool="',
         middle='" index="',
-        arguments=lambda schema: sequence(
-            regex("[1-9][0-9]{0,3}"), const_string(f'"{_SEP}'), _KIMI_ELEMENT.arguments(schema)
-        ),
+        after_name=(regex("[1-9][0-9]{0,3}"), const_string(f'"{_SEP}')),
+        arguments=_KIMI_ELEMENT.arguments,
+        input=_KIMI_ELEMENT.input,
         can_hold=can_be_nested,
         end=call_end,
         foot=f"{_CLOSE}tools{_SEP}",
@@ -555,6 +563,7 @@ class CohereXmlParser(AttributeCalls):
         before_name=(regex("[0-9]{1,4}"), const_string('" name="')),
         middle='">',
         arguments=_COHERE_ELEMENT.arguments,
+        input=_COHERE_ELEMENT.input,
         can_hold=can_be_nested,
         end=call_end,
         foot="</cofl:tool_calls>",
@@ -592,6 +601,7 @@ class MiniMaxM3Parser(NestedCalls):
         begin=f'{_NAMESPACE}<invoke name="',
         middle='">',
         arguments=_MINIMAX_ELEMENT.arguments,
+        input=_MINIMAX_ELEMENT.input,
         can_hold=can_be_nested,
         end=f"{_NAMESPACE}</invoke>\n",
         foot=f"{_NAMESPACE}</tool_call>",

@@ -12,6 +12,7 @@ from proxy.domain.events import (
     ToolEvent,
 )
 from proxy.domain.output import FinishReason
+from proxy.language.syntax.custom_inputs import CustomInputs
 from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.tool_parser import ToolParser
 
@@ -20,6 +21,7 @@ class OutputParser:
     """The reasoning parser comes first; the tool parser reads the text that it leaves.
 
     Args:
+        inputs: of the custom tools; None where there are none.
         most_calls: text after this number of calls is dropped, and the answer `has_all`.
     """
 
@@ -28,10 +30,12 @@ class OutputParser:
         reasoning: ReasoningParser | None,
         tools: ToolParser | None,
         *,
+        inputs: CustomInputs | None = None,
         most_calls: int | None = None,
     ) -> None:
         self._reasoning = reasoning
         self._tools = tools
+        self._inputs = inputs
         self._most_calls = most_calls
         self._is_over = False
 
@@ -56,7 +60,7 @@ class OutputParser:
         """The last events. has_ended: the model ended the answer, not a limit or a stop string."""
         events = self._with_calls([] if self._reasoning is None else self._reasoning.flush())
         if self._tools is not None:
-            events += self._up_to_last_call(self._tools.flush(has_ended=has_ended))
+            events += self._of_calls(self._tools.flush(has_ended=has_ended), is_last=True)
         return events
 
     def reason(self, finish: FinishReason, *, is_named: bool) -> FinishReason:
@@ -78,8 +82,13 @@ class OutputParser:
             if isinstance(event, ReasoningDelta):
                 found.append(event)
             else:
-                found += self._up_to_last_call(self._tools.push(event.text))
+                found += self._of_calls(self._tools.push(event.text))
         return found
+
+    def _of_calls(self, events: list[ToolEvent], *, is_last: bool = False) -> list[ToolEvent]:
+        """What the client gets of the tool parser's events."""
+        found = self._up_to_last_call(events)
+        return found if self._inputs is None else self._inputs.decoded(found, is_last=is_last)
 
     def _up_to_last_call(self, events: list[ToolEvent]) -> list[ToolEvent]:
         """The events without those that come after the last permitted call."""

@@ -12,6 +12,9 @@ from functools import lru_cache
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.tools import ToolMode
+from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
+from proxy.language.syntax.call_syntax import INPUT_SCHEMA
+from proxy.language.syntax.custom_inputs import CustomInputs
 from proxy.language.syntax.families import (
     REASONING_FAMILIES,
     TOOL_FAMILIES,
@@ -62,21 +65,30 @@ class CardSyntax:
         if family is None and self.reasoning_parser is None:
             return None
         starts: tuple[str, ...] = ()
-        tools = None
+        tools = inputs = None
         if family is not None:
             parser_type = tool_family(family)
             starts = parser_type.clear_starts()
+            offered = request.callable_tools
             tools = parser_type(
-                {tool.name: tool.parameters or {} for tool in request.callable_tools},
+                {
+                    one.name: INPUT_SCHEMA if one.is_custom else one.parameters or {}
+                    for one in offered
+                },
                 only_known=request.tool_choice.allowed is not None,
             )
+            in_markup = input_escapes(family) == IN_MARKUP
+            custom = {
+                one.name: in_markup and one.grammar is not None for one in offered if one.is_custom
+            }
+            inputs = CustomInputs(custom) if custom else None
         reasoning = None
         if self.reasoning_parser is not None:
             reasoning = self.reasoning_parser.behind(
                 prompt, request.prompt.answer_prefix, tool_starts=starts
             )
         most_calls = None if request.calls_in_parallel else 1
-        return OutputParser(reasoning, tools, most_calls=most_calls)
+        return OutputParser(reasoning, tools, inputs=inputs, most_calls=most_calls)
 
 
 @lru_cache(maxsize=64)
@@ -123,6 +135,12 @@ def check_names(tools: str, reasoning: str) -> None:
         tool_family(tools)
     if reasoning not in (AUTO, NONE):
         reasoning_family(reasoning)
+
+
+def input_escapes(family: str | None) -> Escapes:
+    """How calls of the family write a custom tool's input that must conform to a grammar."""
+    syntax = None if family is None else tool_family(family).call_syntax
+    return IN_JSON if syntax is None else syntax.input.escapes
 
 
 def looks_for_calls(request: GenerationRequest) -> bool:

@@ -6,7 +6,13 @@ import re
 from typing import Any
 
 from proxy.language.structured.structural_tags import Format, const_string, json_format, sequence
-from proxy.language.syntax.call_syntax import CallSyntax, argument_list, has_independent_arguments
+from proxy.language.syntax.call_syntax import (
+    INPUT,
+    CallSyntax,
+    InputSyntax,
+    argument_list,
+    has_independent_arguments,
+)
 from proxy.language.syntax.literal import Broken, CutOff, Literal
 from proxy.language.syntax.reader import Steps
 from proxy.language.syntax.tool_parser import BareCalls
@@ -39,6 +45,7 @@ class PythonicParser(BareCalls):
         begin="",
         middle="(",
         arguments=_keyword_arguments,
+        input=InputSyntax(begin=f'{INPUT}="', end='"'),
         can_hold=_can_be_keywords,
         end=")",
         separator=", ",

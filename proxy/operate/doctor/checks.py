@@ -23,9 +23,9 @@ from proxy.pools.discovery.source import InvalidSource, StaticList
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
 DISK_BYTES = 1_000_000_000
-# It names torch and transformers as requirements, which the engine does not need: pip would bring
-# them (1 to 5 GB), so that the extra `embedded` cannot name it.
-XGRAMMAR = "xgrammar==0.2.8"
+# The extra `embedded` cannot name these, because pip would bring what they require: torch and
+# transformers (1 to 5 GB) for the first, numpy 2 for the second, of which only the files are read.
+APART = {"xgrammar": "xgrammar==0.2.8", "wordllama": "wordllama==0.4.0.post1"}
 CONNECT_TIMEOUT_S = 3.0
 SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
@@ -144,9 +144,9 @@ def installed(path: Path, python: str | None) -> Check:
 def packages(missing: Sequence[str]) -> Check:
     """The packages that the Python models inside the embedded tritonserver import."""
     embedded = "pip install 'triton-openai[embedded]'"
-    remedies = [embedded] if set(missing) - {"xgrammar"} else []
-    if "xgrammar" in missing:
-        remedies.append(f"pip install --no-deps {XGRAMMAR}")
+    remedies = [embedded] if set(missing) - {*APART} else []
+    if apart := [pin for name, pin in APART.items() if name in missing]:
+        remedies.append(f"pip install --no-deps {' '.join(apart)}")
     return Check(
         name="packages",
         ok=not missing,

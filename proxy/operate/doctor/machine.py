@@ -21,7 +21,7 @@ from proxy.operate.triton_server.binaries import Wheel
 from proxy.operate.triton_server.launch import LOOPBACK
 from proxy.settings import Settings
 
-INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", "xgrammar")
+INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging", *checks.APART)
 BUILD_TOOLS = (
     "torch",
     "transformers",

@@ -24,6 +24,10 @@ COUNTS = ("prompt_tokens", "completion_tokens")
 # Anthropic's. Which of its prompt tokens were cached is no difference.
 MESSAGE_TEXTS = ("text", "thinking", "partial_json", "name", "input")
 MESSAGE_COUNTS = ("input_tokens", "cache_read_input_tokens", "output_tokens")
+# OpenAI's responses. What ends one has all of it.
+ENDED = ("completed", "incomplete")
+RESPONSE_TEXTS = ("name", "arguments", "input", "text")
+RESPONSE_COUNTS = ("input_tokens", "output_tokens")
 STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
 KINDS = (STATUS, FINISH, USAGE, TEXT, NO_ANSWER)
 WIDE = 1000
@@ -53,6 +57,16 @@ def facts_of(status: int, answer: str) -> AnswerFacts:
             new, cached, out = (counts.get(name) for name in MESSAGE_COUNTS)
             if isinstance(new, int) and isinstance(out, int):
                 usage = (new + (cached if isinstance(cached, int) else 0), out)
+        response = chunk.get("response", chunk)
+        if isinstance(response, Mapping) and response.get("status") in ENDED:
+            finishes[0] = str(response["status"])
+            if isinstance(counts := response.get("usage"), Mapping):
+                usage = tuple(counts[name] for name in RESPONSE_COUNTS if name in counts) or usage
+            for at, item in enumerate(objects_of(response.get("output"))):
+                parts = (item, *objects_of(item.get("content")))
+                for text in (part.get(name) for part in parts for name in RESPONSE_TEXTS):
+                    texts[at, -1, "item"].append(str(text or ""))
+            continue
         if isinstance(error := chunk.get("error"), Mapping):
             errors.append(f"error: {error.get('code') or error.get('type')}")
         for choice in objects_of(chunk.get("choices")):
@@ -103,9 +117,9 @@ def _texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
         if isinstance(text := message.get(name), str):
             yield -1, name, text
     for number, call in enumerate(objects_of(message.get("tool_calls"))):
-        if isinstance(function := call.get("function"), Mapping):
-            for name in ("name", "arguments"):
-                yield _number(call, number), name, str(function.get(name) or "")
+        if isinstance(called := call.get("function") or call.get("custom"), Mapping):
+            for name in ("name", "arguments", "input"):
+                yield _number(call, number), name, str(called.get(name) or "")
 
 
 def _number(found: Mapping[str, Any], usual: int) -> int:

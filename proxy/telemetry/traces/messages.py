@@ -159,6 +159,12 @@ def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:
             yield {"role": "user", "parts": [_text(each)]}
     if (system := fields.get("system")) is not None:
         yield {"role": "system", "parts": [*_parts_of({"content": system}, is_answer=False)]}
+    if isinstance(instructions := fields.get("instructions"), str):
+        yield {"role": "system", "parts": [_text(instructions)]}
+    if isinstance(text := fields.get("input"), str):
+        yield {"role": "user", "parts": [_text(text)]}
+    for item in objects_of(fields.get("input")):
+        yield _item(item)
     for message in objects_of(fields.get("messages")):
         role = str(message.get("role"))[:LONGEST_NAME]
         yield {"role": role, "parts": [*_parts_of(message, is_answer=role == "tool")]}
@@ -182,7 +188,7 @@ def _parts_of(message: Mapping[str, Any], *, is_answer: bool) -> Iterator[Part]:
         elif isinstance(each, Mapping):  # an image, for example: its kind, not its bytes
             yield {"type": str(each.get("type"))}
     for call in objects_of(message.get("tool_calls")):
-        yield _call(call.get("id"), call.get("function"))
+        yield _call(call.get("id"), call.get("function") or call.get("custom"))
 
 
 def _block(block: Mapping[str, Any]) -> Part:
@@ -192,10 +198,34 @@ def _block(block: Mapping[str, Any]) -> Part:
     if block["type"] == "tool_use":
         given = orjson.dumps(block.get("input")).decode()
         return _call(block.get("id"), {"name": block.get("name"), "arguments": given})
-    content = block.get("content")
+    return _answered(block.get("tool_use_id"), block.get("content"))
+
+
+def _item(item: Mapping[str, Any]) -> Part:
+    """An item of the Responses API."""
+    kind = str(item.get("type"))
+    if kind.endswith("_output"):
+        parts = [_answered(item.get("call_id"), item.get("output"))]
+        return {"role": "tool", "parts": parts}
+    if kind.endswith("_call"):
+        written = item.get("arguments") or item.get("input")
+        return {
+            "role": "assistant",
+            "parts": [_call(item.get("call_id"), {**item, "arguments": written})],
+        }
+    role = str(item.get("role") or "assistant")[:LONGEST_NAME]
+    if kind == "reasoning":
+        texts = (each.get("text") for each in objects_of(item.get("content")))
+        thought = "".join(text for text in texts if isinstance(text, str))
+        return {"role": role, "parts": [{"type": "reasoning", "content": thought}]}
+    return {"role": role, "parts": [*_parts_of(item, is_answer=False)]}
+
+
+def _answered(call_id: Any, content: Any) -> Part:
+    """The result of a call: a text, or parts of which some are texts."""
     texts = (each.get("text") for each in objects_of(content))
     said = "".join(text for text in (content, *texts) if isinstance(text, str))
-    return {"type": "tool_call_response", "id": str(block.get("tool_use_id")), "response": said}
+    return {"type": "tool_call_response", "id": str(call_id), "response": said}
 
 
 def _text(text: str) -> Part:
@@ -209,5 +239,5 @@ def _call(call_id: Any, function: Any) -> Part:
         "type": "tool_call",
         "id": call_id if isinstance(call_id, str) else None,
         "name": str(named.get("name") or ""),
-        "arguments": str(named.get("arguments") or ""),
+        "arguments": str(named.get("arguments") or named.get("input") or ""),
     }

@@ -28,6 +28,8 @@ OPERATIONS: Mapping[str, str] = {
     "/v1/completions": "text_completion",
     "/v1/messages": "chat",
     "/v1/embeddings": "embeddings",
+    "/v1/rerank": "rerank",
+    "/v1/score": "score",
 }
 # Field of the request's log line -> attribute. Others stay out.
 OF_LINE: Mapping[str, str] = {

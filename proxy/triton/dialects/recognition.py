@@ -17,6 +17,7 @@ from proxy.domain.model import (
 )
 from proxy.triton.dialects.cpp import CppBackend
 from proxy.triton.dialects.dialect import Declared, Dialect
+from proxy.triton.dialects.embedding import Embedding, facts_of
 from proxy.triton.dialects.llmapi import Llmapi
 from proxy.triton.dialects.own import Own
 from proxy.triton.dialects.text import TextModel
@@ -26,6 +27,7 @@ OWN: Dialect = Own()
 # In the order in which a model of others is compared with them.
 DIALECTS: Mapping[Kind, Dialect] = {
     Kind.OWN: OWN,
+    Kind.EMBEDDING: Embedding(),
     Kind.VLLM: Vllm(),
     Kind.LLMAPI: Llmapi(),
     Kind.CPP: CppBackend(),
@@ -84,4 +86,6 @@ def _loaded(declared: Declared, kind: Kind, capabilities: Collection[str]) -> Lo
         guide_kinds=NO_TAGS if kind is Kind.CPP else tuple(GuideKind),
         adopted=adopted,
     )
+    if kind is Kind.EMBEDDING:
+        facts = facts_of(declared, facts)
     return LoadedModel(name=name, facts=facts, capabilities=frozenset(capabilities))

@@ -40,6 +40,8 @@ BODIES = {
     "/v1/messages": {**CHAT, "max_tokens": 5},
     "/v1/messages/count_tokens": CHAT,
     "/v1/embeddings": {"model": "demo", "input": "hi"},
+    "/v1/rerank": {"model": "demo", "query": "hi", "documents": ["a"]},
+    "/v1/score": {"model": "demo", "text_1": "hi", "text_2": "a"},
     "/chat/json": CHAT,
     "/chat/stream": CHAT,
     "/chat/sse": CHAT,

@@ -33,7 +33,10 @@ PROMPT = {"model": "demo", "prompt": "hi"}
 GOOD = [CHAT, {**CHAT, "stream": True}, {"messages": CHAT["messages"]}]
 GOOD += [{**PROMPT, "stream": streams} for streams in (False, True)]
 GOOD += [{**CHAT, "max_tokens": 5, "stream": streams} for streams in (False, True)]
+GOOD += [{"model": "demo", "input": "hi"}, {"model": "demo", "input": "hi", "stream": True}]
 GOOD += [{"prompt": "hi"}, {"tokens": [104, 105]}, {"model": "demo", "input": ["hi", "you"]}]
+GOOD += [{"model": "demo", "query": "hi", "documents": ["you"]}]
+GOOD += [{"model": "demo", "text_1": "hi", "text_2": ["you"]}]
 BAD = [b"", b"{", b"[]", b"{}", b'{"model": "nope", "messages": [{"role": "user", "content": ""}]}']
 METHODS = ("get", "post", "put", "delete")
 EXTRA = {"extra_fields": ["timing", "worker_id"]}
@@ -63,10 +66,18 @@ def operations(own: OwnDocument) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, operation
 
 
-def places(path: str) -> set[str]:
+def places(path: str, response: str) -> set[str]:
     """The path with a parameter that exists, and with one that does not."""
-    known = path.replace("{model}", "demo").replace("{request}", "known")
-    return {known, path.replace("{model}", "nope").replace("{request}", "nope")}
+    names = {"{model}": "demo", "{request}": "known", "{response_id}": response}
+    known = nope = path
+    for name, value in names.items():
+        known, nope = known.replace(name, value), nope.replace(name, "nope")
+    return {known, nope}
+
+
+def kept_response(client: Any) -> str:
+    body = {"model": "demo", "input": "hi", "background": True}
+    return client.post("/v1/responses", json=body).json()["id"]
 
 
 def test_every_reference_leads_somewhere(serve):
@@ -90,10 +101,11 @@ def test_every_answer_has_a_documented_status_and_form(serve):
     client.post("/v1/chat/completions", json=CHAT, headers={"x-request-id": "known"})
     bodies = [*BAD, *(json.dumps(good).encode() for good in GOOD)]
     for path, method, operation in operations(own):
+        response = kept_response(client)
         answers = [
             client.request(method, place, content=content)
             for content in (bodies if "requestBody" in operation else [b""])
-            for place in places(path)
+            for place in places(path, response)
         ]
         assert 200 in {answer.status_code for answer in answers}, path
         wrong = next(one for one in METHODS if one not in own.document["paths"][path])
@@ -144,7 +156,9 @@ def test_the_examples_of_requests_are_served(serve):
         assert bool(content.get("examples")) is ("requestBody" in operation), path
         for name, example in content.get("examples", {}).items():
             own.schema(content["schema"]).validate(example["value"])
-            answer = client.request(method, path, json=example["value"])
+            given = dict(example["value"])
+            given |= {"model": "demo"} if "model" in given else {}
+            answer = client.request(method, path, json=given)
             assert answer.status_code == 200, (path, name, answer.text)
             own.judge(operation, answer)
             seen += 1
@@ -165,7 +179,13 @@ def test_every_route_has_a_schema_and_an_example_of_its_answer_and_they_agree(se
 def test_every_field_of_a_body_is_described(serve):
     _, own = open_document(serve, ScriptedEngine())
     schemas = own.document["components"]["schemas"]
-    for kind in (ChatCompletionBody, CompletionBody, NvExt, MessagesBody, CountTokensBody):
+    for kind in (
+        ChatCompletionBody,
+        CompletionBody,
+        NvExt,
+        MessagesBody,
+        CountTokensBody,
+    ):
         properties = schemas[kind.__name__]["properties"]
         assert properties.keys() == kind.model_fields.keys()
         assert [name for name, field in properties.items() if not field.get("description")] == []

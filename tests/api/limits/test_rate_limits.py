@@ -255,6 +255,7 @@ COUNTED: list[tuple[str, str, dict | None]] = [
     ("POST", "/detokenize", {"tokens": [104]}),
     ("POST", f"{CHAT}/render", {"model": "demo", "messages": PROMPT}),
     ("POST", "/v1/messages/count_tokens", {"model": "demo", "messages": PROMPT}),
+    ("POST", "/v1/responses/input_tokens", {"model": "demo", "input": "hi"}),
 ]
 
 

@@ -13,6 +13,7 @@ from openai.types.responses import Response
 
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import Alternative, FinishReason, TokenLogProb
+from proxy.operate.replay.comparison import facts_of
 from tests.api.responses.formats import RESPONSES, body, events, folded, settled, stream, whole
 from tests.api.tools.test_tools import CALL, CATALOG, SCHEMA
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
@@ -193,6 +194,42 @@ def test_the_servers_own_tools_appear_under_their_names(serve, policy):
     assert "[tool]" in (engine.requests[-1].text or "")
     refused = client.post(RESPONSES, json=body(max_tool_calls=1))
     assert refused.json()["error"]["param"] == "max_tool_calls"
+
+
+CUSTOM = {
+    "type": "custom",
+    "name": "patch",
+    "format": {"type": "grammar", "syntax": "regex", "definition": "[ab\n]+"},
+}
+WRITTEN = '<tool_call>\n{"name": "patch", "arguments": {"input": "a\\nb"}}\n</tool_call>'
+
+
+def test_a_custom_tool_gets_plain_text(serve):
+    engine = ScriptedEngine(deltas(WRITTEN))
+    client = serve(engine, CATALOG)
+    found = whole(client, tools=[CUSTOM], tool_choice={"type": "custom", "name": "patch"})
+    (call,) = found["output"]
+    assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "patch", "a\nb")
+    assert found["tools"] == [CUSTOM]
+    assert settled(folded(stream(client, tools=[CUSTOM])))["output"] == settled(found)["output"]
+    assert engine.requests[0].constraint is not None
+    output = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}
+    whole(client, tools=[CUSTOM], input=[{"role": "user", "content": "hi"}, call, output])
+    assert f"[tool]done{call['call_id']}" in engine.requests[-1].text
+    wrong = {**CUSTOM, "format": {**CUSTOM["format"], "definition": "("}}
+    error = client.post(RESPONSES, json=body(tools=[wrong])).json()["error"]
+    assert error["param"] == "tools[0].format.definition"
+
+
+def test_a_replay_compares_responses_as_it_does_chats(serve):
+    client = serve(ScriptedEngine(deltas(f"<think>hm</think>Now.{CALL}")), CATALOG)
+    one, other = (
+        facts_of(200, client.post(RESPONSES, json=body(tools=TOOLS, stream=streams)).text)
+        for streams in (False, True)
+    )
+    assert one == other
+    assert (one.finishes, one.usage[0]) == (("completed",), 7)
+    assert "Now." in one.text
 
 
 def test_a_client_that_disconnects_ends_the_generation(serve):

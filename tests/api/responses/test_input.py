@@ -131,7 +131,8 @@ def test_old_turns_are_left_out_where_the_caller_lets_them(serve):
 def test_images_of_users_and_of_outputs_reach_the_model(serve):
     template = (
         "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}"
-        "{% else %}{% for p in m.content %}{{ p.text or '<image>' }}{% endfor %}{% endif %}"
+        "{% elif m.content %}{% for p in m.content %}{{ p.text or '<image>' }}{% endfor %}"
+        "{% endif %}"
         "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}"
         "{{ m.tool_call_id }}{% endfor %}{% for t in tools or [] %}{{ t }}{% endfor %}"
         "{# <tool_call> #}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.domain.identity import Limits
 from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
 from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -89,6 +90,16 @@ def test_input_items_are_listed_in_pages(serve):
     assert (newest[0]["type"], len(newest)) == ("function_call_output", 20)
     assert get(client, found, "/input_items", after="x").status_code == 404
     assert get(client, found, "/input_items", limit=0).status_code == 400
+
+
+def test_reading_a_kept_response_counts_as_a_request(serve):
+    keys = KeysInMemory()
+    keys.add_tenant("a", limits=Limits(requests_per_minute=3))
+    headers = {"authorization": f"Bearer {keys.add('own1', tenant='a')}"}
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, keys=keys, key_pepper=PEPPER)
+    found = client.post(RESPONSES, json=body(), headers=headers).json()
+    path = f"{RESPONSES}/{found['id']}"
+    assert [client.get(path, headers=headers).status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_a_response_is_its_tenants_alone(serve):
@@ -242,10 +253,10 @@ def test_a_conversation_that_grows_is_refused_by_name(serve):
         response = client.post(RESPONSES, json=fields)
         statuses.append(response.status_code)
         previous = response.json().get("id")
-    assert (len(statuses) > 2, statuses[-1]) == (True, 413)
+    assert (len(statuses) > 2, statuses[-1]) == (True, 400)
     error = response.json()["error"]
     assert error["param"] == "previous_response_id"
-    assert "conversation" in error["message"]
+    assert error["code"] == "context_length_exceeded"
 
 
 def test_too_many_items_are_those_of_the_input(serve):

@@ -55,7 +55,6 @@ REFUSED = {
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
         ({"best_of": 2}, "best_of"),
         ({"chat_template": "x"}, "chat_template"),
-        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
     ],
     "invalid_parameter": [
         ({"temperature": 2.1}, "temperature"),

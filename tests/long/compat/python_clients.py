@@ -2,6 +2,7 @@
 JSON.
 
 usage: python_clients.py litellm|langchain|responses BASE_URL KEY   (PYTHONPATH names the packages)
+       python_clients.py embeddings BASE_URL FOLDER
 """
 
 from __future__ import annotations
@@ -110,8 +111,28 @@ def with_responses(base_url: str, key: str) -> dict[str, object]:
     }
 
 
-CLIENTS = {"litellm": with_litellm, "langchain": with_langchain, "responses": with_responses}
+def embeddings(base_url: str, folder: str) -> dict[str, object]:
+    """LangChain's, which sends texts, or lists of token ids of the tokenizer in this folder."""
+    from langchain_openai import OpenAIEmbeddings
+
+    given = {"model": "bert", "base_url": base_url, "api_key": "none"}
+    texts = OpenAIEmbeddings(**given, check_embedding_ctx_length=False)
+    ids = OpenAIEmbeddings(**given, tiktoken_enabled=False, tiktoken_model_name=folder)
+    documents = ["bread and milk", "where is the station"]
+    return {
+        "texts": texts.embed_documents(documents),
+        "ids": ids.embed_documents(documents),
+        "query": texts.embed_query(documents[0]),
+    }
+
 
 if __name__ == "__main__":
     client, base_url, key = sys.argv[1:]
-    sys.stdout.write(json.dumps(CLIENTS[client](base_url, key)))
+    programs = {
+        "litellm": with_litellm,
+        "langchain": with_langchain,
+        "responses": with_responses,
+        "embeddings": embeddings,
+    }
+    told = programs[client](base_url, key)
+    sys.stdout.write(json.dumps(told))

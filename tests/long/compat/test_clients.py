@@ -10,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.fixtures.embedding_models import reference
 from tests.fixtures.pip_target import installed
 from tests.fixtures.stack import HANG_S
 
@@ -82,3 +84,16 @@ def test_an_agents_loop_of_the_agents_sdk(locked, tmp_path):
         ]
         assert found["answers"] == [SUNNY, "The population is 7042.", SUNNY]
     assert "raw_response_event" in told["streamed, kept"]["kinds"]
+
+
+def test_langchains_embeddings_are_the_same_by_texts_and_by_token_ids(
+    embedding_stack, embedding_folders, tmp_path
+):
+    """It pads no ids, and adds the special tokens itself."""
+    bert = embedding_folders / "bert"
+    url = f"{embedding_stack.url}/v1"
+    told = run("python_clients.py", "langchain", "embeddings", url, str(bert), folder=tmp_path)
+    expected = reference(bert, "bread and milk", "where is the station")
+    assert np.abs(np.array(told["texts"]) - expected).max() < 1e-4
+    assert np.abs(np.array(told["query"]) - expected[0]).max() < 1e-4
+    assert np.array(told["ids"]).shape == expected.shape

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.engine.conftest import artifacts, runtime, vocabulary
+from tests.engine.conftest import artifacts, compiler, runtime, vocabulary
 
-__all__ = ["artifacts", "runtime", "vocabulary"]  # fixtures
+__all__ = ["artifacts", "compiler", "runtime", "vocabulary"]  # fixtures

@@ -11,7 +11,7 @@ from typing import Any
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 RENDER, TOKENIZE, DETOKENIZE = f"{CHAT}/render", "/tokenize", "/detokenize"
-SOCKET = f"{CHAT}/ws"
+SOCKET, EMBEDDINGS = f"{CHAT}/ws", "/v1/embeddings"
 HI = {"role": "user", "content": "hi"}
 MOST_BYTES = 200_000
 SCRAPS = (
@@ -111,6 +111,10 @@ def seeds() -> Iterator[Case]:
     marks = "a" + "\u0300" * 5_000 + "\u0327" * 5_000  # to normalize it takes quadratic time
     yield Case("marks", TEXT, {"model": "demo", "prompt": marks})
     yield Case("prompts", TEXT, {"model": "demo", "prompt": ["a", "b"], "echo": True})
+    yield Case("inputs", EMBEDDINGS, {"model": "demo", "input": ["a", "b"], "dimensions": 2})
+    yield Case("ids", EMBEDDINGS, {"model": "demo", "input": [[1, 2], [3]]})
+    yield Case("rerank", "/v1/rerank", {"model": "demo", "query": "a", "documents": ["b", "c"]})
+    yield Case("score", "/v1/score", {"model": "demo", "text_1": ["a"], "text_2": ["b", "c"]})
     yield Case("render", RENDER, _chat(guided_json={"oneOf": [{"const": 1}, {"const": 2}]}))
     yield Case("tokenize", TOKENIZE, {"messages": [HI], "tools": [_tool(OBJECT)]})
     yield Case("detokenize", DETOKENIZE, {"tokens": [5, 6]})

@@ -99,7 +99,7 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
             "tensorrt_llm",
             "sglang",
             2,
-            "runtime must be onnx, scripted, tensorrt_llm, tensorrtl",
+            "runtime must be onnx, scripted, embedding, tensorrt_llm",
         ),
         ("tensorrt_llm", "tensorrtllm", 14, "plans support lookahead only"),
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),

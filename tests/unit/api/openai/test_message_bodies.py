@@ -122,7 +122,8 @@ def test_what_is_not_ours_is_refused():
         ({**CALL, "function": {"name": "f"}}, "arguments"),
         ({**CALL, "function": {"name": "f", "arguments": None}}, "arguments"),
         ({"id": "c1", "function": CALL["function"]}, "type"),
-        ({**CALL, "type": "custom"}, "type"),
+        ({**CALL, "type": "custom"}, "custom"),
+        ({**CALL, "type": "other"}, "type"),
         ({"type": "function", "function": CALL["function"]}, "id"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.openai.tool_bodies import ToolBody
+from proxy.api.openai.tool_bodies import FunctionToolBody
 from proxy.language.prompting.chat_template import tool_body
 
 
@@ -21,7 +21,7 @@ from proxy.language.prompting.chat_template import tool_body
 def test_strict_may_stand_beside_the_function(beside, within, is_strict):
     function = {"name": "f", "strict": within}
     given = {"type": "function", "function": function, "strict": beside}
-    assert ToolBody.model_validate(given).to_domain().is_strict is is_strict
+    assert FunctionToolBody.model_validate(given).to_domain().is_strict is is_strict
 
 
 @pytest.mark.parametrize("name", ["return", "response"])
@@ -29,4 +29,4 @@ def test_what_a_function_returns_goes_to_the_template_as_the_caller_calls_it(nam
     """BFCL's tools have it, and those that transformers makes of Python functions."""
     function = {"name": "f", "parameters": {"type": "object"}, name: {"type": "string"}}
     given = {"type": "function", "function": function}
-    assert tool_body(ToolBody.model_validate(given).to_domain()) == given
+    assert tool_body(FunctionToolBody.model_validate(given).to_domain()) == given

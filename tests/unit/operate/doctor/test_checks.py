@@ -11,6 +11,8 @@ from proxy.operate.doctor import checks, machine
 from proxy.operate.triton_server.binaries import Wheel
 from tests.fixtures.stack import ROOT
 
+XGRAMMAR, WORDLLAMA = checks.APART.values()
+
 
 @pytest.mark.parametrize(
     "check",
@@ -58,11 +60,12 @@ def test_what_is_not_enough_fails_with_a_remedy(check):
 @pytest.mark.parametrize(
     ("missing", "remedy"),
     [
-        (["xgrammar"], f"pip install --no-deps {checks.XGRAMMAR}"),
+        (["xgrammar"], f"pip install --no-deps {XGRAMMAR}"),
+        (["wordllama", "xgrammar"], f"pip install --no-deps {XGRAMMAR} {WORDLLAMA}"),
         (["onnxruntime"], "pip install 'triton-openai[embedded]'"),
         (
             ["onnxruntime", "xgrammar"],
-            f"pip install 'triton-openai[embedded]' && pip install --no-deps {checks.XGRAMMAR}",
+            f"pip install 'triton-openai[embedded]' && pip install --no-deps {XGRAMMAR}",
         ),
     ],
 )
@@ -73,8 +76,9 @@ def test_missing_packages_are_named_with_the_commands_that_install_them(missing,
 
 
 def test_the_packages_are_those_of_the_locks():
-    assert f"\n{checks.XGRAMMAR} \\\n" in (ROOT / "requirements.lock").read_text()
-    assert checks.XGRAMMAR in (ROOT / "pyproject.toml").read_text()
+    for pin in checks.APART.values():
+        assert f"\n{pin} \\\n" in (ROOT / "requirements.lock").read_text()
+        assert pin in (ROOT / "pyproject.toml").read_text()
     lock = (ROOT / "build_engines/requirements-build.lock").read_text()
     apart = {"torch", "xgrammar"}
     assert all(f"\n{name}==" in lock for name in set(machine.BUILD_TOOLS) - apart)

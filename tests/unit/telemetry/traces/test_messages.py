@@ -150,3 +150,23 @@ def test_blocks_of_anthropics_messages():
         },
         {"role": "user", "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}]},
     ]
+
+
+def test_items_of_responses():
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"x":1}'},
+        {"type": "function_call_output", "call_id": "c", "output": "2"},
+    ]
+    told = content({"instructions": "Be brief.", "input": items})["input"]
+    call = {"type": "tool_call", "id": "c", "name": "f", "arguments": '{"x":1}'}
+    result = {"type": "tool_call_response", "id": "c", "response": "2"}
+    assert told == [
+        {"role": "system", "parts": [text("Be brief.")]},
+        {"role": "user", "parts": [text("hi")]},
+        {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}]},
+        {"role": "assistant", "parts": [call]},
+        {"role": "tool", "parts": [result]},
+    ]
+    assert content({"input": "hi"})["input"] == [{"role": "user", "parts": [text("hi")]}]

@@ -1,0 +1,195 @@
+"""Kept responses: of one proxy in memory, of several in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.state.memory_responses import MOST_LOG_BYTES, MemoryResponses
+from proxy.state.redis_connection import RedisConnection
+from proxy.state.redis_responses import RedisResponses
+from proxy.state.responses import (
+    EventsNotKept,
+    KeptResponse,
+    ResponseKey,
+    ResponseLimits,
+    ResponseStore,
+    ResponsesUnavailable,
+    deltas_as_json,
+    deltas_of_json,
+)
+from tests.fixtures.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+LIMITS = ResponseLimits(keep_s=3600, bytes=1_000_000)
+KEPT = KeptResponse(response=b'{"status":"queued"}', input=b"[]")
+DONE = replace(KEPT, response=b'{"status":"completed"}')
+DELTAS = [
+    (0, TokenDelta((b"\xff", b"a"), prompt_tokens=3, token_ids=(1, 2))),
+    (0, TokenDelta((b"b",), log_probs=(TokenLogProb(-1.5, (Alternative(b"\xf0", -2.0, 7),), 5),))),
+    (1, TokenDelta((), finish=FinishReason.STOP)),
+]
+Pair = Callable[..., AbstractAsyncContextManager[tuple[ResponseStore, ResponseStore]]]
+
+
+def key(name: str, tenant: str = "t") -> ResponseKey:
+    return ResponseKey(id=name.encode(), tenant=tenant.encode())
+
+
+@pytest.fixture(params=["memory", "redis"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """pair(limits) -> the stores of two proxies with Redis; else twice the same one."""
+    url = request.getfixturevalue("redis_server").url if request.param == "redis" else None
+
+    @asynccontextmanager
+    async def made(
+        limits: ResponseLimits = LIMITS, lease_ms: int = 10_000
+    ) -> AsyncIterator[tuple[ResponseStore, ResponseStore]]:
+        if url is None:
+            store = MemoryResponses(limits)
+            yield store, store
+            return
+        async with RedisConnection(url) as one, RedisConnection(url) as other:
+            await one.answers.flushall()
+            yield (
+                RedisResponses(one, limits, lease_ms=lease_ms),
+                RedisResponses(other, limits, lease_ms=lease_ms),
+            )
+
+    return made
+
+
+@pytest.fixture
+def redis_pair(redis_server: RedisServer) -> Iterator[Pair]:
+    @asynccontextmanager
+    async def made(lease_ms: int) -> AsyncIterator[tuple[ResponseStore, ResponseStore]]:
+        async with RedisConnection(redis_server.url) as one:
+            await one.answers.flushall()
+            async with RedisConnection(redis_server.url) as other:
+                yield (
+                    RedisResponses(one, LIMITS, lease_ms=lease_ms),
+                    RedisResponses(other, LIMITS, lease_ms=lease_ms),
+                )
+
+    return made
+
+
+async def read(store: ResponseStore, one: ResponseKey, after: int = 0) -> bytes:
+    return b"".join([part async for part in store.events(one, after)])
+
+
+async def test_what_is_kept_can_be_read_and_deleted(pair):
+    async with pair() as (one, other):
+        assert await other.get(key("a")) is None
+        await one.put(key("a"), KEPT)
+        await one.put(key("a"), DONE)
+        assert await other.get(key("a")) == DONE
+        assert await other.remove_expired() == DONE.size_bytes
+        assert [await other.delete(key("a")) for _ in range(2)] == [True, False]
+        assert await one.get(key("a")) is None
+
+
+async def test_no_tenant_pushes_out_what_another_keeps(pair):
+    async with pair(ResponseLimits(keep_s=3600, bytes=20_000)) as (one, other):
+        await one.put(key("mine", "small"), KEPT)
+        large = replace(KEPT, input=b"x" * 5_000)
+        for number in range(8):
+            await one.put(key(f"{number}", "large"), large)
+        kept = [await other.get(key(f"{number}", "large")) for number in range(8)]
+        assert [each is not None for each in kept] == [False] * 5 + [True] * 3
+        assert await other.get(key("mine", "small")) == KEPT
+
+
+async def test_events_are_read_from_any_number_on_while_they_come(pair):
+    async with pair() as (one, other):
+        claim = await one.begin(key("a"), KEPT, b"job")
+        early = asyncio.create_task(read(other, key("a")))
+        assert await one.append(claim, [b"e0\n\n", b"e1\n\n", b"e2\n\n"], DELTAS[:1])
+        assert await one.append(claim, [], DELTAS[1:])
+        late = asyncio.create_task(read(other, key("a"), after=2))
+        assert await one.append(claim, [b"e3\n\n"], ())
+        assert await other.get(key("a")) == KEPT
+        await one.finish(claim, DONE)
+        assert await early == b"e0\n\ne1\n\ne2\n\ne3\n\n"
+        assert await late == b"e2\n\ne3\n\n"
+        assert await read(other, key("a"), after=4) == b""
+        assert await other.get(key("a")) == DONE
+
+
+async def test_there_are_no_events_of_a_response_without_any(pair):
+    async with pair() as (one, _):
+        await one.put(key("a"), KEPT)
+        for name in ("a", "b"):
+            with pytest.raises(EventsNotKept):
+                await read(one, key(name))
+
+
+async def test_a_response_that_is_deleted_while_it_is_generated_ends(pair):
+    async with pair() as (one, other):
+        claim = await one.begin(key("a"), KEPT, b"job")
+        assert await other.delete(key("a"))
+        assert await one.renew([claim]) == [claim]
+        assert not await one.append(claim, [b"e0\n\n"], ())
+        await one.finish(claim, DONE)
+        assert await other.get(key("a")) is None
+
+
+async def test_the_oldest_events_in_memory_make_room():
+    store = MemoryResponses(LIMITS)
+    claim = await store.begin(key("a"), KEPT, b"job")
+    for _ in range(3):
+        await store.append(claim, [b"x" * (MOST_LOG_BYTES // 2)], ())
+    with pytest.raises(EventsNotKept):
+        await read(store, key("a"))
+
+
+async def test_another_process_takes_what_its_owner_has_lost(redis_pair):
+    async with redis_pair(lease_ms=60_000) as (one, other):
+        claim = await one.begin(key("a"), KEPT, b"job")
+        await one.append(claim, [b"e0\n\n", b"e1\n\n"], DELTAS)
+        assert await other.lost() is None
+        await one.release([claim])
+        found = await other.lost()
+        assert (found.job, found.input, found.events) == (b"job", KEPT.input, 2)
+        assert list(found.deltas) == DELTAS
+        assert found.claim.key == key("a")
+        assert await one.renew([claim]) == [claim]
+        assert not await one.append(claim, [b"late\n\n"], ())
+        await one.finish(claim, KEPT)  # which changes nothing
+        assert await other.append(found.claim, [b"e2\n\n"], ())
+        await other.finish(found.claim, DONE)
+        assert await read(one, key("a")) == b"e0\n\ne1\n\ne2\n\n"
+        assert await one.lost() is None
+
+
+async def test_a_cancellation_reaches_the_owner_with_its_next_event(redis_pair):
+    async with redis_pair(lease_ms=60_000) as (one, other):
+        claim = await one.begin(key("a"), KEPT, b"job")
+        assert await one.renew([claim]) == []
+        await other.cancel(key("a"))
+        assert not await one.append(claim, [b"e0\n\n"], ())
+        assert await one.renew([claim]) == [claim]
+        await one.finish(claim, DONE)
+        assert await other.get(key("a")) == DONE
+        await other.cancel(key("a"))
+        assert await other.get(key("a")) == DONE
+
+
+async def test_without_redis_nothing_can_be_read(server):
+    async with RedisConnection(server.url) as redis:
+        store = RedisResponses(redis, LIMITS)
+        await store.put(key("a"), KEPT)
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(ResponsesUnavailable):
+                await store.get(key("a"))
+
+
+def test_deltas_are_written_without_loss():
+    assert deltas_of_json(deltas_as_json(DELTAS)) == DELTAS
+    assert deltas_of_json(deltas_as_json([])) == []
