@@ -15,6 +15,7 @@ ASKED = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_
 BODIES = {
     "/v1/chat/completions": {**ASKED, "stream": True, "stream_options": {"include_usage": True}},
     "/v1/messages": {**ASKED, "stream": True},
+    "/v1/responses": {"model": "demo", "input": "hi", "max_output_tokens": 20, "stream": True},
 }
 MOST = 1.1
 
@@ -53,6 +54,7 @@ async def least() -> dict[str, float]:
     return found
 
 
-def test_a_token_of_a_message_costs_what_one_of_a_chat_does():
+def test_a_token_of_any_protocol_costs_what_one_of_a_chat_does():
     costs = asyncio.run(least())
-    assert costs["/v1/messages"] / costs["/v1/chat/completions"] < MOST
+    chat = costs.pop("/v1/chat/completions")
+    assert max(costs.values()) / chat < MOST, {path: cost / chat for path, cost in costs.items()}

@@ -16,6 +16,7 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.chat_body import DEFAULT_VERBOSITY, Effort
 from proxy.api.openai.field_types import (
     INT32_MAX,
+    DictOf,
     ListOf,
     Only,
     RequestBody,
@@ -215,7 +216,9 @@ Input = Annotated[
 
 
 class ResponseBody(GenerationBody):
-    """Without `input`, the conversation of `previous_response_id` is continued as it is."""
+    """Without `input`, the conversation of `previous_response_id` is continued as it is.
+    `client_metadata` is what Codex says about itself, and has no effect.
+    """
 
     input: Input | None = None
     instructions: str | None = None
@@ -235,6 +238,7 @@ class ResponseBody(GenerationBody):
     truncation: Literal["auto", "disabled"] | None = None
     store: bool | None = None
     background: bool | None = None
+    client_metadata: DictOf[str, str] | None = None
     stream_options: ResponseStreamOptions | None = None
     # What chats have, and responses have not, or under another name.
     max_tokens: Absent = None

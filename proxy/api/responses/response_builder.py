@@ -16,7 +16,7 @@ from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
 from proxy.api.responses.input_items import AnyItem, Items, MessageItem, ReferenceItem
 from proxy.api.responses.response_body import ResponseBody
-from proxy.api.responses.response_renderer import ResponseRenderer
+from proxy.api.responses.response_renderer import NAMES, ResponseRenderer
 from proxy.domain.delta_log import DeltaLog
 from proxy.domain.errors import (
     ErrorCode,
@@ -129,8 +129,9 @@ class KeptResponses:
         """Items in the place of references to them. Raises NotStored."""
         if not any(isinstance(item, ReferenceItem) for item in items):
             return list(items)
-        known: dict[str, dict[str, AnyItem]] = {}
+        known: dict[str, dict[str, tuple[AnyItem, int]]] = {}
         found: list[AnyItem] = []
+        left_bytes = self._bodies.limits.bytes
         for item in items:
             if not isinstance(item, ReferenceItem):
                 found.append(item)
@@ -138,19 +139,28 @@ class KeptResponses:
             response_id = response_of(item.id)
             if response_id not in known:
                 if len(known) == MOST_REFERENCED:
-                    raise InvalidRequest(
-                        f"'input' names items of more than {MOST_REFERENCED} responses: send the "
-                        "items themselves, or 'previous_response_id'.",
-                        code=ErrorCode.INVALID_PARAMETER,
-                        param="input",
-                    )
-                output = orjson.loads((await self.get(response_id, caller, "input")).response)
-                given = await self.items(orjson.dumps(output["output"]), caller)
-                known[response_id] = {one.id: one for one in given if one.id is not None}
-            if (named := known[response_id].get(item.id)) is None:
+                    raise _too_much(f"items of more than {MOST_REFERENCED} responses")
+                known[response_id] = await self._output(response_id, caller)
+            if item.id not in known[response_id]:
                 raise not_found(item.id, "input")
+            named, size_bytes = known[response_id][item.id]
+            left_bytes -= size_bytes
+            if left_bytes < 0:
+                raise _too_much(f"items of more than {self._bodies.limits.bytes} bytes")
             found.append(named)
         return found
+
+    async def _output(self, response_id: str, caller: str) -> dict[str, tuple[AnyItem, int]]:
+        """Items of a kept response by their ids, and their sizes; none of one that is not kept."""
+        kept = await self.available(self.store.get(self.key(response_id, caller)))
+        if kept is None:
+            return {}
+        output = orjson.loads(kept.response)["output"]
+        items = await self.items(orjson.dumps(output), caller)
+        return {
+            given["id"]: (item, len(orjson.dumps(given)))
+            for given, item in zip(output, items, strict=True)
+        }
 
     async def keep(self, found: ResponseExchange, response: Json, caller: str) -> None:
         """Keeps a response that has ended. Where it cannot be kept, its `store` says so."""
@@ -181,6 +191,14 @@ def not_found(id: str, param: str | None) -> NotStored:
         f"{what} with id {echoed(id)} not found: it was never kept, or is not kept any more.",
         code=ErrorCode.RESPONSE_NOT_FOUND,
         param=param,
+    )
+
+
+def _too_much(named: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"'input' names {named}: send the items themselves, or 'previous_response_id'.",
+        code=ErrorCode.INVALID_PARAMETER,
+        param="input",
     )
 
 
@@ -240,12 +258,13 @@ class ResponseBuilder:
         body.check_tools(served.card.server_tools.tools)
         if continued is None:
             items = await self._input(body, caller, before)
+            with protocol_names(lambda: NAMES):
+                self._limits.check_chat(items, body.tools)
             kept = ItemList.model_construct(items if keeps or keeps_input else [])
             given = kept.model_dump_json(exclude_none=True).encode()
         else:
             given = continued.input
             items = await self.responses.items(given, caller)
-        self._limits.check_chat(items, body.tools)
         exchange = await self._exchange(body, served, items, caller, continued)
         if body.truncation == "auto" and continued is None:
             exchange = await self._fitting(exchange, body, served, items, caller)

@@ -76,11 +76,16 @@ class Item:
     result: ServerToolCalled | None = None
     pieces: list[str] = field(default_factory=list)
     log_probs: list[Any] = field(default_factory=list)
+    place: Json = field(init=False)
+    delta: Json = field(init=False)  # an event without what differs from one to the next
 
-    @property
-    def place(self) -> Json:
+    def __post_init__(self) -> None:
         part = {} if self.kind.part is None else {"content_index": 0}
-        return {"item_id": self.id, "output_index": self.index, **part}
+        self.place = {"item_id": self.id, "output_index": self.index, **part}
+        name = f"{self.kind.event}.delta"
+        self.delta = {"type": name, "sequence_number": 0, **self.place, "delta": ""}
+        if self.is_message:
+            self.delta["logprobs"] = []
 
     @property
     def part(self) -> Json:
@@ -161,7 +166,7 @@ class ResponseRenderer:
         return names
 
     def chunks(self, event: OutputEvent) -> list[Json]:
-        chunks = self.opening()
+        chunks = [] if self.has_begun else self.opening()
         if isinstance(event, Finished):
             response = self.end(event)
             if self._begun < len(self._items):  # an answer without a token has an empty message
@@ -178,8 +183,10 @@ class ResponseRenderer:
             chunks += self._beginning(item)
         if not text:
             return chunks
-        delta = self._event(f"{item.kind.event}.delta", **item.place, delta=text)
-        if item.is_message:
+        delta = item.delta.copy()  # the quickest way: it is made for each token
+        delta["sequence_number"], delta["delta"] = self._sequence, text
+        self._sequence += 1
+        if event.log_probs and item.is_message:
             delta["logprobs"] = self._logged(event.log_probs)
         item.pieces.append(text)
         chunks.append(delta)
@@ -393,7 +400,9 @@ class ResponseEvents(StreamFormat):
     renderer: ResponseRenderer
 
     def encode(self, part: Part) -> bytes:
-        return encode(part) if isinstance(part, dict) else super().encode(part)
+        if not isinstance(part, dict):
+            return super().encode(part)
+        return b"event: %b\ndata: %b\n\n" % (part["type"].encode(), orjson.dumps(part))
 
     def error(self, body: Json) -> bytes:
         return b"".join(map(encode, self.renderer.failure(body)))

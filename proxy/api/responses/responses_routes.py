@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -190,9 +190,10 @@ def routes(
         if response["status"] not in ENDED:
             await responses.available(responses.store.cancel(key))
             await background.cancel(key.id)
-            async with aclosing(responses.store.events(key, 2**31)) as events:
-                async for _ in events:
-                    """Whoever generates it ends it soon."""
+            with suppress(EventsNotKept):  # it is deleted meanwhile
+                async with aclosing(responses.store.events(key, 2**31)) as events:
+                    async for _ in events:
+                        """Whoever generates it ends it soon."""
         kept = await responses.get(response_id, caller)
         return Response(kept.response, media_type="application/json")
 

@@ -229,3 +229,42 @@ def test_several_proxies_share_responses(serve, tmp_path):
         assert ended["status"] == "cancelled"
         assert other.delete(f"{RESPONSES}/{first['id']}").status_code == 200
         assert get(one, first).status_code == 404
+
+
+def test_items_that_are_named_are_bounded_by_the_size_of_a_body(serve):
+    client = serve(ScriptedEngine(deltas("a" * 300)), CATALOG, max_request_size_mb=0.005)
+    (item,) = whole(client)["output"]
+    named = {"type": "item_reference", "id": item["id"]}
+    whole(client, input=[named] * 3)
+    response = client.post(RESPONSES, json=body(input=[named] * 60))
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "input")
+    assert "5000 bytes" in error["message"]
+    missing = f"msg_{'0' * 32}0"
+    response = client.post(RESPONSES, json=body(input=[{**named, "id": missing}]))
+    assert (response.status_code, missing in response.json()["error"]["message"]) == (404, True)
+
+
+def test_a_conversation_that_grows_is_refused_by_name(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, max_request_size_mb=0.003)
+    statuses, previous = [], None
+    while not statuses or (statuses[-1] == 200 and len(statuses) < 9):
+        fields = body(input="x" * 900, previous_response_id=previous)
+        response = client.post(RESPONSES, json=fields)
+        statuses.append(response.status_code)
+        previous = response.json().get("id")
+    assert (len(statuses) > 2, statuses[-1]) == (True, 400)
+    error = response.json()["error"]
+    assert error["param"] == "previous_response_id"
+    assert error["code"] == "context_length_exceeded"
+
+
+def test_too_many_items_are_those_of_the_input(serve):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    response = client.post(RESPONSES, json=body(input=[USER] * 3000))
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], "'input'" in error["message"]) == (
+        400,
+        "input",
+        True,
+    )

@@ -1,4 +1,6 @@
-"""LiteLLM and LangChain with a key: answers, streams, and their own errors for a wrong key."""
+"""LiteLLM and LangChain with a key: answers, streams, and their own errors for a wrong key.
+LangChain and the OpenAI Agents SDK over the Responses API.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from tests.fixtures.stack import HANG_S
 
 HERE = Path(__file__).parent
 KEY = "the-one-key-of-these-clients-is-long"
+SUNNY = "The temperature is 21 and the sky is sunny."
 
 
 @pytest.fixture(scope="module")
@@ -28,41 +31,14 @@ def locked(start, stack):
     return proxy
 
 
-@pytest.mark.parametrize(
-    ("client", "error_class"),
-    [("litellm", "AuthenticationError"), ("langchain", "OpenAIAuthenticationError")],
-)
-def test_a_client_works_with_a_key_and_raises_its_own_error_on_401(
-    locked, client, error_class, tmp_path
-):
-    told = run(client, client, f"{locked.url}/v1", KEY, folder=tmp_path)
-    assert told["refused"] == [error_class, 401]
-    assert told["whole"][-1] in ".!?"
-    assert told["stream"] == told["whole"]
-
-
-def test_langchains_embeddings_are_the_same_by_texts_and_by_token_ids(
-    embedding_stack, embedding_folders, tmp_path
-):
-    """It pads no ids, and adds the special tokens itself."""
-    bert = embedding_folders / "bert"
-    url = f"{embedding_stack.url}/v1"
-    told = run("langchain", "embeddings", url, str(bert), folder=tmp_path)
-    expected = reference(bert, "bread and milk", "where is the station")
-    assert np.abs(np.array(told["texts"]) - expected).max() < 1e-4
-    assert np.abs(np.array(told["query"]) - expected[0]).max() < 1e-4
-    assert np.array(told["ids"]).shape == expected.shape
-
-
-def run(lock: str, *arguments: str, folder: Path) -> dict[str, object]:
-    """What python_clients.py prints, with the packages of the lock."""
+def run(program: str, lock: str, *arguments: str, folder: Path) -> dict:
+    """What a program of this folder prints, with the packages of a lock."""
     try:
         packages = installed(HERE / f"{lock}.lock")
     except subprocess.CalledProcessError as error:
         pytest.skip(f"pip cannot install {lock}.lock: {error}")
-    command = [sys.executable, "-W", "ignore", str(HERE / "python_clients.py")]
     done = subprocess.run(
-        [*command, *arguments],
+        [sys.executable, "-W", "ignore", str(HERE / program), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(packages)},
         capture_output=True,
@@ -72,3 +48,52 @@ def run(lock: str, *arguments: str, folder: Path) -> dict[str, object]:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("client", "error_class"),
+    [("litellm", "AuthenticationError"), ("langchain", "OpenAIAuthenticationError")],
+)
+def test_a_client_works_with_a_key_and_raises_its_own_error_on_401(
+    locked, client, error_class, tmp_path
+):
+    told = run("python_clients.py", client, client, f"{locked.url}/v1", KEY, folder=tmp_path)
+    assert told["refused"] == [error_class, 401]
+    assert told["whole"][-1] in ".!?"
+    assert told["stream"] == told["whole"]
+
+
+def test_langchain_works_over_responses(locked, tmp_path):
+    arguments = ("responses", f"{locked.url}/v1", KEY)
+    told = run("python_clients.py", "langchain", *arguments, folder=tmp_path)
+    assert told["stream"] == told["whole"]
+    assert told["tokens"] > 0
+    assert told["calls"] == [[["get_weather", {"city": "Rome"}]]] * 2
+    assert told["answers"] == [SUNNY, SUNNY]
+    assert told["people"] == [{"name": "Tom", "age": 31}] * 2
+
+
+def test_an_agents_loop_of_the_agents_sdk(locked, tmp_path):
+    told = run("agents_sdk.py", "agents", f"{locked.url}/v1", KEY, folder=tmp_path)
+    assert len(told) == 4
+    for found in told.values():
+        assert found["called"] == [
+            ["get_weather", "Rome"],
+            ["get_population", "Oslo"],
+            ["get_weather", "Madrid"],
+        ]
+        assert found["answers"] == [SUNNY, "The population is 7042.", SUNNY]
+    assert "raw_response_event" in told["streamed, kept"]["kinds"]
+
+
+def test_langchains_embeddings_are_the_same_by_texts_and_by_token_ids(
+    embedding_stack, embedding_folders, tmp_path
+):
+    """It pads no ids, and adds the special tokens itself."""
+    bert = embedding_folders / "bert"
+    url = f"{embedding_stack.url}/v1"
+    told = run("python_clients.py", "langchain", "embeddings", url, str(bert), folder=tmp_path)
+    expected = reference(bert, "bread and milk", "where is the station")
+    assert np.abs(np.array(told["texts"]) - expected).max() < 1e-4
+    assert np.abs(np.array(told["query"]) - expected[0]).max() < 1e-4
+    assert np.array(told["ids"]).shape == expected.shape

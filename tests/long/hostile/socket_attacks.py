@@ -1,4 +1,4 @@
-"""The chat WebSocket: floods, fragments, empty frames."""
+"""The WebSockets: floods, fragments, empty frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def frame(kind: int, data: bytes = b"", *, is_final: bool = True) -> bytes:
 
 
 @contextlib.contextmanager
-def socket_of(target: Target, **headers: str) -> Iterator[tuple[socket.socket, Reply]]:
+def socket_of(
+    target: Target, path: str = SOCKET, **headers: str
+) -> Iterator[tuple[socket.socket, Reply]]:
     """A connection after its handshake, and the answer to that."""
     fields = {
         "Host": f"{target.host}:{target.port}",
@@ -46,7 +48,7 @@ def socket_of(target: Target, **headers: str) -> Iterator[tuple[socket.socket, R
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     sock = connected(target)
     try:
-        sock.sendall(f"GET {SOCKET} HTTP/1.1\r\n{head}\r\n".encode())
+        sock.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
         data = b""
         with contextlib.suppress(OSError):
             data = sock.recv(65_536)
@@ -55,10 +57,10 @@ def socket_of(target: Target, **headers: str) -> Iterator[tuple[socket.socket, R
         sock.close()
 
 
-def _flood(target: Target, data: bytes, within_s: float) -> Reply:
+def _flood(target: Target, data: bytes, within_s: float, path: str) -> Reply:
     """Sends all and reads until the pong of a last ping, or the end."""
     began = time.monotonic()
-    with socket_of(target) as (sock, reply):
+    with socket_of(target, path) as (sock, reply):
         sock.setblocking(False)
         unsent, received = memoryview(data + frame(PING, LAST)), b""
         while LAST not in received and time.monotonic() < began + within_s:
@@ -79,9 +81,9 @@ def _flood(target: Target, data: bytes, within_s: float) -> Reply:
     return Reply(status=reply.status, body=reply.body, wall_s=time.monotonic() - began)
 
 
-def flood(data: bytes, *, within_s: float = 10):
+def flood(data: bytes, *, within_s: float = 10, path: str = SOCKET):
     def send(target: Target) -> list[Reply]:
-        return [_flood(target, data, within_s)]
+        return [_flood(target, data, within_s, path)]
 
     return send
 

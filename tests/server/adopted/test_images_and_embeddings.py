@@ -99,3 +99,20 @@ def test_a_text_beyond_the_context_is_refused(client):
 
 def tokenized(text: str) -> list[int]:
     return Tokenizer.from_file(f"{TOKENIZER}/tokenizer.json").encode(text).ids
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_images_of_responses_reach_the_engine(client, stream):
+    parts = [{"type": "input_text", "text": HELLO["text"]}]
+    parts += [
+        {"type": "input_image", "image_url": one["image_url"]["url"], "detail": "auto"}
+        for one in PICTURES
+    ]
+    given = [{"type": "message", "role": "user", "content": parts}]
+    answer = client.responses.create(
+        model="seeing", input=given, temperature=0, max_output_tokens=8, stream=stream
+    )
+    if stream:
+        *_, last = answer
+        answer = last.response
+    assert answer.output_text.startswith(f"[image of {len(PNG)} bytes][image of {len(GIF)} bytes]")
