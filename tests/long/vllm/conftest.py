@@ -107,7 +107,7 @@ def pair(start: Start, ours: Stack) -> Pair:
     second = own.FOLDER / "second"  # each start writes its folder
     file = own.FOLDER / "models.yaml"
     other = start("triton", MODELS_FILE=file, ARTIFACTS_DIR=second, **own.ENVIRONMENT)
-    pool = "grpc://" + ",".join(map(own.address_of, (ours, other)))
+    pool = ",".join(f"grpc://{own.address_of(one)}" for one in (ours, other))
     proxy = start(
         "proxy",
         API_KEY=KEY,

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammars.compilation import as_ebnf, reason
-from port import RESUME_PARAM, BadParameter, GenerationInput, Guide
+from port import CONTEXT_LENGTH_EXCEEDED, RESUME_PARAM, BadParameter, GenerationInput, Guide
 from vllm_engine.library import Library
 
 # vLLM's names of parameters -> ours, if they differ.
 PARAMS = {"logprobs": "num_top_log_probs", "prompt_logprobs": "num_top_log_probs"}
+TOO_LONG = "longer than the maximum model length"  # with images: the tokenizer counts the rest
 PARAMS |= dict.fromkeys(("input_tokens", "prompt_token_ids"), "prompt")
 
 
@@ -96,8 +97,10 @@ def check_resume(generation: GenerationInput) -> None:
 
 def refusal(error: Exception) -> BadParameter:
     """vLLM's error about a request's value, as ours."""
-    name = getattr(error, "parameter", None) or ""
-    return BadParameter(PARAMS.get(name, name), f"vLLM refuses the request: {error}")
+    name, message = getattr(error, "parameter", None) or "", f"vLLM refuses the request: {error}"
+    if TOO_LONG in message:
+        return BadParameter("prompt", message, CONTEXT_LENGTH_EXCEEDED)
+    return BadParameter(PARAMS.get(name, name), message)
 
 
 def _list(ids: tuple[int, ...] | None) -> list[int] | None:
