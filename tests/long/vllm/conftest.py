@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,7 +105,10 @@ def ours(start: Start, interpreter: Path) -> Stack:
 @pytest.fixture(scope="session")
 def pair(start: Start, ours: Stack) -> Pair:
     """The tritonserver of `ours`, and a second one."""
-    second = own.FOLDER / "second"  # each start writes its folder
+    second = own.FOLDER / "second"  # each start writes its folder; both have the same build
+    for name in (own.VLLM, own.ONNX):
+        shutil.rmtree(second / name, ignore_errors=True)
+        shutil.copytree(own.FOLDER / name, second / name, symlinks=True)
     file = own.FOLDER / "models.yaml"
     other = start("triton", MODELS_FILE=file, ARTIFACTS_DIR=second, **own.ENVIRONMENT)
     pool = ",".join(f"grpc://{own.address_of(one)}" for one in (ours, other))

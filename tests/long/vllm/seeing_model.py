@@ -1,4 +1,4 @@
-"""A tiny LLaVA with random weights and the demo model's tokenizer; vLLM's environment runs this.
+"""A tiny Idefics 3 with random weights and the demo model's tokenizer; vLLM's environment runs this.
 
 usage: seeing_model.py TOKENIZER FOLDER     writes the model, `red.png` and `blue.jpg`, and
     transformers' answers to them, `answers.json`
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-IMAGE, SIZE, PATCH = "<image>", 32, 8
-TOKENS = (SIZE // PATCH) ** 2  # of an image
+IMAGE, AROUND = "<image>", ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>")
+SIZE, PATCH, SCALE = 32, 4, 2  # 16 tokens for an image, and those around it
 HIDDEN = 64
 ASKED = "What is this?"
 COLORS = {"red.png": "red", "blue.jpg": "blue"}
@@ -31,51 +31,56 @@ def make(tokenizer_folder: str, folder: str) -> None:
     import torch
     from transformers import (
         AutoTokenizer,
-        CLIPImageProcessor,
-        CLIPVisionConfig,
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessor,
+        Idefics3Processor,
         LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
     )
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    tokenizer.add_special_tokens({"additional_special_tokens": [IMAGE]})
+    tokenizer.add_special_tokens({"additional_special_tokens": [IMAGE, *AROUND]})
     tokenizer.chat_template = TEMPLATE
     common = {"hidden_size": HIDDEN, "intermediate_size": 2 * HIDDEN, "num_attention_heads": 2}
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(
-            **common, num_hidden_layers=2, image_size=SIZE, patch_size=PATCH, projection_dim=HIDDEN
-        ),
+    config = Idefics3Config(
+        vision_config={
+            **common,
+            "num_hidden_layers": 2,
+            "image_size": SIZE,
+            "patch_size": PATCH,
+            "model_type": "idefics3_vision",
+        },
         text_config=LlamaConfig(
             **common,
             num_hidden_layers=2,
             num_key_value_heads=2,
             vocab_size=len(tokenizer),
             max_position_embeddings=512,
+            bos_token_id=tokenizer.bos_token_id,
             eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
             tie_word_embeddings=False,
         ),
-        image_token_index=tokenizer.convert_tokens_to_ids(IMAGE),
-        vision_feature_layer=-1,
+        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE),
+        scale_factor=SCALE,
+        pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
     )
-    model = LlavaForConditionalGeneration(config)
+    model = Idefics3ForConditionalGeneration(config)
     for parameter in model.parameters():  # so that images change answers
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
-    images = CLIPImageProcessor(
-        size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}
+    images = Idefics3ImageProcessor(
+        size={"longest_edge": SIZE},
+        max_image_size={"longest_edge": SIZE},
+        do_image_splitting=False,
     )
-    processor = LlavaProcessor(
+    processor = Idefics3Processor(
         images,
         tokenizer,
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
+        image_seq_len=(SIZE // PATCH // SCALE) ** 2,
         chat_template=TEMPLATE,
-        image_token=IMAGE,
-        num_additional_image_tokens=1,
     )
     processor.save_pretrained(folder)
     write_answers(model.eval(), processor, Path(folder))
@@ -91,7 +96,7 @@ def write_answers(model: Any, processor: Any, folder: Path) -> None:
     for names in ([], ["red.png"], ["blue.jpg"], ["red.png", "blue.jpg"]):
         images = [Image.open(folder / name) for name in names]
         prompt = f"<|im_start|>user\n{IMAGE * len(names)}{ASKED}<|im_end|>\n<|im_start|>assistant\n"
-        inputs = processor(text=prompt, images=images or None, return_tensors="pt")
+        inputs = processor(text=prompt, images=[images] if images else None, return_tensors="pt")
         tokens = inputs["input_ids"].shape[1]
         made = model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)
         text = processor.tokenizer.decode(made[0, tokens:], skip_special_tokens=True)

@@ -13,7 +13,7 @@ from tests.long.vllm.own import PROMPTS, VLLM, Pair, address_of
 
 pytestmark = pytest.mark.xdist_group("own_vllm")
 
-TOKENS = 500
+TOKENS, MIDDLE = 500, 100
 GREEDY = {"temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}
 STREAMS = 8
 INEXACT = {
@@ -40,16 +40,22 @@ async def are_ready(pair: Pair, callers: Callers) -> None:
         await callers.until_state(address_of(triton), "ready")
 
 
-async def begun(callers: Callers, bodies: list[dict[str, Any]]) -> list[asyncio.Task[Any]]:
-    """A running stream for each body."""
-    callers.began = 0
+async def begun(
+    pair: Pair, callers: Callers, bodies: list[dict[str, Any]]
+) -> list[asyncio.Task[Any]]:
+    """A stream for each body, in its middle."""
+    callers.began, before = 0, generated(pair)
     streams = [asyncio.create_task(callers.stream(TOKENS, **body)) for body in bodies]
-    await until(lambda: all_began(callers, len(bodies)), "all streams have begun")
+
+    async def are_in_the_middle() -> bool:
+        return callers.began == len(bodies) and generated(pair) > before + MIDDLE * len(bodies)
+
+    await until(are_in_the_middle, "all streams have tokens")
     return streams
 
 
-async def all_began(callers: Callers, count: int) -> bool:
-    return callers.began == count
+def generated(pair: Pair) -> float:
+    return sum(one.engine(VLLM)["generated_tokens"] for one in pair.tritons)
 
 
 @pytest.mark.parametrize("loss", ["its stub is killed", "tritonserver is killed", "it drains"])
@@ -59,7 +65,7 @@ def test_greedy_streams_that_lose_their_engine_have_the_undisturbed_texts(pair, 
         undisturbed = await asyncio.gather(*(callers.stream(TOKENS, **one) for one in bodies))
         cause = "drained" if loss == "it drains" else "lost"
         before = await callers.continued(cause=cause)
-        streams = await begun(callers, bodies * (STREAMS // len(bodies)))
+        streams = await begun(pair, callers, bodies * (STREAMS // len(bodies)))
         counts = await callers.streams()
         victim = max(counts, key=counts.__getitem__)
         triton = pair.at(victim)
@@ -90,7 +96,7 @@ def test_what_vllm_cannot_continue_exactly_ends_with_an_error_that_says_why(pair
         await callers.operate("endpoints/drain", address=address_of(kept))
         await callers.until_state(address_of(kept), "drained")
         bodies = [{"prompt": "Hello", **GREEDY, **more} for more in (*INEXACT.values(), {})]
-        streams = await begun(callers, bodies)
+        streams = await begun(pair, callers, bodies)
         await callers.operate("endpoints/undrain", address=address_of(kept))
         await callers.until_state(address_of(kept), "ready")
         victim.engine_processes(VLLM)[0].kill()
