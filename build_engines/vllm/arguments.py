@@ -166,7 +166,7 @@ def problems(options: VllmOptions, version: Version) -> Iterator[str]:
         yield f"vLLM {version} is too old: use {OLDEST} or later"
         return
     record = record_of(version)
-    given = of(options, context_length=1)
+    given = of(options, context_length=1, reads_images=True)
     del given["structured_outputs_config"]  # vLLM makes a configuration of the dictionary
     yield from extra_arguments.problems(given, {}, record, owner=CLASS, section="engine_args")
 

@@ -120,7 +120,7 @@ LIBRARY = Library(
     delta="DELTA",
     ended=Ended,
     failed=Failed,
-    refused=(Refused,),
+    refused=(Refused, ValueError),
     is_on_cpu=True,
     version="0",
 )

@@ -1,4 +1,4 @@
-"""A tiny Idefics 3 with random weights and the demo model's tokenizer; vLLM's environment runs this.
+"""A tiny Idefics 3 with random weights and the demo model's tokenizer, made in vLLM's environment.
 
 usage: seeing_model.py TOKENIZER FOLDER     writes the model, `red.png` and `blue.jpg`, and
     transformers' answers to them, `answers.json`

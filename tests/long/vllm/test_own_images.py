@@ -1,4 +1,4 @@
-"""Images in a chat reach a real vLLM through our own ensemble: a tiny Idefics 3 of random weights."""
+"""Images in a chat reach a real vLLM through our own ensemble: a tiny Idefics 3 of noise."""
 
 from __future__ import annotations
 

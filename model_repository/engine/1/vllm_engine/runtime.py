@@ -68,6 +68,8 @@ class VllmRuntime(JobLoop):
         try:
             async with aclosing(submit(job, sampling)) as outputs:
                 await self._stream(job, outputs)
+        except BadParameter:  # ours; a ValueError, too
+            raise
         except self._library.refused as error:
             raise refusal(error) from error
         except self._library.failed as error:  # it has no message of its own

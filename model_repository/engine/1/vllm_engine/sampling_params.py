@@ -34,6 +34,7 @@ class SamplingTranslator:
         ignores_end = sampling.ignore_eos and ebnf is None
         stops = {*sampling.stop_token_ids, *(() if ignores_end else self.end_ids)}
         is_greedy = sampling.temperature == 0 or sampling.top_p == 0
+        bad_words = self._bad_words(sampling.bad_words)
         try:
             return self.library.sampling_params(
                 temperature=0.0 if is_greedy else sampling.temperature,
@@ -55,7 +56,7 @@ class SamplingTranslator:
                 structured_outputs=self._guide(ebnf),
                 detokenize=False,
                 output_kind=self.library.delta,
-                _bad_words_token_ids=self._bad_words(sampling.bad_words),
+                _bad_words_token_ids=bad_words,
             )
         except self.library.refused as error:
             raise refusal(error) from error
