@@ -38,7 +38,8 @@ WORDS = {
     "custom_histogram_buckets", "ec_manager_config", "engram_config", "eplb_config",
     "ir_op_priority", "kernel_config", "kv_cache_dtype_skip_layers", "lora_dtype",
     "lora_target_modules", "mamba_config", "mm_encoder_attn_backend", "mm_encoder_attn_dtype",
-    "mm_processor_kwargs", "numa_bind_cpus", "offload_backend", "offload_params", "override_attention_dtype",
+    "mm_processor_kwargs", "numa_bind_cpus", "offload_backend", "offload_params",
+    "override_attention_dtype",
     "pt_load_map_location", "quantization_config", "sleep_preserve_parameter_names",
     "spec_method", "speculative_config", "video_pruning_method",
 }  # fmt: skip
