@@ -117,7 +117,7 @@ def pair(start: Start, ours: Stack) -> Pair:
         API_KEY=KEY,
         MODELS_FILE=None,
         TRITON_URL=pool,
-        CONTINUE_AFTER_SILENCE_S=3,
+        CONTINUE_AFTER_SILENCE_S=own.SILENCE_S,
         CONTINUE_WITHIN_S=600,
     )
     eventually(lambda: "tritonserver is ready after" in other.log.read_text(), own.START_S, "ready")

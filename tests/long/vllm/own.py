@@ -19,8 +19,8 @@ FOLDER = ARTIFACTS / "own_vllm"
 CONTEXT, ROWS = 2048, 64
 VLLM, ONNX = "fast", "twin"
 PROMPTS = ["Hello", "The weather in Rome", "What is a proxy?", "1, 2, 3,"]
-START_S = 180  # of tritonserver with this engine
-HANG_S = 10.0  # of the engine, without progress
+START_S = 60  # of tritonserver with this engine
+HANG_S, SILENCE_S = 25.0, 8.0  # of an engine until it is ended; of a stream until it moves
 ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # other tests run on the same cores
 
 
