@@ -274,6 +274,15 @@ def test_images_reach_vllm_decoded_and_their_tokens_are_counted(runtime):
     assert generate(running).prompt_tokens is None
 
 
+def test_a_transparent_image_stands_on_white(runtime):
+    running, engine = runtime(output(4, end="length"))
+    with io.BytesIO() as file:
+        Image.new("RGBA", (1, 1), (255, 0, 0, 0)).save(file, "PNG")
+        generate(running, images=(base64.b64encode(file.getvalue()),))
+    (found,) = engine.asked[0][0]["multi_modal_data"]["image"]
+    assert found.getpixel((0, 0)) == (255, 255, 255)
+
+
 @pytest.mark.parametrize(
     ("images", "more", "refused"),
     [

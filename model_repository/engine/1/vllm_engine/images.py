@@ -21,12 +21,17 @@ def decoded(files: Sequence[bytes]) -> list[Any]:
     """
     from PIL import Image
 
-    found, left = [], MOST_PIXELS
+    found, left = list[Any](), MOST_PIXELS
     for number, file in enumerate(files, start=1):
         try:
-            image = Image.open(io.BytesIO(base64.b64decode(file, validate=True)), formats=FORMATS)
+            image: Any = Image.open(
+                io.BytesIO(base64.b64decode(file, validate=True)), formats=FORMATS
+            )
             left -= image.width * image.height  # before it is decoded
             if left >= 0:
+                if image.mode == "RGBA":  # on white, as vLLM's own server has it
+                    white = Image.new("RGBA", image.size, "white")
+                    image = Image.alpha_composite(white, image)
                 found.append(image.convert("RGB"))
         except Exception as error:  # its decoders raise anything
             raise BadParameter("image", f"image {number} cannot be decoded: {error}") from error
