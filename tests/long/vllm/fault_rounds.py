@@ -28,7 +28,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"prompt": "Hello", "seed": 5, "temperature": 1.0, "ignore_eos": True},
     {**GREEDY, "prompt": "Hello", "guided_regex": "[a-z]{300}"},
 )
-AT_ONCE = 2  # callers of each kind
+AT_ONCE = 1  # callers of each kind
 INEXACT = "It cannot be continued, because the engine cannot restore"
 WRONG: tuple[dict[str, Any], ...] = (
     {"temperature": 9},
@@ -60,6 +60,10 @@ class Rounds:
         self._pair = pair
         self._callers = callers
         self._expected: list[str] = []
+
+    async def continued(self) -> int:
+        lost, silent = [await self._callers.continued(cause=one) for one in ("lost", "stalled")]
+        return lost + silent
 
     async def learn(self) -> None:
         """The undisturbed answers."""
@@ -96,12 +100,15 @@ class Rounds:
             self.failures.append(f"{kind}: {error or text_of(events)}")
 
     async def round(self, number: int) -> None:
-        """One engine is lost, and comes back; meanwhile callers are killed, leave and are wrong."""
-        victim = self._pair.tritons[number % 2]
+        """The busiest engine is lost, and comes back; meanwhile callers are killed, leave, and send
+        wrong requests.
+        """
         fault = FAULTS[number % len(FAULTS)]
         for one in self._pair.tritons:
             await self._callers.until_state(address_of(one), "ready")
-        await until(lambda: self._has_streams(victim), f"{address_of(victim)} has streams")
+        await until(self._are_busy, "streams run")
+        streams = await self._callers.streams()
+        victim = self._pair.at(max(streams, key=streams.__getitem__))
         processes, starts = vllm_processes(victim), started(victim)
         lose(victim, fault)
         self.counts[f"loss of {fault}"] += 1
@@ -114,8 +121,8 @@ class Rounds:
         if leaked := [one for one in processes if is_alive(one)]:
             self.failures.append(f"after {fault}: {leaked}")
 
-    async def _has_streams(self, triton: Stack) -> bool:
-        return (await self._callers.streams())[address_of(triton)] > 0
+    async def _are_busy(self) -> bool:
+        return max((await self._callers.streams()).values()) >= len(KINDS) // 2
 
     async def _mischief(self) -> None:
         await asyncio.gather(

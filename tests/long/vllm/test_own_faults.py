@@ -29,11 +29,11 @@ def test_rounds_of_faults_leave_right_answers_and_nothing_behind(pair):
         async with callers.client:
             rounds = Rounds(pair, callers)
             await rounds.learn()
-            before = await callers.continued()
+            before = await rounds.continued()
             async with rounds.load():
                 for number in range(ROUNDS):
                     await rounds.round(number)
-            rounds.counts["continued"] = await callers.continued() - before
+            rounds.counts["continued"] = await rounds.continued() - before
         return rounds
 
     processes = [len(vllm_processes(one)) for one in pair.tritons]
