@@ -1,6 +1,7 @@
 """What a token costs with a real vLLM on a CPU, and with the scripted engine at the same pace.
 
-usage: python -m tests.long.vllm.cost [STREAMS [ROUNDS]]
+usage: python -m tests.long.vllm.cost [STREAMS [ROUNDS [STEP_MS]]]     STEP_MS of the scripted engine;
+    without it, vLLM's pace is measured first
 
 CPU is microseconds a token of each process; both ways alternate, and figures are medians. vLLM's
 own processes are not counted: `engine` is the stub that our runtime and AsyncLLM share.
@@ -39,13 +40,16 @@ def run(stack: BenchStack, model: str, streams: int) -> dict[str, float]:
     return stack.through_proxy(model, streams, TOKENS, **MORE)
 
 
-def main(streams: int = 64, rounds: int = 5) -> None:
-    environment.python()
+def pace_ms(streams: int) -> int:
     with running(models(streams, 10.0), **ENVIRONMENT) as stack:
         run(stack, "real", streams)
-        pace = run(stack, "real", streams)["tokens_per_s"]
-    step_ms = round(streams / pace * 1000, 1)
-    say(f"{streams} streams: {pace:.0f} tokens/s, so steps of {step_ms} ms for the scripted engine")
+        return round(streams / run(stack, "real", streams)["tokens_per_s"] * 1000)
+
+
+def main(streams: int = 64, rounds: int = 5, step_ms: int = 0) -> None:
+    environment.python()
+    step_ms = step_ms or pace_ms(streams)
+    say(f"{streams} streams, steps of {step_ms} ms for the scripted engine")
     with running(models(streams, step_ms), **ENVIRONMENT) as stack:
         for model in ("real", "paced"):
             run(stack, model, streams)

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.pool_load import Callers, text_of, until
 from tests.long.vllm.own import PROMPTS, VLLM, Pair, address_of
 
-pytestmark = pytest.mark.xdist_group("own_vllm")
+pytestmark = [pytest.mark.xdist_group("own_vllm"), pytest.mark.timeout(1800)]
 
 TOKENS, MIDDLE = 500, 40  # a stream in its middle has so many events
 GREEDY = {"temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}

@@ -20,7 +20,7 @@ from tests.fixtures.stack import Stack
 from tests.long.vllm import own, seeing_model
 from tests.long.vllm.server import WEIGHTS
 
-pytestmark = pytest.mark.xdist_group("own_vllm")
+pytestmark = [pytest.mark.xdist_group("own_vllm"), pytest.mark.timeout(1800)]
 
 FOLDER = ARTIFACTS / "seeing_vllm"
 MODEL, CONTEXT = "seeing", 128
