@@ -1,7 +1,8 @@
 """What a token costs with a real vLLM on a CPU, and with the scripted engine at the same pace.
 
-usage: python -m tests.long.vllm.cost [STREAMS [ROUNDS [STEP_MS]]]     STEP_MS of the scripted engine;
-    without it, vLLM's pace is measured first
+usage: python -m tests.long.vllm.cost [STREAMS [ROUNDS [STEP_MS]]]
+
+STEP_MS: of the scripted engine; without it, vLLM's pace is measured first.
 
 CPU is microseconds a token of each process; both ways alternate, and figures are medians. vLLM's
 own processes are not counted: `engine` is the stub that our runtime and AsyncLLM share.
