@@ -106,7 +106,12 @@ class Rounds:
         fault = FAULTS[number % len(FAULTS)]
         for one in self._pair.tritons:
             await self._callers.until_state(address_of(one), "ready")
-        await until(self._are_busy, "streams run")
+        began = self._callers.began
+
+        async def are_in_the_middle() -> bool:
+            return self._callers.began >= began + len(KINDS) // 2
+
+        await until(are_in_the_middle, "streams have tokens")
         streams = await self._callers.streams()
         victim = self._pair.at(max(streams, key=streams.__getitem__))
         processes, starts = vllm_processes(victim), started(victim)
@@ -120,9 +125,6 @@ class Rounds:
         await until(is_back, "it is back", START_S)
         if leaked := [one for one in processes if is_alive(one)]:
             self.failures.append(f"after {fault}: {leaked}")
-
-    async def _are_busy(self) -> bool:
-        return max((await self._callers.streams()).values()) >= len(KINDS) // 2
 
     async def _mischief(self) -> None:
         await asyncio.gather(

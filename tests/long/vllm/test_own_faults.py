@@ -25,7 +25,7 @@ IDLE = ("requests_unfinished", "requests_waiting", "rows_decoding", "kv_used_blo
 
 def test_rounds_of_faults_leave_right_answers_and_nothing_behind(pair):
     async def run() -> Rounds:
-        callers = Callers(pair.proxy, VLLM)
+        callers = Callers(pair.proxy, VLLM, events=20)
         async with callers.client:
             rounds = Rounds(pair, callers)
             await rounds.learn()
