@@ -46,7 +46,10 @@ import http.client, json, sys, time
 host, body, headers = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 one = http.client.HTTPConnection(host)
 one.request("POST", "/v1/completions", body, {**headers, "content-type": "application/json"})
-print(one.getresponse().readline(), flush=True)
+answer = one.getresponse()
+while not (line := answer.readline()).startswith(b"data: "):  # others keep the connection alive
+    assert line
+print(line, flush=True)
 time.sleep(3600)
 """
 
