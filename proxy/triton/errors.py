@@ -29,7 +29,8 @@ NOT_LOADED = re.compile(
 )
 # our runtime ends, and with it every stream: another engine can continue them
 ENGINE_DIED = re.compile(
-    r"TensorRT-LLM's executor has ended:|vLLM's engine process has ended:|(TensorRT-LLM|vLLM) hangs:"
+    r"TensorRT-LLM's executor has ended:|vLLM's engine process has ended:"
+    r"|(TensorRT-LLM|vLLM) hangs:"
     r"|EngineCore encountered an issue|EngineDeadError"  # vLLM's own words, in the first stream
 )
 # from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
