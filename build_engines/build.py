@@ -40,6 +40,7 @@ from build_engines.tool import Say
 from build_engines.vllm import build as vllm_build
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
+CPU_LACKS = engine_limits.LORA | engine_limits.IMAGES
 
 
 def build_all(
@@ -239,11 +240,11 @@ def _write_repository(
                     "(onnx.kv_cache_mb); prefixes are kept only in memory that is free"
                 )
                 parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)
-                triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
+                triton_models.render(name, fresh, parameters, without=CPU_LACKS)
             case ScriptedEntry():
                 facts = Facts.read(artifacts / name / "facts.json")
                 parameters = role_parameters.scripted(name, entry, facts)
-                without = engine_limits.LORA | engine_limits.BLOCKS
+                without = CPU_LACKS | engine_limits.BLOCKS
                 triton_models.render(name, fresh, parameters, without=without)
             case EmbeddingEntry():
                 given = embedding_build.parameters(name, artifacts)
@@ -254,6 +255,7 @@ def _write_repository(
                 without = engine_limits.vllm_missing(
                     has_adapters=bool(entry.adapter_names),
                     is_speculative="speculative_config" in entry.vllm.engine_args,
+                    reads_images=vllm_build.reads_images(artifacts / name),
                 )
                 triton_models.render(name, fresh, parameters, without=without)
     if _contents(fresh) == _contents(repository):

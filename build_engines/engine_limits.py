@@ -25,6 +25,7 @@ ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
 )
 LORA = frozenset({"lora_name"})
+IMAGES = frozenset({"image"})
 BLOCKS = frozenset({"prompt_blocks"})  # and with them the reports of the KV cache
 QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
 # It would start a guide, a seed and the counts of penalties and min_tokens anew.
@@ -95,7 +96,7 @@ class TrtllmEngine:
     def _always_missing(self) -> set[str]:
         if self.backend == "cpp":  # tensorrt_llm/ensemble.pbtxt has none of the others
             return set()
-        found = set(QUEUE_TIME | RESUME)
+        found = set(QUEUE_TIME | RESUME | IMAGES)
         if not self.has_adapters:
             found |= LORA
         if not self.reports_blocks:
@@ -129,9 +130,11 @@ class TrtllmEngine:
         return TORCH_SAMPLER_LACKED
 
 
-def vllm_missing(*, has_adapters: bool, is_speculative: bool) -> frozenset[str]:
+def vllm_missing(*, has_adapters: bool, is_speculative: bool, reads_images: bool) -> frozenset[str]:
     """Names of the ensemble's tensors that vLLM cannot honor."""
     found = RESUME | BLOCKS
     if not has_adapters:
         found |= LORA
+    if not reads_images:
+        found |= IMAGES
     return found | VLLM_SPECULATION_LACKS if is_speculative else found

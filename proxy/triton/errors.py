@@ -27,8 +27,12 @@ STUB_LATE = re.compile(r"Stub process '[^']*tokenizer[^']*' is not healthy")
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|[Ss]erver is s(topp|hutt)ing"
 )
-# our TensorRT-LLM runtime ends, and with it every stream: another engine can continue them
-ENGINE_DIED = re.compile(r"TensorRT-LLM('s executor has ended| hangs):")
+# our runtime ends, and with it every stream: another engine can continue them
+ENGINE_DIED = re.compile(
+    r"TensorRT-LLM's executor has ended:|vLLM's engine process has ended:"
+    r"|(TensorRT-LLM|vLLM) hangs:"
+    r"|EngineCore encountered an issue|EngineDeadError"  # vLLM's own words, in the first stream
+)
 # from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 LONGEST_REFUSAL = 2_000  # characters

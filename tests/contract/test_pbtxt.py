@@ -14,7 +14,7 @@ from proxy.triton import tensors
 ROLES = ("ensemble", *triton_models.ROLES)
 ENGINES = ("engine", "tensorrt_llm")
 CPP_LACKS = {
-    *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name"),
+    *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name", "image"),
     *("timeout_ms", "resume_from", "finish_reason", "num_cached_tokens", "queue_time_us"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
     *("prefill_time_us", "decode_time_us", "prompt_blocks"),

@@ -16,6 +16,7 @@ class KeptTokens:
         self.tokens: list = []
         self.echoed: list | None = None
         self.cached_tokens: int | None = None
+        self.prompt_tokens: int | None = None
         self.blocks: list[int] = []
         self.has_row = False
         self.end: str | None = None
@@ -25,10 +26,13 @@ class KeptTokens:
         self.after = after
         self._over = over
 
-    def started(self, cached_tokens, *, is_late=False, began_at=None, blocks=()) -> None:
+    def started(
+        self, cached_tokens, *, is_late=False, began_at=None, blocks=(), prompt_tokens=None
+    ) -> None:
         assert self.cached_tokens is None
         self.blocks = list(blocks)
         self.cached_tokens = cached_tokens
+        self.prompt_tokens = prompt_tokens
         self.has_row = True
 
     def preempted(self) -> None:

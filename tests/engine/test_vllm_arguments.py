@@ -38,7 +38,8 @@ WORDS = {
     "custom_histogram_buckets", "ec_manager_config", "engram_config", "eplb_config",
     "ir_op_priority", "kernel_config", "kv_cache_dtype_skip_layers", "lora_dtype",
     "lora_target_modules", "mamba_config", "mm_encoder_attn_backend", "mm_encoder_attn_dtype",
-    "numa_bind_cpus", "offload_backend", "offload_params", "override_attention_dtype",
+    "mm_processor_kwargs", "numa_bind_cpus", "offload_backend", "offload_params",
+    "override_attention_dtype",
     "pt_load_map_location", "quantization_config", "sleep_preserve_parameter_names",
     "spec_method", "speculative_config", "video_pruning_method",
 }  # fmt: skip
@@ -125,9 +126,18 @@ def test_an_environment_must_be_a_plain_path_as_triton_runs_a_shell(tmp_path):
 
 
 def test_what_vllm_lacks_is_not_declared():
-    assert vllm_missing(has_adapters=True, is_speculative=False) == {"resume_from", "prompt_blocks"}
-    more = vllm_missing(has_adapters=False, is_speculative=True)
-    assert {"lora_name", "min_p", "logit_bias"} <= more
+    least = vllm_missing(has_adapters=True, is_speculative=False, reads_images=True)
+    assert least == {"resume_from", "prompt_blocks"}
+    more = vllm_missing(has_adapters=False, is_speculative=True, reads_images=False)
+    assert {"lora_name", "min_p", "logit_bias", "image"} <= more
+
+
+def test_a_model_with_a_vision_config_reads_images(tmp_path):
+    config = tmp_path / build.ENGINE / "config.json"
+    config.parent.mkdir()
+    for given, reads in ((LLAMA, False), ({"text_config": LLAMA, "vision_config": {}}, True)):
+        config.write_text(json.dumps(given))
+        assert build.reads_images(tmp_path) is reads
 
 
 LLAMA = {

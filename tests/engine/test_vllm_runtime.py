@@ -5,12 +5,15 @@ tests/long/vllm runs, shows at times only: errors, a hang, a death, odd outputs.
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from build_engines.upstream.argument_types import differences
 from build_engines.vllm import arguments
@@ -19,9 +22,9 @@ from lora_adapters import lora_requests
 from port import GenerationInput, Guide, Job, SamplingParams
 from stats import Stats
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.stack import HANG_S
+from tests.fixtures.stack import HANG_S, eventually
 from vllm_engine.library import Library
-from vllm_engine.runtime import VllmRuntime
+from vllm_engine.runtime import IMAGES_AT_ONCE, VllmRuntime
 from vllm_engine.sampling_params import SamplingTranslator
 from vllm_engine.statistics import StatRecorder
 
@@ -72,10 +75,13 @@ class StandIn:
     errored: bool = False
     asked: list[Any] = field(default_factory=list)
     aborted: int = 0
+    waits_for: asyncio.Event | None = None
 
     async def generate(self, prompt, sampling_params, request_id, *, lora_request, priority):
         self.asked.append((prompt, sampling_params, request_id, lora_request, priority))
         try:
+            if self.waits_for is not None:
+                await self.waits_for.wait()
             for step in self.script:
                 await asyncio.sleep(self.step_s)
                 if isinstance(step, Exception):
@@ -97,6 +103,7 @@ def output(*ids: int, end: str | None = None, cached=0, logprobs=None, prompt=No
         num_cached_tokens=cached,
         metrics=metrics,
         prompt_logprobs=prompt,
+        prompt_token_ids=PROMPT * 3,  # vLLM has put an image's tokens into its place
     )
 
 
@@ -113,7 +120,7 @@ LIBRARY = Library(
     delta="DELTA",
     ended=Ended,
     failed=Failed,
-    refused=(Refused,),
+    refused=(Refused, ValueError),
     is_on_cpu=True,
     version="0",
 )
@@ -249,6 +256,67 @@ def test_an_echo_without_new_tokens_drops_the_one_that_vllm_must_generate(runtim
     assert [token.log_probs.sampled for token in sink.echoed][1:] == [-1.0, -2.0]
     assert (sink.ids, sink.end) == ([], "length")
     assert engine.asked[0][1].max_tokens == 1
+
+
+def picture(width: int = 3, height: int = 2, *, kind: str = "PNG") -> bytes:
+    with io.BytesIO() as file:
+        Image.new("1" if kind == "PNG" else "RGB", (width, height)).save(file, kind)
+        return base64.b64encode(file.getvalue())
+
+
+def test_images_reach_vllm_decoded_and_their_tokens_are_counted(runtime):
+    running, engine = runtime(output(4, end="length"))
+    kinds = ("PNG", "JPEG", "GIF", "WEBP")
+    sink = generate(running, images=tuple(picture(kind=kind) for kind in kinds))
+    assert (sink.ids, sink.end, sink.prompt_tokens) == ([4], "length", 9)
+    found = engine.asked[0][0]["multi_modal_data"]["image"]
+    assert [(one.mode, one.size) for one in found] == [("RGB", (3, 2))] * 4
+    assert generate(running).prompt_tokens is None
+
+
+def test_a_transparent_image_stands_on_white(runtime):
+    running, engine = runtime(output(4, end="length"))
+    with io.BytesIO() as file:
+        Image.new("RGBA", (1, 1), (255, 0, 0, 0)).save(file, "PNG")
+        generate(running, images=(base64.b64encode(file.getvalue()),))
+    (found,) = engine.asked[0][0]["multi_modal_data"]["image"]
+    assert found.getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("images", "more", "refused"),
+    [
+        ((picture(), b"no base64!"), {}, "image: image 2 cannot be decoded"),
+        ((picture()[:-40],), {}, "image: image 1 cannot be decoded"),
+        ((picture(kind="BMP"),), {}, "image: image 1 cannot be decoded"),
+        ((picture(), picture(8000, 7000)), {}, "image: the images have more than 50,000,000"),
+        ((picture(),), {"echoes_prompt": True}, "echo_prompt: a prompt with images"),
+    ],
+)
+def test_images_that_cannot_be_shown_are_refused_by_name(runtime, images, more, refused):
+    running, engine = runtime(output(4, end="stop"))
+    sink = generate(running, images=images, **more)
+    assert sink.end == "refused"
+    assert sink.message.startswith(refused)
+    assert not engine.asked
+
+
+def test_few_prompts_with_images_wait_for_their_first_token_at_once(runtime):
+    first = asyncio.Event()
+    running, engine = runtime(output(4), output(4, end="stop"), waits_for=first)
+    sinks = [generate(running, images=(picture(),), wait=False) for _ in range(IMAGES_AT_ONCE + 2)]
+    text = generate(running, wait=False)
+    eventually(lambda: len(engine.asked) == IMAGES_AT_ONCE + 1, 5, "all that may be are asked for")
+    running._loop.call_soon_threadsafe(first.set)
+    for sink in (*sinks, text):
+        assert sink.is_over.wait(HANG_S)
+        assert sink.ids == [4, 4]
+
+
+def test_a_prompt_that_images_make_too_long_says_so(runtime):
+    running, _ = runtime(Refused("The prompt is longer than the maximum model length of 8"))
+    sink = generate(running, images=(picture(),))
+    assert (sink.end, sink.code) == ("refused", "context_length_exceeded")
 
 
 def test_a_cancel_aborts_the_request_of_vllm(runtime):

@@ -139,7 +139,7 @@ class JobLoop(ABC):
         try:
             await self.generate(job)
         except BadParameter as refusal:
-            job.sink.refuse(refusal.param, str(refusal))
+            job.sink.refuse(refusal.param, str(refusal), code=refusal.code)
         except Exception as error:
             logger.exception("generation failed")
             job.sink.fail(f"generation failed: {error}")

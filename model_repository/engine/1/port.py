@@ -27,15 +27,17 @@ TOP_LOG_PROBS_AT_MOST = 20
 # Codes of refusals; the proxy turns them into API errors.
 INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
 DEADLINE_EXCEEDED, FOREIGN_ANSWER = "deadline_exceeded", "foreign_answer"
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 RESUME_PARAM = "resume_from"  # the tensor with the number of generated_ids
 
 
 class BadParameter(ValueError):
     """A request's value is out of range; `param` is the name of its tensor."""
 
-    def __init__(self, param: str, message: str) -> None:
+    def __init__(self, param: str, message: str, code: str = INVALID_PARAMETER) -> None:
         super().__init__(message)
         self.param = param
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ class GenerationInput:
     generated_ids: the beginning of the answer, if an engine has generated it before. The job
     continues after them as if it had generated them itself, and reports only later tokens.
     max_tokens counts them; `echoes_prompt` is False then.
+    images: files as base64, in the order of their places in the prompt, each of which is one token.
     """
 
     prompt_ids: list[int]
@@ -126,6 +129,7 @@ class GenerationInput:
     lora_name: str = ""
     echoes_prompt: bool = False
     generated_ids: list[int] = field(default_factory=list)
+    images: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +162,13 @@ class TokenSink(Protocol):
         is_late: bool = False,
         began_at: float | None = None,
         blocks: Sequence[int] = (),
+        prompt_tokens: int | None = None,
     ) -> None:
         """Prefill begins; `cached_tokens` of the prompt come from the cache. Called once.
 
         is_late: prefill began earlier, at a time that the runtime does not know. began_at: the
         time, of time.monotonic, if not now. blocks: of the prompt, see BlockLog.of_prompt.
+        prompt_tokens: with those of its images, if it has any.
         """
 
     def preempted(self) -> None:

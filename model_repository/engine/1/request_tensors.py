@@ -42,6 +42,7 @@ def generation_input(request: Any) -> GenerationInput:
         cache_salt=_text(request, "cache_salt"),
         lora_name=_text(request, "lora_name"),
         echoes_prompt=bool(scalar(request, "echo_prompt")) and not generated_ids,
+        images=tuple(_elements(request, "image").tolist()),
     )
 
 

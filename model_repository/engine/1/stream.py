@@ -126,8 +126,11 @@ class Stream:
         is_late: bool = False,
         began_at: float | None = None,
         blocks: Sequence[int] = (),
+        prompt_tokens: int | None = None,
     ) -> None:
         self._blocks = blocks
+        if prompt_tokens is not None:
+            self._first["num_input_tokens"] = prompt_tokens
         # the cache may also have tokens of an answer that continues
         self._first["num_cached_tokens"] = min(cached_tokens, self._first["num_input_tokens"])
         if is_late:  # the wait for a row counts as prefill, because nobody knows when it ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ import psutil
 import pytest
 import yaml
 
+from tests.fixtures.pool_load import KEY
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.stack import PLAIN, Stack, eventually
-from tests.long.vllm import environment, server
+from tests.long.vllm import environment, own, server
+from tests.long.vllm.own import Pair
 
 FOLDER = ARTIFACTS / "vllm"
 GENERATED = "vllm:generation_tokens_total{"
@@ -89,3 +92,34 @@ def client(real: RealVllm) -> Iterator[openai.OpenAI]:
     url = f"{real.proxy.url}/v1"
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def ours(start: Start, interpreter: Path) -> Stack:
+    path = own.models_file(interpreter)
+    stack = start("serve", MODELS_FILE=path, ARTIFACTS_DIR=own.FOLDER, **own.ENVIRONMENT)
+    stack.wait_ready(within_s=own.START_S)
+    return stack
+
+
+@pytest.fixture(scope="session")
+def pair(start: Start, ours: Stack) -> Pair:
+    """The tritonserver of `ours`, and a second one."""
+    second = own.FOLDER / "second"  # each start writes its folder; both have the same build
+    for name in (own.VLLM, own.ONNX):
+        shutil.rmtree(second / name, ignore_errors=True)
+        shutil.copytree(own.FOLDER / name, second / name, symlinks=True)
+    file = own.FOLDER / "models.yaml"
+    other = start("triton", MODELS_FILE=file, ARTIFACTS_DIR=second, **own.ENVIRONMENT)
+    pool = ",".join(f"grpc://{own.address_of(one)}" for one in (ours, other))
+    proxy = start(
+        "proxy",
+        API_KEY=KEY,
+        MODELS_FILE=None,
+        TRITON_URL=pool,
+        CONTINUE_AFTER_SILENCE_S=own.SILENCE_S,
+        CONTINUE_WITHIN_S=600,
+    )
+    eventually(lambda: "tritonserver is ready after" in other.log.read_text(), own.START_S, "ready")
+    proxy.wait_ready()
+    return Pair((ours, other), proxy)

@@ -6,30 +6,29 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import openai
-import psutil
 import pytest
-import yaml
 
-from tests.fixtures.running import ARTIFACTS, Start, alone, build
 from tests.fixtures.stack import PLAIN, Stack, eventually
-from tests.long.vllm import adapter
+from tests.long.vllm.own import (
+    CONTEXT,
+    ONNX,
+    PROMPTS,
+    ROWS,
+    START_S,
+    VLLM,
+    is_alive,
+    vllm_processes,
+)
 from tests.long.vllm.server import WEIGHTS
 
 pytestmark = pytest.mark.xdist_group("own_vllm")
 
-FOLDER = ARTIFACTS / "own_vllm"
-CONTEXT, ROWS = 2048, 8
-VLLM, ONNX = "fast", "twin"
-PROMPTS = ["Hello", "The weather in Rome", "What is a proxy?", "1, 2, 3,"]
 LONG = {"prompt": "Hello", "max_tokens": CONTEXT - 8, "extra_body": {"ignore_eos": True}}
 PLACE = {
     "type": "object",
@@ -40,47 +39,9 @@ PLACE = {
 TOOL = {"type": "function", "function": {"name": "visit", "parameters": PLACE, "strict": True}}
 
 
-@pytest.fixture(scope="session")
-def ours(start: Start, interpreter: Path) -> Stack:
-    lora = FOLDER / "lora"
-    options = {
-        "environment": str(interpreter.parents[1]),
-        "dtype": "float32",
-        "kv_cache_gb": 0.3,
-        "max_rows": ROWS,
-        "lora": {"adapters": {"poet": str(lora)}, "max_rank": 8},
-        "engine_args": {"enforce_eager": True},
-    }
-    rule = {"header": {"name": "x-try", "value": "1"}}
-    canary = {"name": "new", "model": VLLM, "canary": rule}
-    common = {"weights": str(WEIGHTS), "context_length": CONTEXT}
-    models = {
-        VLLM: {**common, "runtime": "vllm", "vllm": options},
-        ONNX: {**common, "onnx": {"threads": 1, "kv_cache_mb": 200}},
-        "mixed": {"runtime": "remote", "deployments": [{"name": "old", "model": ONNX}, canary]},
-        "brief": {
-            "runtime": "remote",
-            "deployments": [{"name": "only", "model": VLLM}],
-            "limits": {"timeout_s": 1},
-        },
-    }
-    with alone():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        maker = Path(adapter.__file__)
-        subprocess.run([sys.executable, str(maker), str(lora)], check=True)
-        path = FOLDER / "models.yaml"
-        path.write_text(yaml.safe_dump({"models": models}))
-        build(path, FOLDER)
-    stack = start(
-        "serve", MODELS_FILE=path, ARTIFACTS_DIR=FOLDER, VLLM_CPU_OMP_THREADS_BIND="nobind"
-    )
-    stack.wait_ready(within_s=180)
-    return stack
-
-
 @pytest.fixture
 def client(ours: Stack) -> Iterator[openai.OpenAI]:
-    ours.wait_ready(within_s=180)
+    ours.wait_ready(within_s=START_S)
     with openai.OpenAI(base_url=f"{ours.url}/v1", api_key="none", max_retries=0) as made:
         yield made
 
@@ -290,16 +251,9 @@ def test_a_canary_moves_a_model_from_one_runtime_to_the_other(client, ours):
         assert ours.settled_engine(model)["requests_finished"] == before + wanted
 
 
-def vllm_processes(stack: Stack) -> list[psutil.Process]:
-    found = psutil.Process(stack.process.pid).children(recursive=True)
-    return [one for one in found if one.name().startswith("VLLM::")]
-
-
 @pytest.mark.parametrize("victim", ["engine", "stub"])
 def test_a_killed_engine_is_started_again_and_leaves_no_process(client, ours, victim):
-    """Its own death is an error of running requests; after one of the stub, the proxy sends them
-    again while it has patience.
-    """
+    """The proxy sends running requests again while it has patience."""
     processes = vllm_processes(ours)
     assert processes
     if victim == "engine":
@@ -321,13 +275,9 @@ def test_a_killed_engine_is_started_again_and_leaves_no_process(client, ours, vi
     dead.kill()
     eventually(lambda: not any(map(is_alive, processes)), 10, "all its processes have ended")
     thread.join(300)
-    ours.wait_ready(within_s=180)
-    if victim == "stub" and isinstance(outcome[0], str):  # else Triton took too long to come back
+    ours.wait_ready(within_s=START_S)
+    if isinstance(outcome[0], str):  # else Triton took too long to come back
         assert outcome == [text(client, **wanted)]
     else:
         assert isinstance(outcome[0], openai.InternalServerError)
     assert text(client) == text(client, ONNX)
-
-
-def is_alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -11,6 +11,7 @@ from build_engines.engine_limits import (
     BLOCKS,
     EVERY_KIND,
     GUIDES,
+    IMAGES,
     LOG_PROBS,
     LORA,
     PENALTIES,
@@ -57,7 +58,7 @@ def missing(version="1.2.1", backend="pytorch", **fields) -> frozenset[str]:
 )
 def test_what_is_missing(fields, names):
     is_cpp = fields.get("backend") == "cpp"
-    assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME | RESUME | BLOCKS)
+    assert missing(**fields) == names | (set() if is_cpp else IMAGES | QUEUE_TIME | RESUME | BLOCKS)
 
 
 def test_only_an_engine_with_events_reports_its_cache():

@@ -93,7 +93,7 @@ def test_an_engine_knows_leases_where_it_declares_their_tensors(monkeypatch, has
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
     missing = capabilities("min_p", "guided_decoding_guide", "output_ids")
-    ours = CAPABILITIES - {"images", "embeddings", "scores"}
+    ours = CAPABILITIES - {"embeddings", "scores"}
     assert capabilities() == ours
     assert missing == ours - {"min_p", "constraint", "token_ids"}
     assert capabilities("resume_from") == ours - {"resume"}  # as contract 2 has it

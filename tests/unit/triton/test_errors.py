@@ -56,6 +56,9 @@ def test_a_refusal_is_bounded_in_length():
     [
         ("TensorRT-LLM's executor has ended: out of memory", ModelUnavailable),
         ("TensorRT-LLM hangs: 3 requests are in flight, and for 60 s", ModelUnavailable),
+        ("vLLM's engine process has ended: see its output above", ModelUnavailable),
+        ("vLLM hangs: 3 requests are in flight, and for 60 s", ModelUnavailable),
+        ("generation failed: EngineCore encountered an issue.", ModelUnavailable),
         ("generation failed: TensorRT-LLM said no", EngineFailed),
         ("Request for unknown model: 'demo' is not found", ModelUnavailable),
         ("Server is stopping, scheduler for model has stopped accepting", ModelUnavailable),

@@ -10,19 +10,22 @@ import asyncio
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
 from hang_watch import HangWatch
 from job_loop import Incomplete, JobLoop, write_tokens
 from lora_adapters import lora_requests, named
-from port import GenerationInput, Job, SamplingParams, Token, TokenLogProbs
+from port import BadParameter, GenerationInput, Job, SamplingParams, Token, TokenLogProbs
 from stats import Stats
+from vllm_engine import images
 from vllm_engine.library import Library, prepare_process
 from vllm_engine.sampling_params import SamplingTranslator, check_resume, guide_text, refusal
 from vllm_engine.statistics import StatRecorder
+
+IMAGES_AT_ONCE = 4  # prompts with images before their first token: each takes up to 1 GB
 
 
 class VllmRuntime(JobLoop):
@@ -45,11 +48,14 @@ class VllmRuntime(JobLoop):
         self._library = translator.library
         self._adapters = adapters
         self._numbers = itertools.count()
+        self._image_room = asyncio.Semaphore(IMAGES_AT_ONCE)
         super().__init__(stats, hang_watch, die)
 
     async def generate(self, job: Job) -> None:
         wanted = job.input
         check_resume(wanted)
+        if wanted.images and wanted.echoes_prompt:
+            raise BadParameter("echo_prompt", "a prompt with images cannot be echoed")
         if wanted.max_tokens == 0 and wanted.sampling.log_probs is None:
             self._start(job, 0, None)  # an echo of the prompt alone does not need the engine
             job.sink.echo(_echoed(wanted, []), "length")
@@ -58,17 +64,32 @@ class VllmRuntime(JobLoop):
         if wanted.guide is not None:
             ebnf = await asyncio.to_thread(guide_text, wanted.guide)
         sampling = self._translator.translate(wanted, ebnf)
+        submit = self._submit_images if wanted.images else self._submit
         try:
-            async with aclosing(self._submit(job, sampling)) as outputs:
+            async with aclosing(submit(job, sampling)) as outputs:
                 await self._stream(job, outputs)
+        except BadParameter:  # ours; a ValueError, too
+            raise
         except self._library.refused as error:
             raise refusal(error) from error
         except self._library.failed as error:  # it has no message of its own
             raise RuntimeError(f"vLLM failed: {error.__cause__!r}") from error
 
-    def _submit(self, job: Job, sampling: Any) -> Any:
+    async def _submit_images(self, job: Job, sampling: Any) -> AsyncGenerator[Any, None]:
+        await self._image_room.acquire()
+        with ExitStack() as held:
+            held.callback(self._image_room.release)
+            decoded = await asyncio.to_thread(images.decoded, job.input.images)
+            async with aclosing(self._submit(job, sampling, decoded)) as outputs:
+                async for output in outputs:
+                    held.close()
+                    yield output
+
+    def _submit(self, job: Job, sampling: Any, decoded: Sequence[Any] = ()) -> Any:
         wanted = job.input
         prompt: dict[str, Any] = {"prompt_token_ids": wanted.prompt_ids}
+        if decoded:
+            prompt["multi_modal_data"] = {"image": decoded}
         if wanted.cache_salt:
             prompt["cache_salt"] = wanted.cache_salt
         lora = named(self._adapters, wanted.lora_name) if wanted.lora_name else None
@@ -86,7 +107,8 @@ class VllmRuntime(JobLoop):
         async for output in outputs:
             self._hang_watch.progressed()
             if not is_started:
-                self._start(job, output.num_cached_tokens or 0, output.metrics)
+                tokens = len(output.prompt_token_ids) if job.input.images else None
+                self._start(job, output.num_cached_tokens or 0, output.metrics, tokens)
                 is_started = True
             if prompt is not None:
                 prompt += output.prompt_logprobs or ()
@@ -106,11 +128,13 @@ class VllmRuntime(JobLoop):
                 return
         raise Incomplete("vLLM's stream ended without a finish reason")
 
-    def _start(self, job: Job, cached_tokens: int, metrics: Any) -> None:
+    def _start(
+        self, job: Job, cached_tokens: int, metrics: Any, prompt_tokens: int | None = None
+    ) -> None:
         """metrics: times of vLLM's processes, on the clock of time.monotonic."""
         self.stats.looked_up(cached_tokens)
         began_at = getattr(metrics, "scheduled_ts", 0.0) or None
-        job.sink.started(cached_tokens, began_at=began_at)
+        job.sink.started(cached_tokens, began_at=began_at, prompt_tokens=prompt_tokens)
 
     async def warm_up(self) -> None:
         """Runs each part of the sampler once: on first use vLLM compiles some for ten seconds, in

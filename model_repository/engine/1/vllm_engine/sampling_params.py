@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammars.compilation import as_ebnf, reason
-from port import RESUME_PARAM, BadParameter, GenerationInput, Guide
+from port import CONTEXT_LENGTH_EXCEEDED, RESUME_PARAM, BadParameter, GenerationInput, Guide
 from vllm_engine.library import Library
 
 # vLLM's names of parameters -> ours, if they differ.
 PARAMS = {"logprobs": "num_top_log_probs", "prompt_logprobs": "num_top_log_probs"}
+TOO_LONG = "longer than the maximum model length"  # with images: the tokenizer counts the rest
 PARAMS |= dict.fromkeys(("input_tokens", "prompt_token_ids"), "prompt")
 
 
@@ -33,6 +34,7 @@ class SamplingTranslator:
         ignores_end = sampling.ignore_eos and ebnf is None
         stops = {*sampling.stop_token_ids, *(() if ignores_end else self.end_ids)}
         is_greedy = sampling.temperature == 0 or sampling.top_p == 0
+        bad_words = self._bad_words(sampling.bad_words)
         try:
             return self.library.sampling_params(
                 temperature=0.0 if is_greedy else sampling.temperature,
@@ -54,7 +56,7 @@ class SamplingTranslator:
                 structured_outputs=self._guide(ebnf),
                 detokenize=False,
                 output_kind=self.library.delta,
-                _bad_words_token_ids=self._bad_words(sampling.bad_words),
+                _bad_words_token_ids=bad_words,
             )
         except self.library.refused as error:
             raise refusal(error) from error
@@ -96,8 +98,10 @@ def check_resume(generation: GenerationInput) -> None:
 
 def refusal(error: Exception) -> BadParameter:
     """vLLM's error about a request's value, as ours."""
-    name = getattr(error, "parameter", None) or ""
-    return BadParameter(PARAMS.get(name, name), f"vLLM refuses the request: {error}")
+    name, message = getattr(error, "parameter", None) or "", f"vLLM refuses the request: {error}"
+    if TOO_LONG in message:
+        return BadParameter("prompt", message, CONTEXT_LENGTH_EXCEEDED)
+    return BadParameter(PARAMS.get(name, name), message)
 
 
 def _list(ids: tuple[int, ...] | None) -> list[int] | None:
