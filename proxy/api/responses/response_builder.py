@@ -41,6 +41,7 @@ logger = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 T = TypeVar("T")
+MOST_TRIALS = 4  # of a shorter conversation, once one fits
 MOST_REFERENCED = 64  # responses whose items one input names
 STORE_AWAY = "Kept responses cannot be read or written at present. Try again later."
 
@@ -119,7 +120,7 @@ class KeptResponses:
             raise InvalidRequest(
                 f"The conversation up to {echoed(response_id)} has "
                 f"{len(kept.input) + len(output)} bytes, at most {most} are allowed: shorten it, "
-                f"by /v1/responses/compact or by sending 'input' without 'previous_response_id'.",
+                "and send it as 'input'.",
                 code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
                 param="previous_response_id",
             )
@@ -322,14 +323,16 @@ class ResponseBuilder:
         items: Sequence[AnyItem],
         caller: str,
     ) -> Exchange:
-        """Without the oldest turns, as few as it takes for the prompt to fit, found by halves.
-        Where even the last one is too long, all of it, which is refused.
+        """Without the oldest turns, about as few as it takes for the prompt to fit: each trial, by
+        halves, costs as much as counting the prompt. Where even the last turn is too long, all of
+        it, which is refused.
         """
         cuts = turns(items)
         if not cuts or await self._fits(exchange):
             return exchange
-        found, low, high = exchange, 0, len(cuts) - 1
-        while low <= high:
+        found, low, high, trials = exchange, 0, len(cuts) - 1, 0
+        while low <= high and (trials < MOST_TRIALS or found is exchange):
+            trials += 1
             middle = (low + high) // 2
             cut = cuts[middle]
             kept = [item for item in items[:cut] if _is_instruction(item)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from proxy.api import errors
 from proxy.api.http.answer import SSE, Answers
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
@@ -46,12 +47,12 @@ from proxy.api.responses.background import BackgroundResponses
 from proxy.api.responses.input_items import MessageItem, sealed
 from proxy.api.responses.response_body import Input, ResponseBody, ResponseId
 from proxy.api.responses.response_builder import ResponseBuilder, not_found
-from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer
+from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer, encode
 from proxy.domain.completion import Completion
-from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError
+from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, StoreUnavailable
 from proxy.domain.events import Finished
 from proxy.domain.record import running_record
-from proxy.state.responses import EventsNotKept
+from proxy.state.responses import EventsNotKept, ResponsesUnavailable
 
 Json = dict[str, Any]
 ENDED = ("completed", "incomplete", "failed", "cancelled")
@@ -71,6 +72,7 @@ KEPT = answers(ResponseResource, 400, 404, 410, 503, content=STREAM)
 ResponseRequest = Annotated[ResponseBody, Body(openapi_examples=requests("response"))]
 CompactRequest = Annotated[CompactBody, Body(openapi_examples=requests("compact"))]
 PathId = Annotated[str, Path(min_length=1, max_length=128, description="A response's id.")]
+LOST = "The events of this response cannot be read any more. Ask for the response itself."
 SUMMARIZE = (
     "Summarize this conversation, so that somebody who has only the summary can continue it: what "
     "the user wants, what was found and decided, what is still to be done, and every name, number, "
@@ -298,19 +300,28 @@ class KeptEvents(Response):
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE.headers]})
         async with CancelOnDisconnect(receive), aclosing(self._events) as events:
             await put(self._first)
-            while True:
-                following = asyncio.ensure_future(anext(events, None))
-                try:
-                    while not (await asyncio.wait((following,), timeout=self._keep_alive_s))[0]:
-                        await put(SSE.keep_alive)
-                finally:
-                    if not following.done():
-                        following.cancel()
-                        await asyncio.wait((following,))
-                if (part := following.result()) is None:
-                    break
-                await put(part)
+            try:
+                await self._put_all(events, put)
+            except (EventsNotKept, ResponsesUnavailable) as error:
+                lost = StoreUnavailable(LOST, detail=str(error))
+                await put(encode({"type": "error", **errors.body_of(lost)}))
         await put(SSE.end, is_last=True)
+
+    async def _put_all(
+        self, events: AsyncGenerator[bytes, None], put: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        while True:
+            following = asyncio.ensure_future(anext(events, None))
+            try:
+                while not (await asyncio.wait((following,), timeout=self._keep_alive_s))[0]:
+                    await put(SSE.keep_alive)
+            finally:
+                if not following.done():
+                    following.cancel()
+                    await asyncio.wait((following,))
+            if (part := following.result()) is None:
+                return
+            await put(part)
 
 
 async def _put(send: Send, part: bytes, *, is_last: bool = False) -> None:

@@ -39,6 +39,9 @@ BODIES = {
     "/v1/completions": {"model": "demo", "prompt": "hi"},
     "/v1/messages": {**CHAT, "max_tokens": 5},
     "/v1/messages/count_tokens": CHAT,
+    "/v1/responses": {"model": "demo", "input": "hi"},
+    "/v1/responses/compact": {"model": "demo", "input": "hi"},
+    "/v1/responses/input_tokens": {"model": "demo", "input": "hi"},
     "/v1/embeddings": {"model": "demo", "input": "hi"},
     "/v1/rerank": {"model": "demo", "query": "hi", "documents": ["a"]},
     "/v1/score": {"model": "demo", "text_1": "hi", "text_2": "a"},
@@ -77,7 +80,11 @@ def ask(client, path: str, key: str | None, **headers: str):
     for template, name in TEMPLATES.items():
         path = path.replace(template, name)
     headers |= {} if key is None else bearer(key)
-    body = BODIES.get(path)
+    if "{response_id}" in path:
+        asked = {**BODIES["/v1/responses"], "background": True}
+        kept = client.post("/v1/responses", json=asked, headers=headers).json()
+        path = path.replace("{response_id}", kept.get("id", "nope"))
+    body = {} if path.endswith("/cancel") else BODIES.get(path)
     if body is None:
         return client.get(path, headers=headers)
     return client.post(path, json=body, headers=headers)

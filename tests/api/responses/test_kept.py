@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
+from proxy.api.responses.responses_routes import KeptEvents
 from proxy.domain.identity import Limits
+from proxy.state.responses import EventsNotKept
 from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
 from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -268,3 +273,24 @@ def test_too_many_items_are_those_of_the_input(serve):
         "input",
         True,
     )
+
+
+@pytest.mark.anyio
+async def test_events_that_are_lost_while_they_are_read_end_with_an_error():
+    async def cut() -> AsyncGenerator[bytes, None]:
+        yield b"event: response.created\n\n"
+        raise EventsNotKept
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    sent: list[bytes] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+
+    await KeptEvents(cut(), 60)({"type": "http"}, receive, send)
+    _, error, end, rest = b"".join(sent).decode().split("\n\n")
+    assert '"code":"store_unavailable"' in error
+    assert (error.split("\n")[0], end, rest) == ("event: error", "data: [DONE]", "")

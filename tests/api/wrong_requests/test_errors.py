@@ -60,7 +60,10 @@ def test_head_of_what_is_only_posted_is_405(idle):
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
-HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models."
+HERE = (
+    "OpenAI's API is at /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings and "
+    "/v1/models."
+)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +76,8 @@ HERE = "OpenAI's API is at /v1/chat/completions, /v1/completions, /v1/embeddings
         ("/v1//models", "Did you mean /v1/models?"),
         ("/v1/tokenize", "Did you mean /tokenize?"),
         (
-            "/v1/responses",
-            f"This server does not have the Responses API. The nearest route is {CHAT}.",
+            "/v1/conversations",
+            "This server does not have the Conversations API. The nearest route is /v1/responses.",
         ),
         ("/v1/v1/messages", "Did you mean /v1/messages?"),
         ("/api/chat", f"This server does not have Ollama's API. The nearest route is {CHAT}."),
