@@ -126,18 +126,23 @@ class RedisResponses:
         found = await self._call(self._take((RUNNING,), (RESPONSES, now_ms, self.lease_ms, token)))
         if not found:
             return None
-        record = f"{RESPONSES}r:{found.decode()}"
+        name, takes = found[0].decode(), int(found[1])
+        record = f"{RESPONSES}r:{name}"
         names = ("job", "input", "tenant")
         job, given, tenant = await self._call(self._client.hmget(record, *names))
-        id, tenant = bytes.fromhex(found.decode()), bytes.fromhex(tenant.decode())
+        id, tenant = bytes.fromhex(name), bytes.fromhex(tenant.decode())
         key = ResponseKey(id=id, tenant=tenant)
         events, deltas = 0, list[NumberedDelta]()
-        for _, fields in await self._call(self._client.xrange(_events(key))):
-            events = int(fields[b"f"]) + int(fields[b"n"])
-            deltas += deltas_of_json(fields[b"d"])
+        page, last = None, "-"
+        while page is None or page:
+            page = await self._call(self._client.xrange(_events(key), min=last, count=READ_ENTRIES))
+            for entry, fields in page:
+                last = b"(" + entry
+                events = int(fields[b"f"]) + int(fields[b"n"])
+                deltas += deltas_of_json(fields[b"d"])
         self._counts[token] = events
         claim = Claim(key=key, token=token)
-        return LostJob(claim=claim, job=job, input=given, events=events, deltas=deltas)
+        return LostJob(claim=claim, job=job, input=given, events=events, deltas=deltas, takes=takes)
 
     async def renew(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         over = []

@@ -310,7 +310,8 @@ redis.call('ZREM', KEYS[3], ARGV[2])
 return 1
 """
 
-# KEYS: running. ARGV: P, now, lease, new owner. Returns the id of one whose owner is lost.
+# KEYS: running. ARGV: P, now, lease, new owner. Returns the id of one whose owner is lost, and how
+# often it was taken.
 TAKE = """
 local id = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, 1)[1]
 if not id then return false end
@@ -321,7 +322,7 @@ if redis.call('HEXISTS', record, 'job') == 0 then
 end
 redis.call('ZADD', KEYS[1], tonumber(ARGV[2]) + tonumber(ARGV[3]), id)
 redis.call('HSET', record, 'owner', ARGV[4])
-return id
+return {id, redis.call('HINCRBY', record, 'takes', 1)}
 """
 
 # KEYS: record, running. ARGV: owner, id, the lease's new end. Returns 0 where APPEND would.

@@ -58,7 +58,7 @@ class Claim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostJob:
     """One whose process has ended. job: as `begin` got it. events: how many there are. deltas: of
-    the engine, all of them.
+    the engine, all of them. takes: how often it was taken from a lost process, this time too.
     """
 
     claim: Claim
@@ -66,6 +66,7 @@ class LostJob:
     input: bytes
     events: int
     deltas: Sequence[NumberedDelta]
+    takes: int
 
 
 class EventsNotKept(Exception):

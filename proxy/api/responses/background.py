@@ -27,9 +27,9 @@ from proxy.api.responses.response_builder import (
     ResponseBuilder,
     ResponseExchange,
 )
-from proxy.api.responses.response_renderer import encode
+from proxy.api.responses.response_renderer import SERVER_ERROR, encode
 from proxy.domain.delta_log import DeltaLog
-from proxy.domain.errors import ModelUnavailable
+from proxy.domain.errors import EngineFailed, ModelUnavailable
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 PATH = "/v1/responses"
 BEAT_S = 2.5
 ENDS_WITHIN_S = 5.0  # a cancelled generation, with what is written of it
-_CALLER: TypeAdapter[Caller] = TypeAdapter(Caller)
+MOST_TAKES = 3  # processes that may be lost with one response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +211,19 @@ class BackgroundResponses:
                 error=str(error),
                 advice="look at the server that LEDGER_URL names",
             )
-        except Exception:
-            logger.exception(
-                "a response in the background could not be continued",
-                advice="this is a bug of the proxy: report it with this line",
-            )
 
     async def _continue(self, lost: LostJob) -> None:
-        job = _JOB.validate_json(lost.job)
+        """What cannot be continued ends as failed."""
+        try:
+            if lost.takes > MOST_TAKES:
+                raise EngineFailed(f"This response was lost with {lost.takes} proxies.")
+            await self._take_over(lost, _JOB.validate_json(lost.job))
+        except ModelUnavailable:
+            pass  # of this proxy: when the lease ends, another one may have the model, or this one
+        except Exception as error:
+            await self._fail(lost, errors.body_of(error)["error"]["message"])
+
+    async def _take_over(self, lost: LostJob, job: Job) -> None:
         token = current_caller.set(job.caller)
         try:
             body = ResponseBody.model_validate_json(job.body)
@@ -231,7 +236,18 @@ class BackgroundResponses:
             found = await self._builder.exchange(body, job.caller_name, continued=continued)
             logger.info("a response in the background continues", id=job.id, events=lost.events)
             self._start(lost.claim, found, skips=lost.events)
-        except ModelUnavailable:  # of this proxy: another one, or a later beat, may have the model
-            await self._store.release([lost.claim])
         finally:
             current_caller.reset(token)
+
+    async def _fail(self, lost: LostJob, message: str) -> None:
+        if (kept := await self._store.get(lost.claim.key)) is None:
+            return
+        response = {
+            **orjson.loads(kept.response),
+            "status": "failed",
+            "error": {"code": SERVER_ERROR, "message": message},
+        }
+        event = {"type": "response.failed", "sequence_number": lost.events, "response": response}
+        await self._store.append(lost.claim, [encode(event)], ())
+        failed = KeptResponse(response=orjson.dumps(response), input=lost.input)
+        await self._store.finish(lost.claim, failed)

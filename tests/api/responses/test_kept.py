@@ -7,16 +7,21 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from redis import Redis
 from starlette.types import Message
 
+from proxy.api.responses.background import MOST_TAKES
 from proxy.api.responses.responses_routes import KeptEvents
 from proxy.domain.identity import Limits
+from proxy.state.redis_connection import RESPONSES as RECORDS
+from proxy.state.redis_responses import RUNNING
 from proxy.state.responses import EventsNotKept
 from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
 from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.redis_server import needs_redis, running
+from tests.fixtures.stack import eventually
 
 
 def get(client, response: dict[str, Any], path: str = "", **query: object):
@@ -273,6 +278,29 @@ def test_too_many_items_are_those_of_the_input(serve):
         "input",
         True,
     )
+
+
+@needs_redis
+def test_a_response_that_several_proxies_were_lost_with_ends_as_failed(serve, tmp_path):
+    (tmp_path / "redis").mkdir()
+    with running(tmp_path / "redis") as server, Redis.from_url(server.url) as redis:
+        client, _ = (
+            serve(ScriptedEngine(deltas("ok", None), hangs=True), CATALOG, ledger_url=server.url)
+            for _ in range(2)
+        )
+        queued = whole(client, background=True)
+        (name,) = redis.zrange(RUNNING, 0, -1)
+        redis.hset(f"{RECORDS}r:{name.decode()}", "takes", MOST_TAKES)
+
+        def has_failed() -> bool:
+            redis.zadd(RUNNING, {name: 0}, xx=True)  # as if the owner had renewed nothing
+            return get(client, queued).json()["status"] == "failed"
+
+        eventually(has_failed, 60, "it has failed")
+        streamed = events(get(client, queued, stream=True).text)
+        failed = get(client, queued).json()
+        assert (streamed[-1]["type"], streamed[-1]["response"]) == ("response.failed", failed)
+        assert "was lost with" in failed["error"]["message"]
 
 
 @pytest.mark.anyio

@@ -155,7 +155,7 @@ async def test_another_process_takes_what_its_owner_has_lost(redis_pair):
         assert await other.lost() is None
         await one.release([claim])
         found = await other.lost()
-        assert (found.job, found.input, found.events) == (b"job", KEPT.input, 2)
+        assert (found.job, found.input, found.events, found.takes) == (b"job", KEPT.input, 2, 1)
         assert list(found.deltas) == DELTAS
         assert found.claim.key == key("a")
         assert await one.renew([claim]) == [claim]
