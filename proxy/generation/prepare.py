@@ -18,7 +18,7 @@ from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.identity import current_caller
-from proxy.domain.model import ModelCard
+from proxy.domain.model import ModelCard, Pooling
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import (
     ChatPrompt,
@@ -292,7 +292,8 @@ class Preparation:
             pair=request.prompt.pair if isinstance(request.prompt, TextPrompt) else None,
         )
         _check_capabilities(engine_request, card)
-        _check_pooling(engine_request, card)
+        if card.facts.pooling is not None:
+            _check_pooling(engine_request, card.facts.pooling, card)
         _check_token_ids(engine_request, card)
         return engine_request
 
@@ -317,11 +318,9 @@ def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
         )
 
 
-def _check_pooling(request: EngineRequest, card: ModelCard) -> None:
+def _check_pooling(request: EngineRequest, pooling: Pooling, card: ModelCard) -> None:
     """Refuses dimensions that the model was not trained for, and ids that are too many."""
-    facts, pooling = card.facts, card.facts.pooling
-    if pooling is None:
-        return
+    facts = card.facts
     if request.embeds and request.embeds not in (*pooling.dimensions, pooling.width):
         known = ", ".join(map(str, (*pooling.dimensions, pooling.width)))
         raise InvalidRequest(

@@ -210,8 +210,8 @@ CATALOGUE = (
     Mutant(
         fault="arguments of all calls go to the first call",
         path=CHAT,
-        before='arguments = {"index": event.index,',
-        after='arguments = {"index": 0,',
+        before='{"index": event.index, **more}',
+        after='{"index": 0, **more}',
         tests=("tests/api/tools/test_tools.py", "tests/api/answers/test_fold.py"),
     ),
     Mutant(

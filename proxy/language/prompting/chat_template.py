@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, NoReturn
@@ -24,9 +25,9 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
-from proxy.language.prompting.custom_tools import as_function, with_functions
 from proxy.language.prompting.generic_tools import worded
-from proxy.language.structured.escaped_grammar import IN_JSON, Escapes
+from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
+from proxy.language.syntax.call_syntax import INPUT, INPUT_SCHEMA
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -36,6 +37,9 @@ OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eo
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 WALKS_PARTS = re.compile(r"\bfor\s+\w+\s+in\s+\w+(?:\[['\"]content['\"]\]|\.content\b)")
 CONTINUED_HERE = "\ue000continued here\ue001"  # characters for private use, which no message has
+
+_SYNTAXES = {"lark": "Lark grammar", "regex": "regular expression"}
+_IN_MARKUP = f"In `{INPUT}`, write < as &lt; and & as &amp;."
 
 
 def rendered(
@@ -61,7 +65,7 @@ def rendered(
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
         thinks: the model reasons before it answers.
         words_tools: the model's template has no words for tools, see generic_tools.
-        escapes: how inputs of custom tools are written, see custom_tools.
+        escapes: how inputs of custom tools are written, see _as_function.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
@@ -89,8 +93,8 @@ def rendered(
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
     has_words = "tools" in variables(template)
-    turns = with_functions(prompt.messages, tools, escapes)
-    tools = [as_function(tool, escapes) for tool in tools]
+    turns = _with_functions(prompt.messages, tools, escapes)
+    tools = [_as_function(tool, escapes) for tool in tools]
     if words_tools and not (has_words and prompt.template is not None):
         turns, tools = worded(turns, list(map(tool_body, tools)), template), ()
     if tools and not has_words:
@@ -113,6 +117,43 @@ def rendered(
     }
     write = partial(_written, prompt, facts, template)
     return protected(write, callers, control, at_most=marks_at_most)
+
+
+def _as_function(tool: Tool, escapes: Escapes) -> Tool:
+    """A function whose one argument is the input. escapes: how an input is written that must
+    conform to a grammar.
+    """
+    if not tool.is_custom:
+        return tool
+    words = [tool.description or ""]
+    if (grammar := tool.grammar) is not None:
+        words.append(
+            f"`{INPUT}` is text that conforms to this {_SYNTAXES[grammar.syntax]}:\n"
+            f"{grammar.definition.strip()}"
+        )
+        words.append(_IN_MARKUP if escapes == IN_MARKUP else "")
+    description = "\n\n".join(filter(None, words))
+    return Tool(name=tool.name, description=description or None, parameters=INPUT_SCHEMA)
+
+
+def _with_functions(
+    messages: Sequence[Message], tools: Sequence[Tool], escapes: Escapes
+) -> Sequence[Message]:
+    """The messages with calls of custom tools as calls of these functions."""
+    if not any(call.is_custom for message in messages for call in message.tool_calls):
+        return messages
+    escaped = {tool.name for tool in tools if tool.grammar and escapes == IN_MARKUP}
+
+    def as_call(call: ToolCall) -> ToolCall:
+        if not call.is_custom:
+            return call
+        text = escapes.text(call.arguments) if call.name in escaped else call.arguments
+        arguments = json.dumps({INPUT: text}, ensure_ascii=False)
+        return replace(call, arguments=arguments, is_custom=False)
+
+    return [
+        replace(message, tool_calls=tuple(map(as_call, message.tool_calls))) for message in messages
+    ]
 
 
 def _without_thinking(prompt: ChatPrompt, read: Collection[str], *, thinks: bool) -> dict[str, Any]:

@@ -137,6 +137,7 @@ def check_names(tools: str, reasoning: str) -> None:
         reasoning_family(reasoning)
 
 
+@lru_cache
 def input_escapes(family: str | None) -> Escapes:
     """How calls of the family write a custom tool's input that must conform to a grammar."""
     syntax = None if family is None else tool_family(family).call_syntax

@@ -33,7 +33,8 @@ def elsewhere(tmp_path, monkeypatch) -> Path:
 
 def test_an_empty_folder_serves_the_demo_from_the_users_data_folder(elsewhere):
     found = folders.with_shipped_demo(Settings())
-    (demo,) = load(found.models_file).models.values()
+    demo, embedding = load(found.models_file).models.values()
+    assert embedding.weights.name == "wordllama"
     assert demo.weights.path == ROOT / "demo_model" / "shipped"
     assert found.artifacts_dir == elsewhere / "data" / "triton-openai" / "artifacts"
     assert "artifacts_dir" in found.model_fields_set, "the store is there, too"
