@@ -14,7 +14,7 @@ import pytest
 from tests.api.responses.formats import events, folded, settled
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.running import ROWS, Start
-from tests.fixtures.stack import HANG_S, PLAIN, Stack
+from tests.fixtures.stack import HANG_S, PLAIN, Stack, halted
 
 PATH = "/v1/responses"
 OPENING = ("created", "queued", "in_progress")
@@ -36,8 +36,9 @@ def begin(url: str, **fields: object) -> str:
     return response.json()["id"]
 
 
-def begin_all(url: str) -> list[str]:
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+def begin_all(url: str, triton: Stack) -> list[str]:
+    """All are in the middle, or wait: the engine stands still meanwhile."""
+    with halted(triton.engine_processes("endless")), ThreadPoolExecutor(AT_ONCE) as threads:
         return list(threads.map(lambda _: begin(url), range(AT_ONCE)))
 
 
@@ -51,7 +52,7 @@ def written(url: str, response_id: str, after: int | None = None) -> list[dict[s
     return events(response.text)
 
 
-def until_it_writes(url: str, response_id: str, events_: int = 20) -> list[str]:
+def until_it_writes(url: str, response_id: str, events_: int = 6) -> list[str]:
     """Reads so many events, and leaves."""
     lines = []
     with httpx.stream(
@@ -90,7 +91,7 @@ def test_a_response_is_continued_when_the_proxy_that_began_it_is_killed(
         for proxy in (victim, other):
             proxy.wait_ready()
         before = stack.begun("endless")
-        response_id, *others = begin_all(victim.url)
+        response_id, *others = begin_all(victim.url, stack)
         seen = until_it_writes(victim.url, response_id)
         victim.stop(signal.SIGKILL)
         found = written(other.url, response_id)
@@ -108,8 +109,8 @@ def test_a_response_is_continued_when_the_proxy_that_began_it_is_killed(
 def test_a_response_is_continued_when_triton_is_killed(start: Start, undisturbed: dict[str, Any]):
     own = start("serve")
     own.wait_ready(within_s=110)
-    responses = begin_all(own.url)
-    until_it_writes(own.url, responses[0], 5)
+    responses = begin_all(own.url, own)
+    until_it_writes(own.url, responses[0])
     own.tritonserver().kill()
     for found in [written(own.url, each) for each in responses]:
         assert as_undisturbed(folded(found, opening=OPENING)) == as_undisturbed(undisturbed)
@@ -119,7 +120,7 @@ def test_a_response_is_continued_when_triton_is_killed(start: Start, undisturbed
 
 def test_a_cancelled_response_leaves_its_row(stack: Stack):
     response_id = begin(stack.url, ignore_eos=True)
-    until_it_writes(stack.url, response_id, 10)
+    until_it_writes(stack.url, response_id)
     ended = PLAIN.post(f"{stack.url}{PATH}/{response_id}/cancel").json()
     assert ended["status"] == "cancelled"
     assert ended["output"][0]["content"][0]["text"]
