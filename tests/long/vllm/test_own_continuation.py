@@ -1,8 +1,11 @@
-"""Streams of a real vLLM that lose their engine go on at another one, where that is exact."""
+"""Streams of a real vLLM that lose their engine go on at another one, where that is exact. Two
+engines take minutes on two cores, so SOAK_SECONDS asks for these tests.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +14,11 @@ import pytest
 from tests.fixtures.pool_load import Callers, text_of, until
 from tests.long.vllm.own import PROMPTS, VLLM, Pair, address_of
 
-pytestmark = [pytest.mark.xdist_group("own_vllm"), pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.xdist_group("own_vllm"),
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("SOAK_SECONDS" not in os.environ, reason="minutes: set SOAK_SECONDS"),
+]
 
 TOKENS, MIDDLE = 500, 40  # a stream in its middle has so many events
 GREEDY = {"temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}
