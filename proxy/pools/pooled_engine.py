@@ -79,9 +79,11 @@ class PooledEngine:
                         waited_s, counted, look = 0.0, tokens, 2 * look
                     if delta.finish is not None:
                         outcome = Outcome.ENDED
-                    yield delta
-                    if delta.prompt_blocks:
-                        route.name_blocks(delta)
+                    try:
+                        yield delta
+                    finally:  # after the token has left, also if it was the last one
+                        if delta.prompt_blocks:
+                            route.name_blocks(delta)
                     asked = clock()
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise

@@ -61,7 +61,7 @@ class RedisConnection:
         self,
         url: str,
         *,
-        timeout_s: float = 0.25,
+        timeout_s: float,
         beat_s: float = BEAT_S,
         lease_s: float = LEASE_S,
     ) -> None:

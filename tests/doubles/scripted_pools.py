@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 
@@ -188,7 +189,14 @@ class PoolStand:
         return b"".join(part for one in found for part in one.token_bytes).decode()
 
     async def deltas(self, **fields: object) -> list[TokenDelta]:
-        return [one async for one in self.engine.generate(self.request(**fields))]
+        """Reads no more after the last one, as the proxy does."""
+        found = []
+        async with aclosing(self.engine.generate(self.request(**fields))) as stream:
+            async for delta in stream:
+                found.append(delta)
+                if delta.finish is not None:
+                    break
+        return found
 
     async def begun(self, **fields: object) -> AsyncGenerator[TokenDelta, None]:
         """A stream whose first delta was read."""

@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -279,12 +280,15 @@ NAMED = (16, *range(1_000, 1_015))  # its blocks, without the one of the last to
 KNOWN = BlockChanges(5, True, NAMED[1:], ())
 
 
-def reporting(*changes: BlockChanges | Exception) -> ScriptedTriton:
+def reporting(*changes: BlockChanges | Exception, deltas: int = 2) -> ScriptedTriton:
     """A Triton whose engine names the blocks of a prompt, and has these changes of its cache."""
     first = TokenDelta(
         (b"a",), prompt_tokens=256, prompt_blocks=struct.pack(f"<{len(NAMED)}Q", *NAMED)
     )
-    triton = scripted([first, TokenDelta((b"b",), finish=FinishReason.STOP)])
+    if deltas == 1:
+        triton = scripted([replace(first, finish=FinishReason.STOP)])
+    else:
+        triton = scripted([first, TokenDelta((b"b",), finish=FinishReason.STOP)])
     triton.engine.changes = list(changes)
     return triton
 
@@ -295,10 +299,11 @@ async def expected(stand: PoolStand) -> int:
     return stand.counter.expected[-1]
 
 
+@pytest.mark.parametrize("deltas", [1, 2])
 @clock.jumps
-async def test_a_prompt_is_expected_where_engines_report_its_blocks():
-    one = reporting(KNOWN)
-    async with PoolStand({"a:1": one, "b:1": reporting()}, policy="prefix") as stand:
+async def test_a_prompt_is_expected_where_engines_report_its_blocks(deltas):
+    one, other = reporting(KNOWN, deltas=deltas), reporting(deltas=deltas)
+    async with PoolStand({"a:1": one, "b:1": other}, policy="prefix") as stand:
         await checked(20)
         assert await expected(stand) == 0, "nobody knows which blocks the prompt has"
         await checked(3)

@@ -24,7 +24,9 @@ LEASE_S = 0.5
 
 
 def ledger(server: RedisServer, mode: OutageMode = OutageMode.CLOSED, **options) -> RedisLedger:
-    redis = RedisConnection(server.url, **{"beat_s": BEAT_S, "lease_s": LEASE_S, **options})
+    """Waits for Redis as long as a busy machine takes: here it dies, but never hangs."""
+    given = {"timeout_s": 5.0, "beat_s": BEAT_S, "lease_s": LEASE_S, **options}
+    redis = RedisConnection(server.url, **given)
     return RedisLedger(redis, mode)
 
 

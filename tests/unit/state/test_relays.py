@@ -238,7 +238,7 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
 
 @needs_redis
 async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(server: RedisServer):
-    connection = RedisConnection(server.url, timeout_s=1, beat_s=0.05)
+    connection = RedisConnection(server.url, timeout_s=5, beat_s=0.05)
     records = RedisRecords(connection, LIMITS, lease_ms=400)
     async with connection, relay_of(records) as one:
         generation = Generation()

@@ -54,7 +54,10 @@ def pair(request: pytest.FixtureRequest) -> Pair:
             store = MemoryResponses(limits)
             yield store, store
             return
-        async with RedisConnection(url) as one, RedisConnection(url) as other:
+        async with (
+            RedisConnection(url, timeout_s=5) as one,
+            RedisConnection(url, timeout_s=5) as other,
+        ):
             await one.answers.flushall()
             yield (
                 RedisResponses(one, limits, lease_ms=lease_ms),
@@ -68,9 +71,9 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 def redis_pair(redis_server: RedisServer) -> Iterator[Pair]:
     @asynccontextmanager
     async def made(lease_ms: int) -> AsyncIterator[tuple[ResponseStore, ResponseStore]]:
-        async with RedisConnection(redis_server.url) as one:
+        async with RedisConnection(redis_server.url, timeout_s=5) as one:
             await one.answers.flushall()
-            async with RedisConnection(redis_server.url) as other:
+            async with RedisConnection(redis_server.url, timeout_s=5) as other:
                 yield (
                     RedisResponses(one, LIMITS, lease_ms=lease_ms),
                     RedisResponses(other, LIMITS, lease_ms=lease_ms),
@@ -181,7 +184,7 @@ async def test_a_cancellation_reaches_the_owner_with_its_next_event(redis_pair):
 
 
 async def test_without_redis_nothing_can_be_read(server):
-    async with RedisConnection(server.url) as redis:
+    async with RedisConnection(server.url, timeout_s=5) as redis:
         store = RedisResponses(redis, LIMITS)
         await store.put(key("a"), KEPT)
         server.kill()
