@@ -79,7 +79,7 @@ def shown(name: str, entry: EmbeddingEntry, artifacts: Path) -> Iterator[str]:
 
 
 def parameters(name: str, artifacts: Path) -> dict[str, str]:
-    """Of the Triton model of a built one."""
+    """The parameters of the Triton model that serves a built model."""
     found: dict[str, str] = read_object(artifacts / name / PARAMETERS)
     return {"artifacts_dir": f"../../{name}", **found}
 
@@ -130,7 +130,7 @@ def _facts(entry: EmbeddingEntry, folder: Path) -> dict[str, str]:
 def _table(
     entry: EmbeddingEntry, file: Path, config: dict[str, Any], tokenizer: dict[str, Any]
 ) -> dict[str, str]:
-    """Of a static model: where the only tensor of a safetensors file is."""
+    """The place of the only tensor of a static model's safetensors file."""
     try:
         with file.open("rb") as opened:
             size = int.from_bytes(opened.read(8), "little")
@@ -261,7 +261,7 @@ def _context_length(folder: Path, config: dict[str, Any]) -> int:
 
 
 def _activation(config: dict[str, Any]) -> str:
-    """Of a cross-encoder's only label: the sigmoid, unless its config says otherwise."""
+    """What a cross-encoder's score goes through: the sigmoid, unless its config names another."""
     named = (config.get("sentence_transformers") or {}).get("activation_fn")
     named = named or config.get("sbert_ce_default_activation_function") or "Sigmoid"
     kind = str(named).rpartition(".")[2]

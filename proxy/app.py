@@ -309,7 +309,7 @@ def compose(
     )
     kept = KeptResponses(_responses(settings, redis), bodies)
     responses = ResponseBuilder(builder, field_limits, kept, service, called_tokenizer)
-    in_background = BackgroundResponses(kept.store, responses, service, log)
+    in_background = BackgroundResponses(responses, service, log)
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         chat_socket.routes(service, builder, sockets),

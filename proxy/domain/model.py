@@ -151,7 +151,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooling:
-    """Of a model that makes one vector of a text, or one score of two texts.
+    """What a model that makes one vector of a text, or one score of two texts, declares.
 
     width: numbers of a vector. dimensions: of the shorter vectors that it was trained for.
     """

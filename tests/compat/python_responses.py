@@ -104,7 +104,7 @@ def parsed(client: openai.OpenAI) -> list[Any]:
 
 
 def calls(client: openai.OpenAI) -> list[Any]:
-    """The same call in one piece and as a stream, with what the helper has parsed of it."""
+    """One call in one piece, and as a stream that the SDK parses."""
     fields: dict[str, Any] = {"model": "demo", "input": QUESTIONS[0], "tools": TOOLS}
     whole = client.responses.create(**fields)
     with client.responses.stream(**fields) as stream:

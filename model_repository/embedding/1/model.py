@@ -1,7 +1,7 @@
 """Triton model `embedding`: texts or token ids -> a vector each, or two texts -> their score.
 
-Triton's dynamic batcher puts requests together, each of which may have several rows; equal texts
-are computed once. The message of an error is JSON, as the tokenizer's. Each answer names its
+Triton's dynamic batcher puts requests together. A request may have several rows. Equal texts are
+computed once. The message of an error is JSON, as the tokenizer's. Each answer names its
 request, because Triton can hand it to another one, see the detokenizer.
 """
 

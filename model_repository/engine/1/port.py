@@ -117,7 +117,7 @@ class GenerationInput:
     generated_ids: the beginning of the answer, if an engine has generated it before. The job
     continues after them as if it had generated them itself, and reports only later tokens.
     max_tokens counts them; `echoes_prompt` is False then.
-    images: files as base64, in the order of their places in the prompt, each of which is one token.
+    images: files as base64, in the order of their places in the prompt. A place is one token.
     """
 
     prompt_ids: list[int]

@@ -8,24 +8,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic import model_validator as validator
 
-from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import ListOf, RequestBody, checked_image, text_or_list
+from proxy.api.openai.field_types import (
+    ListOf,
+    RequestBody,
+    checked_image,
+    only_of_type,
+    text_or_list,
+)
 from proxy.api.openai.message_bodies import AsWritten
-from proxy.domain.errors import ErrorCode
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # A hint where a cached prefix should end. Prefixes are cached without it, so it has no effect.
 Hint = Any
-
-
-def only_of_type(given: Any, own: str, message: str) -> Any:
-    """Returns `given`. Raises FieldError: its `type` is another one than `own`."""
-    kind = given.get("type") if isinstance(given, dict) else None
-    if isinstance(kind, str) and kind != own:
-        raise FieldError(
-            None, message.format(repr(kind[:64])), code=ErrorCode.UNSUPPORTED_PARAMETER
-        )
-    return given
 
 
 class Block(RequestBody):
@@ -45,9 +39,9 @@ class TextBlock(Block):
         """A block of a kind that its message cannot have is checked as a text."""
         return only_of_type(
             given,
-            "text",
             "a block of type {} is not supported by this server here: send its text in a block of "
             "type 'text'",
+            "text",
         )
 
 

@@ -20,7 +20,6 @@ from proxy.api.anthropic.content_blocks import (
     MessageBody,
     SystemMessage,
     Words,
-    only_of_type,
 )
 from proxy.api.anthropic.conversation import conversation, words_of
 from proxy.api.http.validation_errors import FieldError
@@ -33,6 +32,8 @@ from proxy.api.openai.field_types import (
     RequestBody,
     StopString,
     TokenLimit,
+    check_own_names,
+    only_of_type,
 )
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
@@ -65,9 +66,9 @@ class CustomTool(Block):
     def _is_custom(cls, given: Any) -> Any:
         return only_of_type(
             given,
-            "custom",
             "the tool {} is Anthropic's own, and this server does not have it: send a tool with a "
             "'name' and an 'input_schema'",
+            "custom",
         )
 
     def to_domain(self) -> Tool:
@@ -192,12 +193,8 @@ class CountTokensBody(RequestBody):
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> CountTokensBody:
-        seen: set[str] = set()
-        for at, tool in enumerate(self.tools or ()):
-            if tool.name in seen:
-                path = f"tools[{at}].name"
-                raise FieldError(path, f"'{path}' is {tool.name!r}, the name of an earlier tool")
-            seen.add(tool.name)
+        tools = enumerate(self.tools or ())
+        check_own_names((f"tools[{at}].name", tool.name) for at, tool in tools)
         return self
 
     def check_choice(self, card: ModelCard) -> None:

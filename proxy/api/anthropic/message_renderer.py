@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
 from pydantic_core import from_json
 
 from proxy.api.anthropic.error_form import message_error
-from proxy.api.http.answer import SSE, Part, StreamFormat
+from proxy.api.http.answer import NamedEvents
 from proxy.api.openai.message_bodies import NO_OBJECT
 from proxy.domain.completion import Completion
 from proxy.domain.events import (
@@ -35,20 +34,7 @@ NAMES = {
 }
 
 
-class MessageEvents(StreamFormat):
-    """Each event has the name of its type."""
-
-    __slots__ = ()
-
-    def encode(self, part: Part) -> bytes:
-        if not isinstance(part, dict):
-            return super().encode(part)
-        return b"event: %b\ndata: %b\n\n" % (part["type"].encode(), orjson.dumps(part))
-
-
-MESSAGE_EVENTS = MessageEvents(
-    headers=SSE.headers,
-    has_comments=True,
+MESSAGE_EVENTS = NamedEvents(
     keep_alive=b'event: ping\ndata: {"type":"ping"}\n\n',
     error_body=message_error,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import orjson
@@ -74,6 +74,11 @@ class StreamFormat:
         return b": " + text + b"\n\n"
 
 
+def named_event(payload: Payload) -> bytes:
+    """An event with the name of its type."""
+    return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), orjson.dumps(payload))
+
+
 _UNBUFFERED = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 # OpenAI's stream: an error is an ordinary event, and `[DONE]` is the end.
 SSE = StreamFormat(
@@ -83,6 +88,19 @@ SSE = StreamFormat(
     end=b"data: [DONE]\n\n",
     has_comments=True,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedEvents(StreamFormat):
+    """Each event has the name of its type."""
+
+    headers: list[tuple[bytes, bytes]] = field(default_factory=SSE.headers.copy)
+    has_comments: bool = True
+
+    def encode(self, part: Part) -> bytes:
+        return named_event(part) if isinstance(part, dict) else StreamFormat.encode(self, part)
+
+
 # For /chat/sse: an error is an event with the name `error`.
 SSE_NAMED_ERRORS = replace(
     SSE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -115,6 +115,31 @@ def _kind_of_prompt(value: Any) -> str:
     if {int, float}.issuperset(map(type, value)):
         return "<ids>"
     return "<batch>" if isinstance(value[0], list) else "<list>"
+
+
+def type_of(given: Any) -> Any:
+    """The `type` of an object as it was sent, or of the model that it became."""
+    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+
+
+def only_of_type(given: Any, message: str, *kinds: str) -> Any:
+    """Returns `given`. Raises FieldError: its `type` is none of `kinds`. message: has a place for
+    the type.
+    """
+    kind = type_of(given)
+    if isinstance(kind, str) and kind not in kinds:
+        shown = message.format(repr(kind[:64]))
+        raise FieldError(None, shown, code=ErrorCode.UNSUPPORTED_PARAMETER)
+    return given
+
+
+def check_own_names(names: Iterable[tuple[str, str]]) -> None:
+    """names: each with the path of its field. Raises FieldError: two are the same."""
+    seen: set[str] = set()
+    for path, name in names:
+        if name in seen:
+            raise FieldError(path, f"'{path}' is {name!r}, the name of an earlier tool")
+        seen.add(name)
 
 
 class Only:

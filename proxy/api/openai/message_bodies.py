@@ -24,6 +24,7 @@ from proxy.api.openai.field_types import (
     TextPart,
     UsersText,
     join_parts,
+    type_of,
 )
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed, in_short
 from proxy.domain.image import Image
@@ -140,11 +141,6 @@ class CustomCallBody(CallFields):
 def kind_of_tool(given: Any) -> str:
     """The tag of what has the `type` of a tool: the tool, its name, or a call of it."""
     return "<custom>" if type_of(given) == "custom" else "<function>"
-
-
-def type_of(given: Any) -> Any:
-    """The `type` of an object, which is a body where one is written as JSON."""
-    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
 
 
 ToolCallBody = Annotated[

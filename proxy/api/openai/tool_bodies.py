@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import ListOf, Only, RequestBody
-from proxy.api.openai.message_bodies import FunctionName, kind_of_tool, type_of
+from proxy.api.openai.field_types import ListOf, Only, RequestBody, check_own_names, type_of
+from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
@@ -167,13 +166,11 @@ class ToolsBody(RequestBody):
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> ToolsBody:
-        seen: set[str] = set()
-        for at, tool in enumerate(self.tools or ()):
-            name = _named(tool).name
-            if name in seen:
-                path = f"tools[{at}].{tool.type}.name"
-                raise FieldError(path, f"'{path}' is {name!r}, the name of an earlier tool")
-            seen.add(name)
+        if self.tools:
+            check_own_names(
+                (f"tools[{at}].{tool.type}.name", _named(tool).name)
+                for at, tool in enumerate(self.tools)
+            )
         return self
 
     def check_choice(self, servers: Iterable[ServerTool]) -> None:

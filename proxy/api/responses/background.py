@@ -19,7 +19,7 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.api import errors
-from proxy.api.http.answer import protocol_names
+from proxy.api.http.answer import named_event, protocol_names
 from proxy.api.http.application import new_request_id
 from proxy.api.responses.response_body import ResponseBody
 from proxy.api.responses.response_builder import (
@@ -27,7 +27,7 @@ from proxy.api.responses.response_builder import (
     ResponseBuilder,
     ResponseExchange,
 )
-from proxy.api.responses.response_renderer import SERVER_ERROR, encode
+from proxy.api.responses.response_renderer import SERVER_ERROR
 from proxy.domain.delta_log import DeltaLog
 from proxy.domain.errors import EngineFailed, ModelUnavailable
 from proxy.domain.identity import Caller, current_caller
@@ -37,7 +37,6 @@ from proxy.state.responses import (
     Claim,
     KeptResponse,
     LostJob,
-    ResponseStore,
     ResponsesUnavailable,
 )
 from proxy.telemetry.request_log import RequestLog
@@ -77,22 +76,18 @@ class BackgroundResponses:
 
     def __init__(
         self,
-        store: ResponseStore,
         builder: ResponseBuilder,
         service: Service,
         log: RequestLog,
-        *,
-        beat_s: float = BEAT_S,
     ) -> None:
-        self._store = store
+        self._store = builder.responses.store
         self._builder = builder
         self._service = service
         self._log = log
-        self._beat_s = beat_s
         self._running: dict[bytes, tuple[Claim, asyncio.Task[None]]] = {}
 
     async def __aenter__(self) -> Self:
-        self._beats = background.Periodic(self._beat, self._beat_s)
+        self._beats = background.Periodic(self._beat, BEAT_S)
         self._beats.start()
         return self
 
@@ -157,7 +152,7 @@ class BackgroundResponses:
 
         async def write(events: Sequence[Json]) -> None:
             nonlocal skips
-            new = [encode(event) for event in events[skips:]]
+            new = [named_event(event) for event in events[skips:]]
             skips = max(skips - len(events), 0)
             deltas = log.take()
             if (new or deltas) and not await self._store.append(claim, new, deltas):
@@ -248,6 +243,6 @@ class BackgroundResponses:
             "error": {"code": SERVER_ERROR, "message": message},
         }
         event = {"type": "response.failed", "sequence_number": lost.events, "response": response}
-        await self._store.append(lost.claim, [encode(event)], ())
+        await self._store.append(lost.claim, [named_event(event)], ())
         failed = KeptResponse(response=orjson.dumps(response), input=lost.input)
         await self._store.finish(lost.claim, failed)

@@ -24,7 +24,6 @@ from proxy.api.responses.input_items import (
     MessageItem,
     OutputItem,
     ReasoningItem,
-    ReferenceItem,
     ServerCallItem,
     opened,
 )
@@ -83,12 +82,6 @@ class Conversation:
                 self._end_turn()
                 text = SUMMARY.format(opened(item.encrypted_content))
                 self.messages.append(Message(role="user", content=text))
-            case ReferenceItem():
-                raise InvalidRequest(
-                    f"Item with id {item.id!r} not found: no kept response has it.",
-                    code=ErrorCode.INVALID_PARAMETER,
-                    param="input",
-                )
             case _:
                 assert_never(item)
 

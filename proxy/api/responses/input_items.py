@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
@@ -19,7 +19,9 @@ from proxy.api.openai.field_types import (
     PartBody,
     RequestBody,
     checked_image,
+    only_of_type,
     text_or_list,
+    type_of,
 )
 from proxy.api.openai.message_bodies import AsWritten, as_object
 from proxy.domain.errors import ErrorCode
@@ -27,11 +29,13 @@ from proxy.domain.errors import ErrorCode
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemId = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
+TextKind = Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+
 
 class InputText(PartBody):
     """A text, of whoever wrote it. The last two fields are an answer's, and have no effect."""
 
-    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    type: TextKind
     text: str
     annotations: ListOf[dict[str, Any]] | None = None
     logprobs: ListOf[dict[str, Any]] | None = None
@@ -40,18 +44,12 @@ class InputText(PartBody):
     @classmethod
     def _is_text(cls, given: Any) -> Any:
         """A part of a kind that its item cannot have is checked as a text."""
-        kind = given.get("type") if isinstance(given, dict) else None
-        if isinstance(kind, str) and kind not in TEXTS:
-            raise FieldError(
-                None,
-                f"a part of type {kind[:64]!r} is not supported by this server here: send its text "
-                "in a part of type 'input_text'",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
-            )
-        return given
-
-
-TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+        return only_of_type(
+            given,
+            "a part of type {} is not supported by this server here: send its text in a part of "
+            "type 'input_text'",
+            *get_args(TextKind),
+        )
 
 
 class InputImage(PartBody):
@@ -72,11 +70,6 @@ class Refusal(RequestBody):
     @property
     def text(self) -> str:
         return self.refusal
-
-
-def type_of(given: Any) -> Any:
-    """Of an object as it was sent, or of its model, which is written with the same tag."""
-    return given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
 
 
 def _kind_of_part(given: Any) -> str:
@@ -133,10 +126,6 @@ class CallItem(Item):
     caller: dict[str, Any] | None = None
     namespace: str | None = None
 
-    @property
-    def written(self) -> str:
-        return self.arguments
-
 
 class CustomCallItem(Item):
     type: Literal["custom_tool_call"]
@@ -145,10 +134,6 @@ class CustomCallItem(Item):
     input: str
     caller: dict[str, Any] | None = None
     namespace: str | None = None
-
-    @property
-    def written(self) -> str:
-        return self.input
 
 
 class OutputItem(Item):
@@ -263,10 +248,16 @@ AnyItem = (
     | ServerCallItem
     | ReasoningItem
     | CompactionItem
-    | ReferenceItem
 )
 Items = Annotated[ListOf[InputItem], Field(min_length=1)]
 _SEAL = "toai1:"
+
+
+def items_of(given: str | list[AnyItem | ReferenceItem] | None) -> list[AnyItem | ReferenceItem]:
+    """A text is a message of the user."""
+    if isinstance(given, str):
+        return [MessageItem(role="user", content=given)]
+    return given or []
 
 
 def sealed(text: str) -> str:

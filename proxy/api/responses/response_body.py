@@ -5,7 +5,7 @@ Every field is honored, or a hint without effect, or refused by name: docs/api.m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
@@ -21,12 +21,15 @@ from proxy.api.openai.field_types import (
     Only,
     RequestBody,
     TokenLimit,
+    check_own_names,
+    only_of_type,
     text_or_list,
+    type_of,
 )
 from proxy.api.openai.generation_body import GenerationBody, StreamOptions
 from proxy.api.openai.message_bodies import FunctionName
 from proxy.api.openai.response_format import SchemaName
-from proxy.api.responses.input_items import Items, type_of
+from proxy.api.responses.input_items import Items
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
@@ -49,15 +52,6 @@ def _refuse(given: Any) -> Any:
 Absent = SkipJsonSchema[Annotated[Any, BeforeValidator(_refuse)]]
 
 
-def hosted(given: Any, kinds: Sequence[str], message: str) -> Any:
-    """Returns `given`. Raises FieldError: its `type` is none of `kinds`."""
-    kind = type_of(given)
-    if isinstance(kind, str) and kind not in kinds:
-        shown = message.format(repr(kind[:64]))
-        raise FieldError(None, shown, code=ErrorCode.UNSUPPORTED_PARAMETER)
-    return given
-
-
 class FunctionTool(RequestBody):
     """`output_schema` describes results; it and the last two fields have no effect."""
 
@@ -73,11 +67,11 @@ class FunctionTool(RequestBody):
     @model_validator(mode="before")
     @classmethod
     def _is_function(cls, given: Any) -> Any:
-        return hosted(
+        return only_of_type(
             given,
-            ("function",),
             "the tool {} is hosted by OpenAI, and this server does not have it: send tools of the "
             "types 'function' and 'custom'",
+            "function",
         )
 
     def to_domain(self) -> Tool:
@@ -131,11 +125,12 @@ class NamedTool(RequestBody):
     @model_validator(mode="before")
     @classmethod
     def _is_ours(cls, given: Any) -> Any:
-        return hosted(
+        return only_of_type(
             given,
-            ("function", "custom"),
             "the tool {} is hosted by OpenAI, and this server does not have it: name a tool of the "
             "type 'function' or 'custom'",
+            "function",
+            "custom",
         )
 
 
@@ -260,12 +255,8 @@ class ResponseBody(GenerationBody):
                 "background", "'background' needs 'store': the response is read where it is kept"
             )
         self._check_min_tokens(self.max_output_tokens)
-        seen: set[str] = set()
-        for at, tool in enumerate(self.tools or ()):
-            if tool.name in seen:
-                path = f"tools[{at}].name"
-                raise FieldError(path, f"'{path}' is {tool.name!r}, the name of an earlier tool")
-            seen.add(tool.name)
+        tools = enumerate(self.tools or ())
+        check_own_names((f"tools[{at}].name", tool.name) for at, tool in tools)
         return self
 
     @property
@@ -316,19 +307,23 @@ class ResponseBody(GenerationBody):
         choice = self.tool_choice
         if choice in (None, "none", "auto"):
             return
-        known = {tool.name for tool in self.tools or ()} | {tool.name for tool in offered}
+        known = {tool.name: tool.type for tool in self.tools or ()}
+        known.update((tool.name, "function") for tool in offered)
         if not known:
             wrong = "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
-        for path, name in _chosen(choice):
-            if wrong is None and name not in known:
-                wrong = path, f"'{path}' is {name!r}, which is not one of 'tools'"
+        for path, named in _chosen(choice):
+            if wrong is None and named.name not in known:
+                wrong = path, f"'{path}' is {named.name!r}, which is not one of 'tools'"
+            elif wrong is None and named.type != known[named.name]:
+                kind = known[named.name]
+                wrong = path, f"'{path}' is {named.name!r}, a tool of the type {kind!r}"
         if wrong is not None:
             raise InvalidRequest(wrong[1], code=ErrorCode.INVALID_PARAMETER, param=wrong[0])
 
     @property
     def domain_choice(self) -> ToolChoice:
         choice = self.tool_choice
-        names = tuple(name for _, name in _chosen(choice)) or None
+        names = tuple(named.name for _, named in _chosen(choice)) or None
         match choice:
             case None:
                 return ToolChoice()
@@ -418,11 +413,11 @@ def _tool(tool: FunctionTool | FreeTextTool) -> Json:
     return {**missing, **_written(tool)}
 
 
-def _chosen(choice: object) -> list[tuple[str, str]]:
-    """Path and value of each tool's name in `tool_choice`."""
+def _chosen(choice: object) -> list[tuple[str, NamedTool]]:
+    """Each tool in `tool_choice`, with the path of its name."""
     if isinstance(choice, NamedTool):
-        return [("tool_choice.name", choice.name)]
+        return [("tool_choice.name", choice)]
     if isinstance(choice, AllowedTools):
         named = enumerate(choice.tools)
-        return [(f"tool_choice.tools[{at}].name", tool.name) for at, tool in named]
+        return [(f"tool_choice.tools[{at}].name", tool) for at, tool in named]
     return []

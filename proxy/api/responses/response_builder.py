@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 import structlog
@@ -14,7 +14,13 @@ from proxy.api.http.answer import Exchange, protocol_names
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
-from proxy.api.responses.input_items import AnyItem, Items, MessageItem, ReferenceItem
+from proxy.api.responses.input_items import (
+    AnyItem,
+    Items,
+    MessageItem,
+    ReferenceItem,
+    items_of,
+)
 from proxy.api.responses.response_body import ResponseBody
 from proxy.api.responses.response_renderer import NAMES, ResponseRenderer
 from proxy.domain.delta_log import DeltaLog
@@ -126,10 +132,10 @@ class KeptResponses:
             )
         return [*await self.items(kept.input, caller), *await self.items(output, caller)]
 
-    async def resolved(self, items: Sequence[AnyItem], caller: str) -> list[AnyItem]:
+    async def resolved(
+        self, items: Sequence[AnyItem | ReferenceItem], caller: str
+    ) -> list[AnyItem]:
         """Items in the place of references to them. Raises NotStored."""
-        if not any(isinstance(item, ReferenceItem) for item in items):
-            return list(items)
         known: dict[str, dict[str, tuple[AnyItem, int]]] = {}
         found: list[AnyItem] = []
         left_bytes = self._bodies.limits.bytes
@@ -180,10 +186,11 @@ class KeptResponses:
             )
 
     async def items(self, data: bytes, caller: str) -> list[AnyItem]:
-        """Items that were kept, as JSON."""
+        """Items that were kept, as JSON. None is a reference: see `resolved`."""
         if data == b"[]":
             return []
-        return (await self._bodies.parse(data, ItemList, caller)).root
+        found = await self._bodies.parse(data, ItemList, caller)
+        return cast("list[AnyItem]", found.root)
 
 
 def not_found(id: str, param: str | None) -> NotStored:
@@ -261,7 +268,7 @@ class ResponseBuilder:
             items = await self._input(body, caller, before)
             with protocol_names(lambda: NAMES):
                 self._limits.check_chat(items, body.tools)
-            kept = ItemList.model_construct(items if keeps or keeps_input else [])
+            kept = ItemList.model_construct([*items] if keeps or keeps_input else [])
             given = kept.model_dump_json(exclude_none=True).encode()
         else:
             given = continued.input
@@ -283,10 +290,7 @@ class ResponseBuilder:
     async def _input(
         self, body: ResponseBody, caller: str, before: Sequence[AnyItem] | None
     ) -> list[AnyItem]:
-        given = body.input or []
-        if isinstance(given, str):
-            given = [MessageItem(role="user", content=given)]
-        items = await self.responses.resolved(given, caller)
+        items = await self.responses.resolved(items_of(body.input), caller)
         if body.previous_response_id is None:
             return items
         if before is None:
@@ -311,7 +315,7 @@ class ResponseBuilder:
             created_at = continued.created_at
         elif body.background:
             request = replace(request, delta_log=DeltaLog())
-        renderer = ResponseRenderer(body, request, served.card, is_kept=True, created_at=created_at)
+        renderer = ResponseRenderer(body, request, served.card, created_at=created_at)
         with protocol_names(renderer.field_names):
             return await self._builder.exchange(body, request, served, renderer)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from proxy.api.http.answer import Part, StreamFormat
+from proxy.api.http.answer import SSE, NamedEvents, named_event
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.log_prob_renderer import ChatLogProbs
 from proxy.api.responses.input_items import sealed
@@ -140,12 +140,11 @@ class ResponseRenderer:
         request: GenerationRequest,
         card: ModelCard,
         *,
-        is_kept: bool,
         created_at: int | None = None,
     ) -> None:
         self._request = request
         self.created_at = int(time.time()) if created_at is None else created_at
-        self.is_kept = is_kept
+        self.is_kept = True
         self._is_background = bool(body.background)
         self._is_sealed = ENCRYPTED in (body.include or ())
         self._log_probs = ChatLogProbs(by_id=False)
@@ -210,12 +209,12 @@ class ResponseRenderer:
         if self.has_begun:
             return []
         self.has_begun = True
-        names = ["created", "in_progress"]
+        statuses = {"created": "in_progress", "in_progress": "in_progress"}
         if self._is_background:
-            names.insert(1, "queued")
+            statuses = {"created": "queued", "queued": "queued", "in_progress": "in_progress"}
         return [
-            self._event(f"response.{name}", response=self.snapshot(_status_of(name, names)))
-            for name in names
+            self._event(f"response.{name}", response=self.snapshot(status))
+            for name, status in statuses.items()
         ]
 
     def end(self, event: Finished) -> Json:
@@ -374,11 +373,6 @@ class ResponseRenderer:
         return found
 
 
-def _status_of(name: str, names: list[str]) -> str:
-    """Of the snapshot in an opening event."""
-    return "in_progress" if name == "in_progress" or "queued" not in names else "queued"
-
-
 def _usage(usage: Usage) -> Json:
     return {
         "input_tokens": usage.prompt_tokens,
@@ -389,20 +383,12 @@ def _usage(usage: Usage) -> Json:
     }
 
 
-def encode(event: Json) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseEvents(StreamFormat):
-    """The format of one response's stream: each event has the name of its type."""
+class ResponseEvents(NamedEvents):
+    """The format of one response's stream, whose error is an event of the response too."""
 
+    end: bytes = SSE.end
     renderer: ResponseRenderer
 
-    def encode(self, part: Part) -> bytes:
-        if not isinstance(part, dict):
-            return super().encode(part)
-        return b"event: %b\ndata: %b\n\n" % (part["type"].encode(), orjson.dumps(part))
-
     def error(self, body: Json) -> bytes:
-        return b"".join(map(encode, self.renderer.failure(body)))
+        return b"".join(map(named_event, self.renderer.failure(body)))

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from proxy.api import errors
-from proxy.api.http.answer import SSE, Answers
+from proxy.api.http.answer import SSE, Answers, named_event
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
@@ -44,10 +44,10 @@ from proxy.api.responses.answer_bodies import (
     ResponseResource,
 )
 from proxy.api.responses.background import BackgroundResponses
-from proxy.api.responses.input_items import MessageItem, sealed
+from proxy.api.responses.input_items import MessageItem, items_of, sealed
 from proxy.api.responses.response_body import Input, ResponseBody, ResponseId
-from proxy.api.responses.response_builder import ResponseBuilder, not_found
-from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer, encode
+from proxy.api.responses.response_builder import STORE_AWAY, ResponseBuilder, not_found
+from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer
 from proxy.domain.completion import Completion
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, StoreUnavailable
 from proxy.domain.events import Finished
@@ -131,9 +131,7 @@ def routes(
 
         framing = None
         if body.stream:
-            framing = ResponseEvents(
-                headers=SSE.headers, has_comments=True, end=SSE.end, renderer=renderer
-            )
+            framing = ResponseEvents(renderer=renderer)
         return answerer.answer(found.exchange, framing, keep)
 
     @router.get("/{response_id}", responses=KEPT)
@@ -155,16 +153,7 @@ def routes(
             return Response(kept.response, media_type="application/json")
         after = 0 if query.starting_after is None else query.starting_after + 1
         events = responses.store.events(responses.key(response_id, caller), after)
-        try:
-            first = await anext(events, b"")
-        except EventsNotKept:
-            raise RequestError(
-                "The events of this response are not kept: only those of responses with "
-                "'background' are, as long as there is room.",
-                code=ErrorCode.STREAM_NOT_KEPT,
-                param="stream",
-            ) from None
-        return KeptEvents(events, keep_alive_s, first)
+        return KeptEvents(events, keep_alive_s)
 
     @router.delete("/{response_id}", responses=answers(DeletedResponse, 404, 503))
     async def delete_response(http: Request, response_id: PathId) -> Response:
@@ -192,10 +181,7 @@ def routes(
         if response["status"] not in ENDED:
             await responses.available(responses.store.cancel(key))
             await background.cancel(key.id)
-            with suppress(EventsNotKept):  # it is deleted meanwhile
-                async with aclosing(responses.store.events(key, 2**31)) as events:
-                    async for _ in events:
-                        """Whoever generates it ends it soon."""
+            await responses.available(_ended(responses.store.events(key, 2**31)))
         kept = await responses.get(response_id, caller)
         return Response(kept.response, media_type="application/json")
 
@@ -212,7 +198,7 @@ def routes(
         if query.after is not None:
             places = [at for at, item in enumerate(items) if item["id"] == query.after]
             if not places:
-                raise not_found(query.after, "input")
+                raise not_found(query.after, "after")
             begin = places[0] + 1
         shown = items[begin : begin + query.limit]
         ids = [item["id"] for item in shown]
@@ -243,12 +229,9 @@ def routes(
     async def compact_response(http: Request, body: CompactRequest) -> Response:
         """A summary of a conversation by the model, as an item that stands for it."""
         running_record().is_private = True
-        given = body.input if isinstance(body.input, list) else []
-        if isinstance(body.input, str):
-            given = [MessageItem(role="user", content=body.input)]
         asked = ResponseBody(
             model=body.model,
-            input=[*given, MessageItem(role="user", content=SUMMARIZE)],
+            input=[*items_of(body.input), MessageItem(role="user", content=SUMMARIZE)],
             previous_response_id=body.previous_response_id,
             instructions=body.instructions,
             store=False,
@@ -285,27 +268,36 @@ class Compaction:
 
 
 class KeptEvents(Response):
-    """The stream of a response that is generated in the background, or was."""
+    """The stream of a response that is generated in the background, or was.
 
-    def __init__(
-        self, events: AsyncGenerator[bytes, None], keep_alive_s: float, first: bytes = b""
-    ) -> None:
+    Raises, before the first event:
+        RequestError: there are no events.
+        StoreUnavailable.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes, None], keep_alive_s: float) -> None:
         self.background = None
         self._events = events
-        self._first = first
         self._keep_alive_s = keep_alive_s
+        self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        put = partial(_put, send)
-        await send({"type": "http.response.start", "status": 200, "headers": [*SSE.headers]})
+        put = partial(self._put, send)
         async with CancelOnDisconnect(receive), aclosing(self._events) as events:
-            await put(self._first)
             try:
                 await self._put_all(events, put)
             except (EventsNotKept, ResponsesUnavailable) as error:
+                if not self._has_begun:
+                    raise _refusal(error) from error
                 lost = StoreUnavailable(LOST, detail=str(error))
-                await put(encode({"type": "error", **errors.body_of(lost)}))
+                await put(named_event({"type": "error", **errors.body_of(lost)}))
         await put(SSE.end, is_last=True)
+
+    async def _put(self, send: Send, part: bytes, *, is_last: bool = False) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            await send({"type": "http.response.start", "status": 200, "headers": [*SSE.headers]})
+        await send({"type": "http.response.body", "body": part, "more_body": not is_last})
 
     async def _put_all(
         self, events: AsyncGenerator[bytes, None], put: Callable[[bytes], Awaitable[None]]
@@ -324,8 +316,23 @@ class KeptEvents(Response):
             await put(part)
 
 
-async def _put(send: Send, part: bytes, *, is_last: bool = False) -> None:
-    await send({"type": "http.response.body", "body": part, "more_body": not is_last})
+def _refusal(error: Exception) -> RequestError | StoreUnavailable:
+    if isinstance(error, ResponsesUnavailable):
+        return StoreUnavailable(STORE_AWAY, detail=str(error))
+    return RequestError(
+        "The events of this response are not kept: only those of responses with 'background' are, "
+        "as long as there is room.",
+        code=ErrorCode.STREAM_NOT_KEPT,
+        param="stream",
+    )
+
+
+async def _ended(events: AsyncGenerator[bytes, None]) -> None:
+    """Returns when there are no more events, or the response is deleted."""
+    with suppress(EventsNotKept):
+        async with aclosing(events):
+            async for _ in events:
+                """Whoever generates it ends it soon."""
 
 
 def _with_ids(items: list[Json], response_id: str) -> list[Json]:

@@ -32,7 +32,7 @@ INPUT_SCHEMA = {"type": "object", "properties": {INPUT: {"type": "string"}}, "re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSyntax:
-    """How arguments are written that are one string, of which `escapes` says how it is written."""
+    """How arguments that are one string are written. escapes: how its characters are."""
 
     begin: str
     end: str

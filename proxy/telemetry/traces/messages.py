@@ -222,7 +222,7 @@ def _item(item: Mapping[str, Any]) -> Part:
 
 
 def _answered(call_id: Any, content: Any) -> Part:
-    """The result of a call: a text, or parts of which some are texts."""
+    """The result of a call: a text, or parts. Only the texts among them are shown."""
     texts = (each.get("text") for each in objects_of(content))
     said = "".join(text for text in (content, *texts) if isinstance(text, str))
     return {"type": "tool_call_response", "id": str(call_id), "response": said}

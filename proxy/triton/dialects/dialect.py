@@ -178,7 +178,7 @@ RUNNING = (b"", b"None", b"not_finished")
 
 
 def finish_of(text: bytes) -> FinishReason | None:
-    """None while the answer goes on. Raises MalformedResponse."""
+    """Why the answer has ended; None: it has not. Raises MalformedResponse."""
     if text in RUNNING:
         return None
     if (found := FINISHES.get(text)) is None:

@@ -169,6 +169,11 @@ def test_images_of_users_and_of_outputs_reach_the_model(serve):
         ),
         ({"tools": TOOLS, "tool_choice": {"type": "file_search"}}, "tool_choice", "hosted"),
         (
+            {"tools": TOOLS, "tool_choice": {"type": "custom", "name": "f"}},
+            "tool_choice.name",
+            "a tool of the type 'function'",
+        ),
+        (
             {
                 "tools": TOOLS,
                 "tool_choice": {
