@@ -18,7 +18,7 @@ from tests.fixtures.stack import HANG_S, PLAIN, Stack, halted
 
 PATH = "/v1/responses"
 OPENING = ("created", "queued", "in_progress")
-TOKENS = 250
+TOKENS = 500  # a slow test is still in the middle of them
 AT_ONCE = 2 * ROWS  # so that half of them wait when something is killed
 REQUEST: dict[str, Any] = {
     "model": "endless",
@@ -119,7 +119,7 @@ def test_a_response_is_continued_when_triton_is_killed(start: Start, undisturbed
 
 
 def test_a_cancelled_response_leaves_its_row(stack: Stack):
-    response_id = begin(stack.url, ignore_eos=True)
+    response_id = begin(stack.url, ignore_eos=True, max_output_tokens=1800)
     until_it_writes(stack.url, response_id)
     ended = PLAIN.post(f"{stack.url}{PATH}/{response_id}/cancel").json()
     assert ended["status"] == "cancelled"

@@ -41,7 +41,9 @@ def events(text: str) -> list[Json]:
     assert (end, rest) == ("data: [DONE]", "")
     found = []
     for block in blocks:
-        name, data = (line for line in block.split("\n") if not line.startswith(":"))
+        if block.startswith(":"):  # keeps the connection alive
+            continue
+        name, data = block.split("\n")
         found.append(json.loads(data.removeprefix("data: ")))
         assert name == f"event: {found[-1]['type']}"
     return found
