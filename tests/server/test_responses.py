@@ -26,6 +26,7 @@ REQUEST: dict[str, Any] = {
     "seed": 11,
     "temperature": 1.0,
     "max_output_tokens": TOKENS,
+    "ignore_eos": True,
     "background": True,
 }
 
@@ -119,7 +120,7 @@ def test_a_response_is_continued_when_triton_is_killed(start: Start, undisturbed
 
 
 def test_a_cancelled_response_leaves_its_row(stack: Stack):
-    response_id = begin(stack.url, ignore_eos=True, max_output_tokens=1800)
+    response_id = begin(stack.url, max_output_tokens=1800)
     until_it_writes(stack.url, response_id)
     ended = PLAIN.post(f"{stack.url}{PATH}/{response_id}/cancel").json()
     assert ended["status"] == "cancelled"
