@@ -26,6 +26,7 @@ from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.gpu import assembly, toolkit
 from build_engines.gpu.toolkit import Toolkit
+from build_engines.machine import memory_bytes
 from build_engines.models_file import (
     BuildableEntry,
     BuiltEntry,
@@ -303,7 +304,6 @@ def locked(artifacts: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
 LEAST_CONTEXT = 256  # tokens
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def kv_cache_bytes(entry: OnnxEntry, *, models: int) -> int:
@@ -311,14 +311,6 @@ def kv_cache_bytes(entry: OnnxEntry, *, models: int) -> int:
     if entry.onnx.kv_cache_mb is not None:
         return entry.onnx.kv_cache_mb * 1_000_000
     return int(SHARE_OF_MEMORY * memory_bytes() / models)
-
-
-def memory_bytes() -> int:
-    """The memory of this container, or of the machine where it has no limit."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if CGROUP_LIMIT.is_file() and (limit := CGROUP_LIMIT.read_text().strip()).isdigit():
-        memory = min(memory, int(limit))
-    return memory
 
 
 def fitted_to(facts: Facts, kv_bytes: int) -> Facts:

@@ -33,10 +33,14 @@ from build_engines.vllm import arguments as vllm_arguments
 from build_engines.vllm.options import VllmOptions
 from build_engines.weights import WeightsField
 
+Precision = Literal["fp32", "int8", "int4"]
+
 
 class OnnxOptions(Section):
     """How the CPU runtime serves the model. Defaults depend on the machine.
 
+    precision: of a Hugging Face folder's weights. None: int8 for models under a billion parameters,
+    and for larger ones where the machine's memory allows it; else int4.
     max_rows: requests decoded at once. max_step_tokens: prompt tokens prefilled per step.
     prefill_stall_ms: the longest pause that one prefill step may cause in running streams.
     kv_cache_mb: memory for the keys and values of all rows and of cached prefixes.
@@ -45,7 +49,7 @@ class OnnxOptions(Section):
     Longer ones are prefilled, which is faster, and differs in the last bits of the logits.
     """
 
-    precision: Literal["fp32", "int4"] = "fp32"
+    precision: Precision | None = None
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     max_rows: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_step_tokens: Annotated[int, Field(ge=16, le=65_536)] = 512

@@ -17,13 +17,18 @@ from pathlib import Path
 
 from build_engines import (
     fetch,
+    onnx_agreement,
     onnx_folder,
+    onnx_graph,
     tokenizer_tables,
     tool,
     whole_folder,
 )
 from build_engines.errors import BuildError
-from build_engines.models_file import OnnxEntry
+from build_engines.gpu.architecture import Architecture
+from build_engines.json_files import read_object
+from build_engines.machine import memory_bytes
+from build_engines.models_file import OnnxEntry, Precision
 from build_engines.onnx_folder import CONFIG
 from build_engines.step import Step
 from build_engines.tables_step import (
@@ -38,6 +43,15 @@ from build_engines.tables_step import (
 from build_engines.tool import Say
 from build_engines.whole_folder import Provenance, contents_hash
 
+SMALL = 1e9  # parameters: as int8, less than a gigabyte on any machine
+BYTES = {"fp32": 4.0, "int8": 1.2}  # of a parameter, with scales and what is not quantized
+SHARE = 0.5  # of the machine's memory that weights may take
+
+# More than the default options of the builder. The runtime needs whole rows: a KV cache that slides
+# with the window does not keep them. k_quant_mixed: 8 bits for the matrices where they matter most.
+EXTRA = "windowed_kv_cache=false"
+EXTRA_INT4 = "algo_config=k_quant_mixed"
+
 
 def is_exported(folder: Path) -> bool:
     """Whether the folder is already an ONNX folder."""
@@ -46,9 +60,9 @@ def is_exported(folder: Path) -> bool:
 
 def command(weights: Path, target: Path, *, precision: str) -> list[str]:
     options = ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
-    options += ["-c", str(_cache(target))]
-    # The runtime needs whole rows: a KV cache that slides with the window does not keep them.
-    options += ["--extra_options", "windowed_kv_cache=false"]
+    options += ["-c", str(_cache(target)), "--extra_options", EXTRA]
+    if precision == "int4":
+        options.append(EXTRA_INT4)
     return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
 
 
@@ -75,6 +89,7 @@ def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.
     if not is_exported(target):
         raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
     _drop_nulls(target / CONFIG)
+    in_child(onnx_graph.rewrite, str(target))
 
 
 def _cache(target: Path) -> Path:
@@ -129,8 +144,8 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     if source.is_done and is_exported(source.folder):
         yield f"link {target / 'engine'} to {source.folder}"
     else:
-        found = command(source.folder, target / "engine", precision=entry.onnx.precision)
-        yield tool.shown(found)
+        precision, _ = chosen_precision(entry, source.folder)
+        yield tool.shown(command(source.folder, target / "engine", precision=precision))
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
 
@@ -141,8 +156,35 @@ def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Sa
         say(f"using the ONNX folder {weights} as it is")
         engine.symlink_to(weights.resolve())
     else:
-        say(f"converting {weights} to ONNX ({entry.onnx.precision})")
-        export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
+        precision, reason = chosen_precision(entry, weights)
+        say(f"converting {weights} to ONNX ({precision}, {reason})")
+        export(weights, engine, precision=precision, log=log, say=say)
+        if precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
+            say(f"{precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}")
+
+
+def chosen_precision(entry: OnnxEntry, weights: Path) -> tuple[Precision, str]:
+    """And why. weights: a Hugging Face folder."""
+    if (wanted := entry.onnx.precision) is not None:
+        return wanted, "as models.yaml says"
+    return default_precision(_parameters(weights), memory_bytes())
+
+
+def default_precision(parameters: int, machine_bytes: int) -> tuple[Precision, str]:
+    """And why."""
+    if parameters < SMALL:
+        return "int8", "which is near fp32, for a model of less than a billion parameters"
+    if _fits(parameters, "int8", machine_bytes):
+        return "int8", f"which takes less than {SHARE:.0%} of this machine's memory"
+    return "int4", f"because int8 would take over {SHARE:.0%} of this machine's memory"
+
+
+def _parameters(weights: Path) -> int:
+    return Architecture.read(read_object(weights / "config.json")).parameters
+
+
+def _fits(parameters: int, precision: Precision, machine_bytes: int) -> bool:
+    return BYTES[precision] * parameters < SHARE * machine_bytes
 
 
 def _copy_tables(entry: OnnxEntry, weights: Path, target: Path) -> int:
@@ -184,7 +226,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
-        made_of.append(entry.onnx.precision)
+        made_of.append(chosen_precision(entry, weights.folder)[0])
         tools |= versions(["onnxruntime-genai"])
     if not _is_ready(weights.folder):
         tools |= versions(TOOLS)

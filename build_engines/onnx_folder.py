@@ -18,6 +18,7 @@ from build_engines.errors import INSTALL_BUILD_TOOLS, BuildError, MissingPackage
 SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"
 QUANTIZED_EMBEDDING = "GatherBlockQuantized"
+LOGITS_FROM = "logits_from"  # the graph's input that `onnx_graph` adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,7 @@ def _check_inputs(config: DecoderConfig, graph: Graph) -> None:
     required = [config.input_ids, config.attention_mask, *caches]
     if missing := [name for name in required if name not in graph.inputs]:
         raise BuildError(f"its graph has no input {missing[0]!r}")
-    known = {*required, config.position_ids}
+    known = {*required, config.position_ids, LOGITS_FROM}
     if unknown := [name for name in graph.inputs if name not in known]:
         raise BuildError(f"its graph has an unsupported input: {unknown[0]!r}")
     positions = graph.inputs.get(config.position_ids)

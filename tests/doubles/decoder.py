@@ -19,8 +19,9 @@ class TableDecoder:
         self._table = np.random.default_rng(0).random((64, vocab_size), np.float32)
         self._table[:, list(likes)] += 10
 
-    def prefill(self, row, ids, past_tokens):
-        return self._logits(np.array(ids), past_tokens + np.arange(len(ids)))
+    def prefill(self, row, ids, past_tokens, logits_from):
+        logits = self._logits(np.array(ids), past_tokens + np.arange(len(ids)))
+        return logits[logits_from:]
 
     def decode(self, ids, past_tokens):
         return self._logits(ids, past_tokens)

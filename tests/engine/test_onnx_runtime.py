@@ -8,7 +8,7 @@ import pytest
 
 from build_engines.build import build_all, is_built
 from build_engines.errors import BuildError
-from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.models_file import ModelsFile, OnnxEntry, OnnxOptions
 from onnx_cpu.decoder import DecoderSpec, OnnxDecoder, UnservableModel
 from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
@@ -78,8 +78,10 @@ def test_a_folder_that_cannot_be_served_says_why(tmp_path):
 
 
 def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
-    entry = OnnxEntry(weights=artifacts / "weights" / "llama")
+    entry = OnnxEntry(weights=artifacts / "weights" / "llama", onnx=OnnxOptions(precision="fp32"))
     assert is_built("llama", entry, artifacts)
+    quantized = entry.model_copy(update={"onnx": OnnxOptions()})
+    assert not is_built("llama", quantized, artifacts)
     assert not is_built("llama", entry.model_copy(update={"context_length": 64}), artifacts)
     config = artifacts / "weights" / "llama" / "generation_config.json"
     before = config.read_bytes()
@@ -90,6 +92,7 @@ def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
 
 def test_weights_that_are_no_model_are_named_with_the_builders_words(tmp_path):
     (tmp_path / "w").mkdir()
-    models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "w")})
+    options = OnnxOptions(precision="fp32")
+    models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "w", onnx=options)})
     with pytest.raises(BuildError, match=r"could not convert .*config\.json"):
         build_all(models, tmp_path, say=print)

@@ -18,7 +18,7 @@ def expected(folder, ids: list[int]) -> list[float]:
     """By one prefill and a plain log-softmax; without the first token's."""
     logits = np.concatenate(
         [
-            decoder(folder).prefill(0, ids[at : at + 64], at).astype(np.float64)
+            decoder(folder).prefill(0, ids[at : at + 64], at, 0).astype(np.float64)
             for at in range(0, len(ids), 64)
         ]
     )

@@ -41,7 +41,7 @@ def models_file(interpreter: Path) -> Path:
     common = {"weights": str(WEIGHTS), "context_length": CONTEXT}
     models = {
         VLLM: {**common, "runtime": "vllm", "vllm": options},
-        ONNX: {**common, "onnx": {"threads": 1, "kv_cache_mb": 200}},
+        ONNX: {**common, "onnx": {"precision": "fp32", "threads": 1, "kv_cache_mb": 200}},
         "mixed": {"runtime": "remote", "deployments": [{"name": "old", "model": ONNX}, canary]},
         "brief": {
             "runtime": "remote",

@@ -23,7 +23,10 @@ NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
 }
-PREFILL_LOGITS_BYTES = 128_000_000  # a graph returns logits for every token that it is fed
+PREFILL_LOGITS_BYTES = 128_000_000
+# The input [1], with a default, of a graph that our build has rewritten: the first token whose logits
+# are computed. Other graphs return the logits of every token that they are fed.
+LOGITS_FROM = "logits_from"
 
 
 class UnservableModel(Exception):
@@ -90,11 +93,13 @@ class OnnxDecoder:
         self._spec = spec = DecoderSpec.read(folder)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
+        options.log_severity_level = 3  # errors; it warns of every input with a default
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = ort.InferenceSession(
             str(folder / spec.file), options, providers=["CPUExecutionProvider"]
         )
-        self._inputs = _numpy_types(self._session.get_inputs())
+        inputs = [*self._session.get_inputs(), *self._session.get_overridable_initializers()]
+        self._inputs = _numpy_types(inputs)
         outputs = _numpy_types(self._session.get_outputs())
         self.kv = KvRows(
             KvShape(
@@ -114,7 +119,7 @@ class OnnxDecoder:
         most_positions = max(rows * self.kv.capacity, self.most_tokens)
         self._feeds = {
             name: _Buffer(most_positions, self._inputs[name])
-            for name in (spec.input_ids, spec.attention_mask, spec.position_ids)
+            for name in (spec.input_ids, spec.attention_mask, spec.position_ids, LOGITS_FROM)
             if name in self._inputs
         }
         self._positions = np.arange(self.kv.capacity)
@@ -124,11 +129,15 @@ class OnnxDecoder:
         logits: Logits = self._run(0, len(ids), ids[:, None], past_tokens)[:, 0]
         return logits
 
-    def prefill(self, row: int, ids: list[int], past_tokens: int) -> Logits:
-        logits: Logits = self._run(row, row + 1, np.array([ids]), np.array([past_tokens]))[0]
+    def prefill(self, row: int, ids: list[int], past_tokens: int, logits_from: int) -> Logits:
+        past = np.array([past_tokens])
+        logits: Logits = self._run(row, row + 1, np.array([ids]), past, logits_from)[0]
         return logits
 
-    def _run(self, start: int, stop: int, ids: Ids, past_tokens: Ids) -> Logits:
+    def _run(
+        self, start: int, stop: int, ids: Ids, past_tokens: Ids, logits_from: int = 0
+    ) -> Logits:
+        """Returns logits [rows, tokens from `logits_from` on, vocab]."""
         spec, binding = self._spec, self._binding(start, stop)
         rows, tokens = ids.shape
         total = past_tokens + tokens
@@ -138,9 +147,15 @@ class OnnxDecoder:
         if spec.position_ids in self._feeds:
             positions = past_tokens[:, None] + self._positions[:tokens]
             self._feed(binding, spec.position_ids, positions)
-        logits = self._logits.shaped((rows, tokens, spec.vocab_size))
+        is_cut = LOGITS_FROM in self._feeds
+        if is_cut:
+            self._feed(binding, LOGITS_FROM, np.array([logits_from]))
+        computed = tokens - logits_from if is_cut else tokens
+        logits = self._logits.shaped((rows, computed, spec.vocab_size))
         self._logits.bind(binding.bind_output, spec.logits, logits.shape)
         self._session.run_with_iobinding(binding)
+        if not is_cut:
+            logits = logits[:, logits_from:]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
     def _feed(self, binding: Any, name: str, value: npt.NDArray[Any]) -> None:

@@ -91,8 +91,11 @@ class Decoder(Protocol):
     def most_tokens(self) -> int:
         """The tokens that one call of `prefill` can take."""
 
-    def prefill(self, row: int, ids: list[int], past_tokens: int) -> Logits:
-        """Feeds tokens to a row after its first `past_tokens`; returns logits [tokens, vocab]."""
+    def prefill(self, row: int, ids: list[int], past_tokens: int, logits_from: int) -> Logits:
+        """Feeds tokens to a row after its first `past_tokens`.
+
+        Returns the logits of the tokens from ids[logits_from] on, [tokens, vocab].
+        """
 
     def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
         """Feeds one token to each of the first n rows.

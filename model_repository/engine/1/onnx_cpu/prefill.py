@@ -95,9 +95,12 @@ class Prefill:
         start = min(sequence.computed, max(0, end - 2))
         ids = sequence.tokens[start:end]
         began = time.perf_counter()
-        logits = self._decoder.prefill(sequence.row, ids, start)
-        if sequence.echo is not None:
-            sequence.echo.score(logits, start)
+        echo = sequence.echo
+        is_scored = echo is not None and echo.unscored_from is not None
+        logits_from = 0 if is_scored else len(ids) - 1
+        logits = self._decoder.prefill(sequence.row, ids, start, logits_from)
+        if echo is not None and is_scored:
+            echo.score(logits, start)
         seconds = time.perf_counter() - began
         self._budget.prefilled(len(ids), seconds)
         self._stats.prefilled(end - sequence.computed, seconds)
