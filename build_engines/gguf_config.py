@@ -44,7 +44,7 @@ def config(file: GgufFile) -> dict[str, Any]:
         "model_type": file.architecture,
         "architectures": [family.model],
         "dtype": "float32",
-        "vocab_size": int(file.tensors["token_embd.weight"].shape[-1]),
+        "vocab_size": file.tensors["token_embd.weight"].shape[0],
         "hidden_size": file.number("embedding_length"),
         "intermediate_size": file.number("feed_forward_length"),
         "num_hidden_layers": file.number("block_count"),

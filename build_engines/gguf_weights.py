@@ -58,10 +58,10 @@ def matrices(gguf: Path) -> dict[str, QuantizedMatrix]:
     found = {}
     for parameter, name in file.parameters():
         tensor = file.tensors[name]
-        unpack = UNPACKED.get(tensor.tensor_type.name)
+        unpack = UNPACKED.get(tensor.kind.name)
         if unpack is None or len(tensor.shape) != 2:
             continue
-        matrix, order = unpack(np.asarray(tensor.data)), file.row_order(name)
+        matrix, order = unpack(tensor.data), file.row_order(name)
         found[parameter] = matrix if order is None else matrix.rows(order)
     return found
 
@@ -93,10 +93,7 @@ def _check_tensors(file: GgufFile, config: dict[str, Any]) -> None:
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if config["tie_word_embeddings"]:
         del wanted["lm_head.weight"]
-    found = {
-        parameter: tuple(int(size) for size in reversed(file.tensors[name].shape))
-        for parameter, name in file.parameters()
-    }
+    found = {parameter: file.tensors[name].shape for parameter, name in file.parameters()}
     for name in sorted(wanted.keys() | found.keys()):
         if found.get(name) != wanted.get(name):
             raise BuildError(
