@@ -80,6 +80,10 @@ class Here(Step):
     def folder(self) -> Path:
         return self.origin
 
+    @property
+    def is_done(self) -> bool:
+        return self.origin.exists()
+
     def inputs(self) -> Iterable[str]:
         return [self.key]
 

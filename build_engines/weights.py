@@ -19,7 +19,7 @@ from build_engines.section import base_of
 STORES = ("s3", "gs", "https")
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 FORMS = (
-    "a folder, a file in GGUF, hf://org/name[@revision], "
+    "a folder, hf://org/name[@revision], a file in GGUF, "
     "package://name (of an installed Python package), "
     "s3://bucket/folder, gs://bucket/folder, "
     f"or an archive ({', '.join(ARCHIVES)}) under s3://, gs:// or https://"
@@ -28,8 +28,9 @@ _HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 
 
 GGUF = (
-    "GGUF is llama.cpp's format, which only runtime onnx reads, from a local file or folder. Give "
-    "the Hugging Face folder that it was made from (config.json, tokenizer.json, *.safetensors)"
+    "GGUF is llama.cpp's format, which only `runtime: onnx` reads, from a local file or folder. "
+    "Give the Hugging Face folder that it was made from (config.json, tokenizer.json, "
+    "*.safetensors)"
 )
 GGUF_MAGIC = b"GGUF"  # the first bytes, also of a file without the suffix
 
