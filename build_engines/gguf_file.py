@@ -271,7 +271,7 @@ class _Content:
         _, _, tensors, values = self._numbers(HEADER)
         metadata = {self._text(): self._value(self._number("I")) for _ in range(values)}
         table = [self._tensor() for _ in range(tensors)]
-        alignment = metadata.get("general.alignment", ALIGNMENT)
+        alignment = metadata.get("general.alignment") or ALIGNMENT
         start = -(-self._place // alignment) * alignment
         return metadata, {
             name: self._mapped_tensor(name, shape, number, start + offset)
