@@ -77,13 +77,12 @@ def _rope(file: GgufFile) -> dict[str, Any]:
     kind = file.own("rope.scaling.type", "none")
     if kind == "none":
         return {**theta, "rope_type": "default"}
-    scaling = {**theta, "rope_type": kind, "factor": file.own("rope.scaling.factor", 1.0)}
     if kind == "linear":
-        return scaling
-    if kind == "yarn" and file.own("rope.scaling.attn_factor", 1.0) == 1.0:
-        trained = file.number("rope.scaling.original_context_length")
-        return {**scaling, "original_max_position_embeddings": trained}
-    raise BuildError(f"{file.path} scales rotary frequencies by {kind!r}, which is not supported")
+        return {**theta, "rope_type": kind, "factor": file.own("rope.scaling.factor", 1.0)}
+    # onnxruntime-genai's builder reads YaRN, and its graph computes something else
+    raise BuildError(
+        f"{file.path} scales rotary frequencies by {kind!r}, and only 'linear' is supported"
+    )
 
 
 def _long_rope(file: GgufFile) -> dict[str, Any]:

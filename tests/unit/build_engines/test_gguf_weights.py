@@ -284,6 +284,7 @@ REFUSED = {
     "a scale of attention": ({"llama.attention.scale": 0.5}, "llama.attention.scale = 0.5"),
     "partly rotated heads": ({"llama.rope.dimension_count": 8}, "rotates 8 of the 16 numbers"),
     "values of another width": ({"llama.attention.value_length": 8}, "values of 8"),
+    "YaRN": ({"llama.rope.scaling.type": "yarn"}, "by 'yarn', and only 'linear' is supported"),
     "longrope without factors": ({"llama.rope.scaling.type": "longrope"}, "by 'longrope'"),
     "a count for each layer": ({"llama.attention.head_count_kv": [2, 1]}, r"is \[2, 1\]"),
     "no width": ({"llama.embedding_length": None}, "llama.embedding_length is None"),
