@@ -65,7 +65,7 @@ class Fetch(Step):
 
 
 class Here(Step):
-    """A local folder, used in place."""
+    """A local folder, or a file in GGUF, used in place."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(path.parent)
@@ -79,6 +79,10 @@ class Here(Step):
     @property
     def folder(self) -> Path:
         return self.origin
+
+    @property
+    def is_done(self) -> bool:
+        return self.origin.exists()
 
     def inputs(self) -> Iterable[str]:
         return [self.key]
@@ -98,20 +102,28 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def step(
-    source: Weights, artifacts: Path, *, name: str = "weights", needs: str = CONFIG
+    source: Weights,
+    artifacts: Path,
+    *,
+    name: str = "weights",
+    needs: str = CONFIG,
+    reads_gguf: bool = False,
 ) -> Fetch | Here:
     """
+    Args:
+        reads_gguf: local weights may be in GGUF; the step's folder may then be a file.
+
     Raises:
-        BuildError: a local folder does not exist, or is in a format that we do not read.
+        BuildError: a local folder does not exist, or is in a format that the runtime does not read.
     """
-    if isinstance(source, LocalFolder):
-        if (reason := source.wrong_format()) is not None:
-            raise BuildError(f"{source.path} ({name}): {reason}")
-        return Here(name, source.path)
     if isinstance(source, InstalledPackage):
         if (path := source.path) is None:
             raise BuildError(f"the Python package {source.name!r} ({name}) is not installed")
-        return Here(name, path)
+        source = LocalFolder(path)
+    if isinstance(source, LocalFolder):
+        if (reason := source.wrong_format(reads_gguf=reads_gguf)) is not None:
+            raise BuildError(f"{source.path} ({name}): {reason}")
+        return Here(name, source.path)
     return Fetch(name, artifacts / "weights", source, needs=needs)
 
 

@@ -209,7 +209,9 @@ class BuiltEntry(ModelEntry):
 
 
 class OnnxEntry(BuiltEntry):
-    """A model on the CPU. Weights: a Hugging Face folder, or one of onnxruntime-genai's builder."""
+    """A model on the CPU. Weights: a Hugging Face folder, one of onnxruntime-genai's builder, or a
+    GGUF file.
+    """
 
     runtime: Literal["onnx"] = "onnx"
     onnx: OnnxOptions = OnnxOptions()

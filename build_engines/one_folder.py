@@ -1,10 +1,11 @@
-"""Serves one model folder without a models.yaml, under a name that its files give it.
+"""Serves one model folder, or GGUF file, without a models.yaml, under a name that it has itself.
 
 Published folders carry the name, such as `phi-3.5-mini`; others get one of architecture and size.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from build_engines.errors import BuildError, MissingPackage, UnservableFolder
+from build_engines.gguf_file import GgufFile
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
 from build_engines.models_file import ModelsFile, OnnxEntry
 from build_engines.onnx_folder import CONFIG, Graph
-from build_engines.weights import LocalFolder
+from build_engines.weights import LocalFolder, gguf_in
 
 MARKS = (CONFIG, "config.json")
 DEPTHS = ("*", "*/*", "*/*/*")
@@ -31,16 +33,17 @@ BILLIONS_FROM = 450_000_000  # Qwen2-0.5B has 494 million
 
 
 def models_of(folder: Path, name: str | None) -> ModelsFile:
-    """The ModelsFile for one ONNX or Hugging Face folder; without a name, one is derived.
+    """The ModelsFile for one ONNX or Hugging Face folder, or GGUF file; by default its name is
+    derived.
 
     Raises:
         UnservableFolder: it holds no model.
         MissingPackage: its name cannot be worked out without the build tools.
     """
     weights = folder.expanduser().absolute()
-    if (reason := LocalFolder(weights).wrong_format()) is not None:
+    if (reason := LocalFolder(weights).wrong_format(reads_gguf=True)) is not None:
         raise UnservableFolder(folder, reason)
-    if not any((weights / mark).is_file() for mark in MARKS):
+    if gguf_in(weights) is None and not any((weights / mark).is_file() for mark in MARKS):
         raise UnservableFolder(folder, _no_model(weights))
     try:
         return ModelsFile(
@@ -66,11 +69,21 @@ def public_name(folder: Path) -> str:
     Raises:
         BuildError: the folder's configs do not say which model it is.
     """
+    if gguf_in(folder) is not None:
+        return _gguf_name(GgufFile.open(folder))
     kind, exported = _kind(folder)
     for text in _names(folder, exported):
         if name := _published(text, kind):
             return name
     return f"{kind.removesuffix('_text')}-{size_name(_parameters(folder, exported))}"
+
+
+def _gguf_name(file: GgufFile) -> str:
+    kind = file.architecture
+    for text in (str(file.get("general.name", "")), *reversed(file.path.resolve().parts)):
+        if name := _published(text.replace(" ", "-"), kind):
+            return name
+    return f"{kind}-{size_name(sum(math.prod(each.shape) for each in file.tensors.values()))}"
 
 
 def size_name(parameters: int) -> str:

@@ -1,7 +1,7 @@
 """A model for the CPU: weights -> artifacts/<model>/, which appears only when it is whole.
 
 A Hugging Face folder is converted with onnxruntime-genai's model builder, in its own process, so
-that torch and its memory are gone afterwards.
+that torch and its memory are gone afterwards. A GGUF file first becomes a Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from build_engines import (
     fetch,
+    gguf_weights,
     onnx_agreement,
     onnx_folder,
     onnx_graph,
@@ -41,6 +43,7 @@ from build_engines.tables_step import (
     versions,
 )
 from build_engines.tool import Say
+from build_engines.weights import gguf_in
 from build_engines.whole_folder import Provenance, contents_hash
 
 SMALL = 1e9  # parameters: as int8, less than a gigabyte on any machine
@@ -105,13 +108,13 @@ def _drop_nulls(config: Path) -> None:
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:
     """Whether artifacts/<name>/ was made from these weights with these options."""
-    weights = fetch.step(entry.weights, artifacts)
+    weights = _source(entry, artifacts)
     return weights.is_done and whole_folder.is_made(artifacts / name, _provenance(entry, weights))
 
 
 def needs_tools(entry: OnnxEntry, artifacts: Path) -> bool:
     """Whether a build imports torch, transformers and onnxruntime-genai, or fetches the weights."""
-    weights = fetch.step(entry.weights, artifacts)
+    weights = _source(entry, artifacts)
     return not weights.is_done or not _is_ready(weights.folder)
 
 
@@ -124,30 +127,62 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     def tell(line: str) -> None:
         say(f"{name}: {line}")
 
-    source = fetch.step(entry.weights, artifacts)
+    source = _source(entry, artifacts)
     if not source.is_done:
         source.run(tell)
-    with whole_folder.made(artifacts / name, _provenance(entry, source)) as target:
-        _export(entry, source.folder, target, log=artifacts / f"{name}.build.log", say=tell)
-        if _is_ready(source.folder):
-            context_length = _copy_tables(entry, source.folder, target)
+    with (
+        whole_folder.made(artifacts / name, _provenance(entry, source)) as target,
+        _readable(source.folder, _rewritten(artifacts, name), tell) as weights,
+    ):
+        _export(entry, weights, target, log=artifacts / f"{name}.build.log", say=tell)
+        if _is_ready(weights):
+            context_length = _copy_tables(entry, weights, target)
         else:
-            context_length = _tables(entry, source.folder, target, tell)
+            context_length = _tables(entry, weights, target, tell)
     tell(f"built, with {context_length} tokens of context")
 
 
 def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     """The commands that a build would run, and the files that it would write."""
-    source, target = fetch.step(entry.weights, artifacts), artifacts / name
+    source, target = _source(entry, artifacts), artifacts / name
+    weights = source.folder
     if not source.is_done:
-        yield from source.shown(source.folder)
-    if source.is_done and is_exported(source.folder):
-        yield f"link {target / 'engine'} to {source.folder}"
+        yield from source.shown(weights)
+    if gguf_weights.is_gguf(weights):
+        yield f"write {weights} as a Hugging Face folder to {_rewritten(artifacts, name)}"
+        weights = _rewritten(artifacts, name)
+    if source.is_done and is_exported(weights):
+        yield f"link {target / 'engine'} to {weights}"
     else:
         precision, _ = chosen_precision(entry, source.folder)
-        yield tool.shown(command(source.folder, target / "engine", precision=precision))
+        yield tool.shown(command(weights, target / "engine", precision=precision))
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
+
+
+def _source(entry: OnnxEntry, artifacts: Path) -> fetch.Fetch | fetch.Here:
+    return fetch.step(entry.weights, artifacts, reads_gguf=True)
+
+
+def _rewritten(artifacts: Path, name: str) -> Path:
+    """The Hugging Face folder of a GGUF file, which is there during the build only."""
+    return artifacts / f"{name}.weights"
+
+
+@contextmanager
+def _readable(weights: Path, rewritten: Path, say: Say) -> Iterator[Path]:
+    """The weights as a folder that the tools of a build read."""
+    if not gguf_weights.is_gguf(weights):
+        yield weights
+        return
+    say(f"writing {weights} as a Hugging Face folder")
+    shutil.rmtree(rewritten, ignore_errors=True)
+    rewritten.mkdir()
+    try:
+        in_child(gguf_weights.write_folder, weights, rewritten)
+        yield rewritten
+    finally:
+        shutil.rmtree(rewritten)
 
 
 def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Say) -> None:
@@ -164,7 +199,7 @@ def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Sa
 
 
 def chosen_precision(entry: OnnxEntry, weights: Path) -> tuple[Precision, str]:
-    """And why. weights: a Hugging Face folder."""
+    """And why. weights: a Hugging Face folder, or a GGUF file."""
     if (wanted := entry.onnx.precision) is not None:
         return wanted, "as models.yaml says"
     return default_precision(_parameters(weights), memory_bytes())
@@ -180,6 +215,8 @@ def default_precision(parameters: int, machine_bytes: int) -> tuple[Precision, s
 
 
 def _parameters(weights: Path) -> int:
+    if gguf_weights.is_gguf(weights):
+        return gguf_weights.parameters(weights)
     return Architecture.read(read_object(weights / "config.json")).parameters
 
 
@@ -220,7 +257,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
         entry.runtime,
         str(entry.context_length),
         str(LAYOUT),
-        contents_hash(weights.folder),
+        contents_hash(gguf_in(weights.folder) or weights.folder),
     ]
     tools: dict[str, str | None] = {}
     if is_exported(weights.folder):
@@ -228,6 +265,8 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     else:
         made_of.append(chosen_precision(entry, weights.folder)[0])
         tools |= versions(["onnxruntime-genai"])
+    if gguf_weights.is_gguf(weights.folder):
+        tools |= versions(["gguf", "transformers"])
     if not _is_ready(weights.folder):
         tools |= versions(TOOLS)
     return Provenance(key=hashlib.sha256("\n".join(made_of).encode()).hexdigest(), tools=tools)

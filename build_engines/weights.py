@@ -19,7 +19,8 @@ from build_engines.section import base_of
 STORES = ("s3", "gs", "https")
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 FORMS = (
-    "a folder, hf://org/name[@revision], package://name (of an installed Python package), "
+    "a folder, hf://org/name[@revision], a file in GGUF, "
+    "package://name (of an installed Python package), "
     "s3://bucket/folder, gs://bucket/folder, "
     f"or an archive ({', '.join(ARCHIVES)}) under s3://, gs:// or https://"
 )
@@ -27,31 +28,47 @@ _HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 
 
 GGUF = (
-    "GGUF is llama.cpp's format, which no runtime here reads. Give the Hugging Face folder that it "
-    "was made from (config.json, tokenizer.json, *.safetensors); `precision: int4` makes it small"
+    "GGUF is llama.cpp's format, which only `runtime: onnx` reads, from a local file or folder. "
+    "Give the Hugging Face folder that it was made from (config.json, tokenizer.json, "
+    "*.safetensors)"
 )
 GGUF_MAGIC = b"GGUF"  # the first bytes, also of a file without the suffix
 
 
+def gguf_in(path: Path) -> Path | None:
+    """The GGUF file that `path` is, or the only one in a folder without config.json."""
+    if path.is_file():
+        with path.open("rb") as file:
+            return path if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC else None
+    found = _gguf_files(path)
+    return found[0] if len(found) == 1 else None
+
+
+def _gguf_files(folder: Path) -> list[Path]:
+    return [] if any(folder.glob("*config.json")) else sorted(folder.glob("*.gguf"))
+
+
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
+    """A folder; a file where the weights are in GGUF."""
+
     path: Path
 
     def __str__(self) -> str:
         return str(self.path)
 
-    def wrong_format(self) -> str | None:
-        """Why this can be no folder of weights; None if it can."""
-        if self.path.is_file():
-            with self.path.open("rb") as file:
-                is_gguf = file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
-            if is_gguf or self.path.suffix == ".gguf":
-                return f"it is a file in GGUF. {GGUF}"
-            return "it is a file: give the folder that also has its config.json"
-        if not self.path.is_dir():
+    def wrong_format(self, *, reads_gguf: bool = False) -> str | None:
+        """Why this cannot be weights; None if it can."""
+        if not self.path.exists():
             return "the folder does not exist"
-        if any(self.path.glob("*.gguf")) and not any(self.path.glob("*config.json")):
-            return f"it has files in GGUF only. {GGUF}"
+        if gguf_in(self.path) is not None:
+            return None if reads_gguf else f"it is in GGUF. {GGUF}"
+        if self.path.is_file():
+            if self.path.suffix == ".gguf":
+                return "it is not a GGUF file, whatever its name says: fetch it again"
+            return "it is a file: give the folder that also has its config.json"
+        if files := _gguf_files(self.path):
+            return f"it has {len(files)} files in GGUF: name one, such as {files[0]}"
         return None
 
 

@@ -56,9 +56,13 @@ HASHED_WHOLE_BYTES = 64_000_000
 
 
 def contents_hash(folder: Path) -> str:
-    """Hashes names, sizes and contents; for files over 64 MB, the modification time instead."""
+    """Hashes names, sizes and contents; for files over 64 MB, the modification time instead.
+
+    folder: or one file, whose name does not matter.
+    """
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    paths = [folder, *folder.rglob("*")]
+    for path in sorted(p for p in paths if p.is_file()):
         stat = path.stat()
         digest.update(f"{path.relative_to(folder)} {stat.st_size}\n".encode())
         if stat.st_size <= HASHED_WHOLE_BYTES:

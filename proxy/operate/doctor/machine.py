@@ -26,6 +26,7 @@ BUILD_TOOLS = (
     "torch",
     "transformers",
     "onnxruntime-genai",
+    "gguf",
     "onnx",
     "onnx-ir",
     "safetensors",

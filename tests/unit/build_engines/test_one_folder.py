@@ -12,6 +12,7 @@ from build_engines.fetch import step
 from build_engines.gpu.architecture import Architecture
 from build_engines.one_folder import models_of, public_name, size_name
 from build_engines.weights import LocalFolder
+from tests.fixtures.gguf_files import write
 
 LLAMA_3_2_1B = {
     "model_type": "llama",
@@ -114,17 +115,27 @@ def test_a_given_name_needs_no_config_that_says_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "sha256-of-ollama", "folder"])
-def test_gguf_is_named_with_what_to_give_instead(tmp_path, name):
+def test_gguf_is_for_runtime_onnx_and_whole(tmp_path, name):
     given = tmp_path / name
     if name == "folder":
         given.mkdir()
     file = given / "qwen-q4.gguf" if name == "folder" else given
     file.write_bytes(b"GGUF\3\0\0\0")
-    said = "GGUF.*llama.cpp.*Give the Hugging Face folder"
-    with pytest.raises(UnservableFolder, match=said):
+    with pytest.raises(UnservableFolder, match=r"is cut off: it has 8 bytes\. Fetch"):
         models_of(given, None)
-    with pytest.raises(BuildError, match=said):
+    with pytest.raises(BuildError, match=r"GGUF.*llama\.cpp.*Give the Hugging Face folder"):
         step(LocalFolder(given), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [({"general.name": "Llama 3.2 1B Instruct"}, "llama-3.2-1b"), ({}, "llama-0.2m")],
+)
+def test_a_gguf_file_says_its_name_or_gets_one(tmp_path, said, name):
+    path = write(tmp_path / "model.gguf", "llama", values=said).path
+    for given in (path, tmp_path):
+        ((found, entry),) = models_of(given, None).models.items()
+        assert (found, entry.weights) == (name, LocalFolder(given))
 
 
 def test_a_single_file_is_named_as_such(tmp_path):
