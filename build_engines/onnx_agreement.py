@@ -59,7 +59,7 @@ def measure(weights: str, engine: str) -> Agreement:
     logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
     ids = AutoTokenizer.from_pretrained(weights)(TEXT).input_ids
-    ids = [token for token in ids if token < model.config.get_text_config().vocab_size]
+    ids = ids[: DecoderConfig.read(Path(engine)).context_length]
     with torch.inference_mode():
         exact = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1).numpy()
     found = torch.log_softmax(torch.from_numpy(_logits(Path(engine), ids)).double(), -1).numpy()

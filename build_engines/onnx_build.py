@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from build_engines import (
@@ -56,6 +56,13 @@ EXTRA = "windowed_kv_cache=false"
 EXTRA_INT4 = "algo_config=k_quant_mixed"
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenPrecision:
+    precision: Precision
+    reason: str
+    keeps_blocks: bool = False  # of a GGUF file, in Q4_0 and Q8_0
+
+
 def is_exported(folder: Path) -> bool:
     """Whether the folder is already an ONNX folder."""
     return (folder / CONFIG).is_file()
@@ -69,8 +76,18 @@ def command(weights: Path, target: Path, *, precision: str) -> list[str]:
     return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
 
 
-def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.Say) -> None:
+def export(
+    weights: Path,
+    target: Path,
+    *,
+    precision: str,
+    log: Path,
+    say: tool.Say,
+    blocks: Path | None = None,
+) -> None:
     """Writes genai_config.json, model.onnx and its data to `target`.
+
+    blocks: a GGUF file whose blocks stay as they are.
 
     Raises:
         BuildError: the builder failed; the message has its last lines, `log` all of them.
@@ -92,7 +109,7 @@ def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.
     if not is_exported(target):
         raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
     _drop_nulls(target / CONFIG)
-    in_child(onnx_graph.rewrite, str(target))
+    in_child(onnx_graph.rewrite, str(target), None if blocks is None else str(blocks))
 
 
 def _cache(target: Path) -> Path:
@@ -134,7 +151,8 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
         whole_folder.made(artifacts / name, _provenance(entry, source)) as target,
         _readable(source.folder, _rewritten(artifacts, name), tell) as weights,
     ):
-        _export(entry, weights, target, log=artifacts / f"{name}.build.log", say=tell)
+        log = artifacts / f"{name}.build.log"
+        _export(entry, source.folder, weights, target, log=log, say=tell)
         if _is_ready(weights):
             context_length = _copy_tables(entry, weights, target)
         else:
@@ -154,7 +172,7 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     if source.is_done and is_exported(weights):
         yield f"link {target / 'engine'} to {weights}"
     else:
-        precision, _ = chosen_precision(entry, source.folder)
+        precision = chosen_precision(entry, source.folder).precision
         yield tool.shown(command(weights, target / "engine", precision=precision))
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
@@ -185,33 +203,41 @@ def _readable(weights: Path, rewritten: Path, say: Say) -> Iterator[Path]:
         shutil.rmtree(rewritten)
 
 
-def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Say) -> None:
+def _export(
+    entry: OnnxEntry, source: Path, weights: Path, target: Path, *, log: Path, say: Say
+) -> None:
+    """source: the folder or the GGUF file of models.yaml. weights: the same as a folder."""
     engine = target / "engine"
     if is_exported(weights):
         say(f"using the ONNX folder {weights} as it is")
         engine.symlink_to(weights.resolve())
     else:
-        precision, reason = chosen_precision(entry, weights)
-        say(f"converting {weights} to ONNX ({precision}, {reason})")
-        export(weights, engine, precision=precision, log=log, say=say)
+        chosen = chosen_precision(entry, source)
+        precision, blocks = chosen.precision, source if chosen.keeps_blocks else None
+        say(f"converting {source} to ONNX ({precision}, {chosen.reason})")
+        export(weights, engine, precision=precision, log=log, say=say, blocks=blocks)
         if precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
             say(f"{precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}")
 
 
-def chosen_precision(entry: OnnxEntry, weights: Path) -> tuple[Precision, str]:
-    """And why. weights: a Hugging Face folder, or a GGUF file."""
+def chosen_precision(entry: OnnxEntry, weights: Path) -> ChosenPrecision:
+    """weights: a Hugging Face folder, or a GGUF file."""
     if (wanted := entry.onnx.precision) is not None:
-        return wanted, "as models.yaml says"
+        return ChosenPrecision(wanted, "as models.yaml says")
+    if gguf_weights.is_gguf(weights) and gguf_weights.has_blocks(weights):
+        return ChosenPrecision("int8", "but blocks of Q4_0 and Q8_0 stay as they are", True)
     return default_precision(_parameters(weights), memory_bytes())
 
 
-def default_precision(parameters: int, machine_bytes: int) -> tuple[Precision, str]:
-    """And why."""
+def default_precision(parameters: int, machine_bytes: int) -> ChosenPrecision:
     if parameters < SMALL:
-        return "int8", "which is near fp32, for a model of less than a billion parameters"
+        reason = "which is near fp32, for a model of less than a billion parameters"
+        return ChosenPrecision("int8", reason)
     if _fits(parameters, "int8", machine_bytes):
-        return "int8", f"which takes less than {SHARE:.0%} of this machine's memory"
-    return "int4", f"because int8 would take over {SHARE:.0%} of this machine's memory"
+        reason = f"which takes less than {SHARE:.0%} of this machine's memory"
+        return ChosenPrecision("int8", reason)
+    reason = f"because int8 would take over {SHARE:.0%} of this machine's memory"
+    return ChosenPrecision("int4", reason)
 
 
 def _parameters(weights: Path) -> int:
@@ -263,7 +289,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
-        made_of.append(chosen_precision(entry, weights.folder)[0])
+        made_of.append(repr(chosen_precision(entry, weights.folder)))
         tools |= versions(["onnxruntime-genai"])
     if gguf_weights.is_gguf(weights.folder):
         tools |= versions(["gguf", "transformers"])

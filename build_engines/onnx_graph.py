@@ -5,29 +5,97 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from build_engines import gguf_weights
+from build_engines.gguf_weights import BLOCK, QuantizedMatrix
 from build_engines.onnx_folder import LOGITS_FROM, QUANTIZED_MATMUL, DecoderConfig
 
 JOINED_BITS = 8  # joined 4-bit matrices were not faster
 
 
-def rewrite(folder: str) -> None:
-    """Joins projections of the same input, and adds the input LOGITS_FROM."""
+# A matrix of the builder's graph -> the matrices of transformers that it has, by their rows.
+PARTS = {
+    "attn/qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attn/o_proj": ("self_attn.o_proj",),
+    "mlp/gate_proj": ("mlp.gate_proj",),
+    "mlp/up_proj": ("mlp.up_proj",),
+    "mlp/down_proj": ("mlp.down_proj",),
+}
+PLACE = re.compile(r"/model/layers\.(\d+)/(\w+/\w+)/MatMul")
+HEADS = ("lm_head.weight", "model.embed_tokens.weight")  # the second one where both are one matrix
+
+
+def rewrite(folder: str, gguf: str | None) -> None:
+    """Joins projections of the same input, and adds the input LOGITS_FROM.
+
+    gguf: the file whose blocks take the place of those that the builder has quantized.
+    """
     import onnx
 
     config = DecoderConfig.read(Path(folder))
     path = Path(folder) / config.filename
     model = onnx.load(path)
+    if gguf is not None:
+        _take_blocks(model.graph, gguf_weights.matrices(Path(gguf)))
     _join_projections(model.graph)
     _add_logits_from(model.graph, config.logits)
     data = f"{path.name}.data"
     (path.parent / data).unlink(missing_ok=True)
     onnx.save(model, path, save_as_external_data=True, location=data)
     shutil.copymode(path, path.parent / data)  # onnx lets only its owner read it
+
+
+def _take_blocks(graph: Any, matrices: dict[str, QuantizedMatrix]) -> None:
+    """A matrix of several whose bits differ stays as the builder has quantized it."""
+    from onnx import helper, numpy_helper
+
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        parts = _parts(node.name, matrices) if node.op_type == QUANTIZED_MATMUL else []
+        if len({part.bits for part in parts}) != 1:
+            continue
+        bits, rows = parts[0].bits, sum(len(part.codes) for part in parts)
+        codes = np.concatenate([part.codes for part in parts]).reshape(rows, -1, BLOCK)
+        if bits == 4:
+            codes = codes[..., 0::2] | codes[..., 1::2] << 4
+        scales = np.concatenate([part.scales for part in parts])
+        for tensor, values in zip(node.input[1:3], (codes, scales), strict=True):
+            initializers[tensor].CopyFrom(numpy_helper.from_array(values, tensor))
+        kept = [one for one in node.attribute if one.name not in ("bits", "block_size")]
+        del node.attribute[:], node.input[3:]
+        numbers = {"bits": bits, "block_size": BLOCK}
+        node.attribute.extend([*kept, *(helper.make_attribute(*one) for one in numbers.items())])
+
+
+def _parts(node: str, matrices: dict[str, QuantizedMatrix]) -> list[QuantizedMatrix]:
+    """Nothing if one of them is not there."""
+    if node.startswith("/lm_head/"):
+        return [matrices[name] for name in HEADS if name in matrices][:1]
+    if (found := PLACE.match(node)) is None or found[2] not in PARTS:
+        return []
+    layer = f"model.layers.{found[1]}"
+    names = [f"{layer}.{name}.weight" for name in PARTS[found[2]]]
+    if all(name in matrices for name in names):
+        return [matrices[name] for name in names]
+    return _of_phi3(layer, found[2], matrices)
+
+
+def _of_phi3(layer: str, place: str, matrices: dict[str, QuantizedMatrix]) -> list[QuantizedMatrix]:
+    """Its projections are joined in transformers already."""
+    if place == "attn/qkv_proj" and (whole := matrices.get(f"{layer}.self_attn.qkv_proj.weight")):
+        return [whole]
+    whole = matrices.get(f"{layer}.mlp.gate_up_proj.weight")
+    if whole is None or place not in ("mlp/gate_proj", "mlp/up_proj"):
+        return []
+    half = len(whole.codes) // 2
+    return [whole.rows(slice(0, half) if place == "mlp/gate_proj" else slice(half, None))]
 
 
 def _add_logits_from(graph: Any, logits: str) -> None:
@@ -65,7 +133,6 @@ def _join_projections(graph: Any) -> None:
 
 
 def _join(graph: Any, nodes: list[Any], initializers: dict[str, Any]) -> None:
-    import numpy as np
     from onnx import helper, numpy_helper
 
     first, name = nodes[0], f"{nodes[0].name}/joined"
@@ -102,7 +169,6 @@ def _numbers(node: Any) -> dict[str, int]:
 
 
 def _constant(graph: Any, name: str, values: list[int]) -> str:
-    import numpy as np
     from onnx import numpy_helper
 
     graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))

@@ -22,7 +22,7 @@ def weights(artifacts: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(weights: Path, tmp_path_factory) -> Path:
-    """export(precision) -> the engine's folder."""
+    """The engine's folder."""
     folder = tmp_path_factory.mktemp("int8") / "engine"
     log = folder.with_name("log")
     onnx_build.export(weights, folder, precision="int8", log=log, say=lambda line: None)
@@ -86,9 +86,9 @@ def test_gate_and_up_projection_are_one_matmul(exported):
     [(5e8, 1, "int8"), (7e9, 24, "int8"), (8e9, 16, "int4"), (2e9, 4, "int4")],
 )
 def test_memory_decides_the_precision_of_large_models(parameters, memory_gb, wanted):
-    assert onnx_build.default_precision(parameters, memory_gb * 10**9)[0] == wanted
+    assert onnx_build.default_precision(parameters, memory_gb * 10**9).precision == wanted
 
 
 def test_a_precision_of_models_yaml_counts():
     entry = OnnxEntry(weights=Path("w"), onnx=OnnxOptions(precision="fp32"))
-    assert onnx_build.chosen_precision(entry, Path("w")) == ("fp32", "as models.yaml says")
+    assert onnx_build.chosen_precision(entry, Path("w")).precision == "fp32"

@@ -9,10 +9,11 @@ import pytest
 
 from build_engines import fetch, models_file, onnx_build, scripted_build
 from build_engines.errors import BuildError
-from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.models_file import ModelsFile, OnnxEntry, OnnxOptions
 from build_engines.vllm import build as vllm_build
 from build_engines.weights import InstalledPackage, LocalFolder
 
+FP32 = OnnxOptions(precision="fp32")  # the default depends on what the file holds
 HEADER = b"GGUF\3\0\0\0" + bytes(40)
 
 
@@ -39,7 +40,7 @@ def read(tmp_path: Path, **entry: object) -> ModelsFile:
 
 @pytest.mark.parametrize("given", ["given/model.gguf", "given"])
 def test_a_dry_run_shows_the_folder_that_is_written_first(tmp_path, file, given):
-    entry = read(tmp_path, weights=given).models["m"]
+    entry = read(tmp_path, weights=given, onnx={"precision": "fp32"}).models["m"]
     first, second, *_ = onnx_build.shown("m", entry, tmp_path / "artifacts")
     folder = tmp_path / "artifacts" / "m.weights"
     assert first == f"write {tmp_path / given} as a Hugging Face folder to {folder}"
@@ -48,13 +49,13 @@ def test_a_dry_run_shows_the_folder_that_is_written_first(tmp_path, file, given)
 
 
 def test_a_package_may_have_the_file(tmp_path, package):
-    first, *_ = onnx_build.shown("m", OnnxEntry(weights=package), tmp_path)
+    first, *_ = onnx_build.shown("m", OnnxEntry(weights=package, onnx=FP32), tmp_path)
     assert first.startswith(f"write {package.path} as a Hugging Face folder")
 
 
 def test_the_file_alone_decides_whether_a_build_is_stale(tmp_path, file, package):
     def key(weights: LocalFolder | InstalledPackage) -> str:
-        entry = OnnxEntry(weights=weights)
+        entry = OnnxEntry(weights=weights, onnx=FP32)
         step = fetch.step(weights, tmp_path, reads_gguf=True)
         return onnx_build._provenance(entry, step).key
 
@@ -99,4 +100,4 @@ def test_a_failed_build_leaves_no_folder(tmp_path, file):
     artifacts.mkdir()
     with pytest.raises(BuildError, match="is cut off: it has 12 bytes"):
         onnx_build.build("m", OnnxEntry(weights=LocalFolder(file)), artifacts, lambda _: None)
-    assert [path.name for path in artifacts.iterdir()] == ["m.unfinished"]
+    assert not list(artifacts.iterdir())

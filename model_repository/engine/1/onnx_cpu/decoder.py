@@ -24,8 +24,8 @@ NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(int32)": np.int32,
 }
 PREFILL_LOGITS_BYTES = 128_000_000
-# The input [1], with a default, of a graph that our build has rewritten: the first token whose logits
-# are computed. Other graphs return the logits of every token that they are fed.
+# An input [1] of graphs that our build has rewritten: the first token whose logits are computed.
+# Other graphs return the logits of every token that they are fed.
 LOGITS_FROM = "logits_from"
 
 

@@ -1,4 +1,4 @@
-"""GGUF files are built and answer as the models that they hold."""
+"""GGUF files of each architecture are built, and answer as transformers does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from build_engines import onnx_build
-from build_engines.models_file import OnnxEntry
+from build_engines.models_file import OnnxEntry, OnnxOptions
 from build_engines.weights import LocalFolder
 from tests.fixtures.families import forget_oracles, greedy
 from tests.fixtures.gguf_files import MIXED, write
@@ -33,7 +33,8 @@ def of_transformers(path, folder, max_tokens: int) -> list[int]:
 @pytest.mark.parametrize("family", ["llama", "qwen3", "phi3", "gemma2"])
 def test_the_engine_answers_as_transformers_does(tmp_path, family):
     path = write(tmp_path / "model.gguf", family, kinds=MIXED, has_q4_k=True).path
-    entry, artifacts = OnnxEntry(weights=LocalFolder(path)), tmp_path / "artifacts"
+    options, artifacts = OnnxOptions(precision="fp32"), tmp_path / "artifacts"
+    entry = OnnxEntry(weights=LocalFolder(path), onnx=options)
     artifacts.mkdir()
     onnx_build.build("m", entry, artifacts, lambda _: None)
     assert onnx_build.is_built("m", entry, artifacts)
