@@ -69,8 +69,9 @@ class Case:
 
     @property
     def name(self) -> str:
+        streams = "1 stream" if self.streams == 1 else f"{self.streams} streams"
         schema = ", JSON schema" if self.has_schema else ""
-        return f"{self.streams} streams, {self.prompt_tokens} tokens{schema}"
+        return f"{streams}, {self.prompt_tokens} tokens{schema}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ def drawn(rows: Mapping[str, Mapping[str, Row]]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="sans-serif" font-size="13">',
-        "<!-- Made by `python -m tests.bench.cpu --docs`. -->",
+        "<!-- Made by tests.bench.cpu. -->",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
     ]
     for number, (name, color) in enumerate(zip(names, COLORS, strict=True)):
