@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-WIDTH, HEIGHT, PANEL, BAR, TOP, FLOOR = 960, 320, 480, 26, 70, 280
+WIDTH, PANEL_HEIGHT, LEGEND, BAR, TOP, FLOOR = 960, 230, 30, 34, 55, 180
 COLORS = ("#76b900", "#888888")
 Row = Mapping[str, float]
 # Key of a row -> title.
@@ -18,11 +18,12 @@ def drawn(rows: Mapping[str, Mapping[str, Row]]) -> str:
     """rows: case -> server -> figures. Cases with a schema are left out."""
     plain = {case: servers for case, servers in rows.items() if "schema" not in case}
     names = next(iter(plain.values())).keys()
+    height = LEGEND + PANEL_HEIGHT * len(PANELS)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="sans-serif" font-size="13">',
         "<!-- Made by tests.bench.cpu. -->",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
     ]
     for number, (name, color) in enumerate(zip(names, COLORS, strict=True)):
         x = 20 + 140 * number
@@ -30,26 +31,26 @@ def drawn(rows: Mapping[str, Mapping[str, Row]]) -> str:
         parts.append(f'<text x="{x + 18}" y="23" fill="#222">{name}</text>')
     for number, (key, title) in enumerate(PANELS.items()):
         figures = {case: [row[key] for row in servers.values()] for case, servers in plain.items()}
-        parts += _panel(figures, title, left=20 + PANEL * number)
+        parts += _panel(figures, title, top=LEGEND + PANEL_HEIGHT * number)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(figures: Mapping[str, list[float]], title: str, *, left: int) -> list[str]:
+def _panel(figures: Mapping[str, list[float]], title: str, *, top: int) -> list[str]:
     most = max(value for values in figures.values() for value in values)
-    group = (PANEL - 40) / len(figures)
+    floor, group = top + FLOOR, (WIDTH - 40) / len(figures)
     bar = min(BAR, group / 2 - 4)
-    parts = [f'<text x="{left}" y="50" font-weight="bold" fill="#222">{title}</text>']
+    parts = [f'<text x="20" y="{top + 25}" font-weight="bold" fill="#222">{title}</text>']
     for number, (case, values) in enumerate(figures.items()):
-        middle = left + group * (number + 0.5)
+        middle = 20 + group * (number + 0.5)
         for value, color, x in zip(values, COLORS, (middle - bar, middle), strict=True):
             height = (FLOOR - TOP) * value / most
             parts.append(
-                f'<rect x="{x:.0f}" y="{FLOOR - height:.0f}" width="{bar:.0f}" '
+                f'<rect x="{x:.0f}" y="{floor - height:.0f}" width="{bar:.0f}" '
                 f'height="{height:.0f}" fill="{color}"/>'
             )
-            parts.append(_centered(f"{value:.0f}", x + bar / 2, FLOOR - height - 4, size=11))
+            parts.append(_centered(f"{value:.0f}", x + bar / 2, floor - height - 4, size=11))
         for row, text in enumerate(case.split(", ")):
-            parts.append(_centered(text, middle, FLOOR + 16 + 15 * row, size=11))
+            parts.append(_centered(text, middle, floor + 16 + 15 * row, size=11))
     return parts
 
 
