@@ -14,7 +14,6 @@ import json
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from typing import Any
 import psutil
 
 from tests.bench import cpu_plot, llama_cpp, sse_load
+from tests.bench.engine import SCHEMA, say
 from tests.bench.figures import percentile_ms
 from tests.bench.scripted_stack import BenchStack, demo, running
 from tests.fixtures.stack import PLAIN, ROOT
@@ -34,18 +34,6 @@ OURS, THEIRS = "triton-openai", "llama.cpp"
 MODEL = "smollm2"
 # A token each, with the space before it, in most vocabularies.
 WORDS = ["time", "people", "water", "world", "house", "school", "number", "family", "money"]
-KINDS: dict[str, dict[str, object]] = {
-    "active": {"type": "boolean"},
-    "size": {"type": "integer"},
-    "color": {"enum": ["red", "green", "blue"]},
-}
-FIELDS = {f"{name}_{number}": kind for number in range(8) for name, kind in KINDS.items()}
-SCHEMA = {
-    "type": "object",
-    "properties": FIELDS,
-    "required": list(FIELDS),
-    "additionalProperties": False,
-}
 SCHEMA_CASE = (8, 50)  # streams and prompt tokens
 # Title -> (key of a row, digits). CPU is microseconds a token. Memory is the PSS of a tree of
 # processes after the last round: their own pages, and their part of those that they share.
@@ -58,6 +46,8 @@ COLUMNS = {
     "MB": ("memory_mb", 0),
     "engine's MB": ("engine_mb", 0),
 }
+PAGE, PLOT = ROOT / "docs" / "performance.md", ROOT / "docs" / "images" / "llama_cpp.svg"
+MARKS = ("<!-- Made by `make bench-cpu CPU_BENCH=--docs`. -->", "<!-- end -->")
 Row = dict[str, float]
 
 
@@ -77,6 +67,7 @@ class Case:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     name: str
+    model: str
     port: int
     root: psutil.Process
     engine: Sequence[psutil.Process]  # the processes that run the model
@@ -89,7 +80,7 @@ class Server:
         """A chat whose first message has so many random words."""
         text = "".join(f" {word}" for word in random.choices(WORDS, k=words))
         body = {
-            "model": MODEL,
+            "model": self.model,
             "messages": [{"role": "system", "content": text}, {"role": "user", "content": "Hi"}],
             "max_tokens": max_tokens,
             "temperature": 0,
@@ -119,11 +110,6 @@ class Measured:
     engine_cpu_s: float
     memory: int
     engine_memory: int
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def cpu_s(processes: Sequence[psutil.Process]) -> float:
@@ -187,15 +173,19 @@ def compare(servers: Sequence[Server], case: Case, *, rounds: int, max_tokens: i
 def llama_server(file: Path, *, threads: int, streams: int) -> Iterator[Server]:
     with llama_cpp.server(file, threads=threads, streams=streams) as (process_id, port):
         process = psutil.Process(process_id)
-        fields = {"cache_prompt": False}
-        yield Server(name=THEIRS, port=port, root=process, engine=[process], fields=fields)
+        yield Server(
+            name=THEIRS, model=MODEL, port=port, root=process, engine=[process],
+            fields={"cache_prompt": False},
+        )  # fmt: skip
 
 
-def our_server(bench: BenchStack) -> Server:
+def our_server(bench: BenchStack, model: str) -> Server:
     stack = bench.stack
-    engine = [one for one in stack.engine_processes(MODEL) if "stub" in one.name()]
-    root = psutil.Process(stack.process.pid)
-    return Server(name=OURS, port=stack.port, root=root, engine=engine, fields={})
+    return Server(
+        name=OURS, model=model, port=stack.port, root=psutil.Process(stack.process.pid),
+        engine=[one for one in stack.engine_processes(model) if "stub" in one.name()],
+        fields={},
+    )  # fmt: skip
 
 
 def head() -> str:
@@ -220,20 +210,18 @@ def ratios(rows: Mapping[str, Mapping[str, Row]]) -> dict[str, float]:
 
 def demo_engine_mb(prompts: int) -> float:
     """The engine's memory for the demo after so many different prompts."""
-    with running({MODEL: demo()}) as bench:
-        server = our_server(bench)
+    with running({"demo": demo()}) as bench:
+        server = our_server(bench, "demo")
         case = Case(streams=20, prompt_tokens=50)
         for _ in range(prompts // case.streams):
             memory = measure(server, case, 16).engine_memory
     return memory / 1e6
 
 
-def page(report: Mapping[str, Any]) -> str:
-    """docs/generated/llama_cpp.md."""
+def figures(report: Mapping[str, Any]) -> str:
+    """The block between MARKS in docs/performance.md."""
     lines = [
-        "# Figures of `make bench-cpu`",
-        "",
-        "[Benchmarks](../performance.md#beside-llamacpp-on-a-cpu) says how they were measured.",
+        "![tokens a second and time to first token of both servers](images/llama_cpp.svg)",
         "",
         f"{report['machine']}, {report['threads']} threads, against {report['llama_cpp']}; "
         f"medians of {report['rounds']}; {report['max_tokens']} tokens an answer; "
@@ -243,7 +231,14 @@ def page(report: Mapping[str, Any]) -> str:
     ]
     for case, servers in report["rows"].items():
         lines += [line(case, server, figures) for server, figures in servers.items()]
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
+
+
+def with_figures(page: str, block: str) -> str:
+    """The page with this block between its marks."""
+    begin, end = MARKS
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{block}\n{end}{rest.partition(end)[2]}"
 
 
 def numbers(text: str) -> list[int]:
@@ -259,7 +254,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--our-weights", help="a Hugging Face folder in place of the GGUF file")
     parser.add_argument("--demo-prompts", type=int, default=1000, help="0: without the demo")
-    parser.add_argument("--docs", action="store_true", help="write the page and the plot in docs/")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the table and the plot into docs/"
+    )
     return parser.parse_args()
 
 
@@ -278,7 +275,7 @@ def main() -> None:
             if streams == SCHEMA_CASE[0]:
                 cases.append(Case(streams=streams, prompt_tokens=SCHEMA_CASE[1], has_schema=True))
             with llama_server(file, threads=asked.threads, streams=streams) as theirs:
-                servers = [our_server(bench), theirs]
+                servers = [our_server(bench, MODEL), theirs]
                 for case in cases:
                     found = compare(servers, case, rounds=asked.rounds, max_tokens=asked.max_tokens)
                     rows[case.name] = {
@@ -304,8 +301,8 @@ def main() -> None:
     (ROOT / "bench").mkdir(exist_ok=True)
     (ROOT / "bench" / "cpu.json").write_text(json.dumps(report, indent=2) + "\n")
     if asked.docs:
-        (ROOT / "docs" / "generated" / "llama_cpp.md").write_text(page(report))
-        (ROOT / "docs" / "images" / "llama_cpp.svg").write_text(cpu_plot.drawn(rows))
+        PAGE.write_text(with_figures(PAGE.read_text(), figures(report)))
+        PLOT.write_text(cpu_plot.drawn(rows))
 
 
 if __name__ == "__main__":

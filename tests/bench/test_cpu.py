@@ -51,8 +51,8 @@ def test_a_ratio_above_one_means_that_we_are_faster(rows):
 
 def test_each_line_of_the_table_has_a_cell_for_each_column(rows):
     report = {"rows": rows, "machine": "", "threads": 2, "llama_cpp": "", "rounds": 1}
-    page = cpu.page({**report, "max_tokens": 100})
-    table = [line for line in page.splitlines() if line.startswith("|")]
+    block = cpu.figures({**report, "max_tokens": 100})
+    table = [line for line in block.splitlines() if line.startswith("|")]
     assert len(table) == 2 + 4
     assert len({line.count("|") for line in table}) == 1
 
@@ -61,3 +61,14 @@ def test_the_plot_has_a_bar_for_each_server_and_figure_and_leaves_schemas_out(ro
     plot = ElementTree.fromstring(cpu_plot.drawn(rows))
     bars = [one for one in plot.findall(".//{*}rect") if one.get("x") and one.get("y") != "12"]
     assert len(bars) == 2 * len(cpu_plot.PANELS)
+
+
+def test_figures_replace_those_of_an_earlier_run_in_the_page_and_nothing_else():
+    page = cpu.PAGE.read_text()
+    once, again = (cpu.with_figures(page, text) for text in ("old figures", "new figures"))
+    assert cpu.with_figures(once, "new figures") == again
+    before, begin, rest = again.partition(cpu.MARKS[0])
+    assert begin, "the page has no place for the figures"
+    assert page.startswith(before)
+    assert page.endswith(rest.partition(cpu.MARKS[1])[2])
+    assert "## What follows" in rest
