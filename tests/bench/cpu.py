@@ -32,9 +32,9 @@ from tests.fixtures.stack import PLAIN, ROOT
 PATH = "/v1/chat/completions"
 OURS, THEIRS = "triton-openai", "llama.cpp"
 MODEL = "smollm2"
+WARM_UP_TOKENS = 8
 # A token each, with the space before it, in most vocabularies.
 WORDS = ["time", "people", "water", "world", "house", "school", "number", "family", "money"]
-SCHEMA_CASE = (8, 50)  # streams and prompt tokens
 # Title -> (key of a row, digits). CPU is microseconds a token. Memory is the PSS of a tree of
 # processes after the last round: their own pages, and their part of those that they share.
 COLUMNS = {
@@ -62,6 +62,9 @@ class Case:
         streams = "1 stream" if self.streams == 1 else f"{self.streams} streams"
         schema = ", JSON schema" if self.has_schema else ""
         return f"{streams}, {self.prompt_tokens} tokens{schema}"
+
+
+SCHEMA_CASE = Case(streams=8, prompt_tokens=50, has_schema=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,15 +161,17 @@ def row(runs: Sequence[Measured]) -> Row:
     }
 
 
-def compare(servers: Sequence[Server], case: Case, *, rounds: int, max_tokens: int) -> list[Row]:
-    """A row for each server."""
-    runs: list[list[Measured]] = [[] for _ in servers]
-    for number in range(-1, rounds):  # the first warms up
-        for server, measured in zip(servers, runs, strict=True):
-            run = measure(server, case, max_tokens if number >= 0 else 8)
-            if number >= 0:
-                measured.append(run)
-    return [row(measured) for measured in runs]
+def compare(
+    servers: Sequence[Server], case: Case, *, rounds: int, max_tokens: int
+) -> dict[str, Row]:
+    """Server -> figures."""
+    runs: dict[str, list[Measured]] = {server.name: [] for server in servers}
+    for server in servers:
+        measure(server, case, WARM_UP_TOKENS)
+    for _ in range(rounds):
+        for server in servers:
+            runs[server.name].append(measure(server, case, max_tokens))
+    return {name: row(measured) for name, measured in runs.items()}
 
 
 @contextmanager
@@ -260,8 +265,8 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    asked, began = options(), time.time()
+def compare_all(asked: argparse.Namespace) -> dict[str, dict[str, Row]]:
+    """Case -> server -> figures; printed as they come."""
     file = llama_cpp.weights()
     onnx = {"threads": asked.threads, "max_rows": max(asked.streams)}
     entry = {"weights": str(file), "onnx": onnx}
@@ -272,17 +277,22 @@ def main() -> None:
         say(head())
         for streams in asked.streams:
             cases = [Case(streams=streams, prompt_tokens=tokens) for tokens in asked.prompts]
-            if streams == SCHEMA_CASE[0]:
-                cases.append(Case(streams=streams, prompt_tokens=SCHEMA_CASE[1], has_schema=True))
+            if streams == SCHEMA_CASE.streams:
+                cases.append(SCHEMA_CASE)
             with llama_server(file, threads=asked.threads, streams=streams) as theirs:
                 servers = [our_server(bench, MODEL), theirs]
                 for case in cases:
-                    found = compare(servers, case, rounds=asked.rounds, max_tokens=asked.max_tokens)
-                    rows[case.name] = {
-                        server.name: figures for server, figures in zip(servers, found, strict=True)
-                    }
-                    for name, figures in rows[case.name].items():
-                        say(line(case.name, name, figures))
+                    rows[case.name] = compare(
+                        servers, case, rounds=asked.rounds, max_tokens=asked.max_tokens
+                    )
+                    for name, found in rows[case.name].items():
+                        say(line(case.name, name, found))
+    return rows
+
+
+def main() -> None:
+    asked, began = options(), time.time()
+    rows = compare_all(asked)
     for name, value in ratios(rows).items():
         say(f"{name}: {value:.2f} times as fast as {THEIRS}")
     report: dict[str, Any] = {
@@ -294,9 +304,8 @@ def main() -> None:
         "rows": rows,
     }
     if asked.demo_prompts:
-        report["demo_engine_mb"] = demo_engine_mb(asked.demo_prompts)
-        found_mb = report["demo_engine_mb"]
-        say(f"the demo's engine after {asked.demo_prompts} prompts: {found_mb:.0f} MB")
+        report["demo_engine_mb"] = demo_mb = demo_engine_mb(asked.demo_prompts)
+        say(f"the demo's engine after {asked.demo_prompts} prompts: {demo_mb:.0f} MB")
     report["seconds"] = round(time.time() - began)
     (ROOT / "bench").mkdir(exist_ok=True)
     (ROOT / "bench" / "cpu.json").write_text(json.dumps(report, indent=2) + "\n")
