@@ -243,7 +243,7 @@ def with_figures(page: str, block: str) -> str:
     """The page with this block between its marks."""
     begin, end = MARKS
     before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n{block}\n{end}{rest.partition(end)[2]}"
+    return f"{before}{begin}\n\n{block}\n\n{end}{rest.partition(end)[2]}"
 
 
 def numbers(text: str) -> list[int]:
