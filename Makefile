@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
+.PHONY: serve build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -131,6 +131,13 @@ bench-transport: $(DEV)
 # In-flight batching in figures; starts and stops a server of its own. Minutes.
 bench-engine: $(DEV)
 	@exec $(RUN) tests.bench.engine
+
+# The whole stack beside llama.cpp's server; fetches a model and, without llama-server on PATH, a
+# server (130 MB). CPU_BENCH="--rounds 1 --streams 1,8": options of tests/bench/cpu.py.
+CPU_BENCH ?=
+
+bench-cpu: $(DEV)
+	@exec $(RUN) tests.bench.cpu $(CPU_BENCH)
 
 # After a change of a version in a lock: asks pip's index for the hashes of its files.
 lock-hashes: $(DEV)

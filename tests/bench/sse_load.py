@@ -3,7 +3,8 @@
 usage: python -m tests.bench.sse_load < plan.json        prints Figures as JSON
 
 Arrivals are kept as they come and read when all is over. The plan: host, port, path, streams (at
-once, each on a connection of its own), and body, which must ask for a stream with usage.
+once, each on a connection of its own), and body, which must ask for a stream with usage. In place
+of streams and body it may have bodies, one for each stream.
 """
 
 from __future__ import annotations
@@ -46,29 +47,52 @@ class Connection:
         return Stream(began=self.began, arrived=with_content, tokens=int(found[-1]) if found else 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRun:
+    """client_s: the generator's own CPU. errors: the ends of answers that are not whole."""
+
+    streams: list[Stream]
+    wall_s: float
+    client_s: float
+    errors: list[bytes]
+
+
 def run(plan: dict[str, Any]) -> Figures:
     """Raises RuntimeError where nothing comes any more."""
-    body = json.dumps(plan["body"]).encode()
+    done = load(plan)
+    return figures_of(
+        done.streams, wall_s=done.wall_s, client_s=done.client_s, errors=len(done.errors)
+    )
+
+
+def load(plan: dict[str, Any]) -> LoadRun:
+    """Raises RuntimeError when nothing arrives for SILENCE_S."""
+    bodies = plan["bodies"] if "bodies" in plan else [plan["body"]] * plan["streams"]
+    requests = [_request(plan, json.dumps(body).encode()) for body in bodies]
+    cpu, began = time.process_time(), time.perf_counter()
+    with ExitStack() as resources:
+        connections = _opened(plan, requests, resources)
+        _read_out(connections, resources.enter_context(select.epoll()))
+        wall_s, client_s = time.perf_counter() - began, time.process_time() - cpu
+    return LoadRun(
+        streams=[connection.stream() for connection in connections],
+        wall_s=wall_s,
+        client_s=client_s,
+        errors=[b"".join(one.parts)[-1000:] for one in connections if not one.is_whole],
+    )
+
+
+def _request(plan: dict[str, Any], body: bytes) -> bytes:
     head = (
         f"POST {plan['path']} HTTP/1.1\r\nHost: {plan['host']}\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    cpu, began = time.process_time(), time.perf_counter()
-    with ExitStack() as resources:
-        connections = _opened(plan, head.encode() + body, resources)
-        _read_out(connections, resources.enter_context(select.epoll()))
-        wall_s, client_s = time.perf_counter() - began, time.process_time() - cpu
-    return figures_of(
-        [connection.stream() for connection in connections],
-        wall_s=wall_s,
-        client_s=client_s,
-        errors=sum(not connection.is_whole for connection in connections),
-    )
+    return head.encode() + body
 
 
-def _opened(plan: dict[str, Any], request: bytes, resources: ExitStack) -> list[Connection]:
+def _opened(plan: dict[str, Any], requests: list[bytes], resources: ExitStack) -> list[Connection]:
     connections = []
-    for _ in range(plan["streams"]):
+    for request in requests:
         sock = socket.create_connection((plan["host"], plan["port"]))
         resources.enter_context(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
