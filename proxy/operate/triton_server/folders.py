@@ -16,6 +16,7 @@ from typing import Any
 
 from build_engines.errors import BuildError
 from build_engines.models_file import ModelsFile
+from proxy.domain.errors import LaunchError
 from proxy.settings import Settings, environment
 
 UNFINISHED = ".unfinished"
@@ -35,6 +36,22 @@ def with_shipped_demo(settings: Settings) -> Settings:
     if not has_file and not settings.artifacts_dir.exists() and "artifacts_dir" not in given:
         update["artifacts_dir"] = data_folder() / "artifacts"
     return settings.model_copy(update=update)
+
+
+def models_file_of(model: str) -> Path:
+    """The shipped models file of a small real model.
+
+    Raises:
+        LaunchError: there is none of this name.
+    """
+    shipped = {Path(file.name).stem: file for file in resources.files("demo_model").iterdir()
+               if file.name.endswith(".yaml") and file.name != "models.yaml"}  # fmt: skip
+    if model not in shipped:
+        raise LaunchError(
+            f"--model {model}: no such model is prepared; there is {', '.join(sorted(shipped))}. "
+            "Any other one needs a models.yaml, or MODEL_PATH"
+        )
+    return Path(str(shipped[model]))
 
 
 def with_own_artifacts(settings: Settings, models: ModelsFile, say: Say) -> Settings:
