@@ -68,7 +68,7 @@ test: check
 EXAMPLES ?= many
 PROPERTIES = && $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile $(EXAMPLES) $(PYTEST)
 
-test-long: $(DEV)
+test-long: $(DEV) $(VENV)/.smollm2
 	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
 	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile $(EXAMPLES) $(PYTEST) \
 	  $(if $(filter few,$(EXAMPLES)),,$(PROPERTIES)))

