@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from random import Random
+from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from grammars.compilation import compile_guide, reason
 
@@ -20,8 +21,7 @@ BURST_S, TOKEN_S = 0.25, 0.005
 GROWN_S, GROWTH, WINDOW = 0.002, 6.0, 16
 ENOUGH_S, ENOUGH_TOKENS = 0.25, 64  # for a walk without a result
 AMBIGUOUS = "it is too ambiguous to follow token by token: a text matches it in many ways"
-Ids = npt.NDArray[np.int64]
-Choose = Callable[["_Walk", Ids], int]
+BITS = 32  # of a word of the mask
 
 
 def try_out(compiler: Any, kind: str, text: str, compiled: Callable[[], None]) -> str | None:
@@ -44,11 +44,8 @@ def try_out(compiler: Any, kind: str, text: str, compiled: Callable[[], None]) -
 
 def walk_error(grammar: Any) -> str | None:
     """Finds guides that compile quickly but cost more and more time for each token."""
-    random = np.random.default_rng(0)
-    found = _Walk(grammar).walk(RANDOM_TOKENS, lambda _, ids: int(random.choice(ids)))
-    return found or _Walk(grammar).walk(
-        COSTLY_TOKENS, lambda walk, ids: walk.costliest(random.choice(ids, CANDIDATES))
-    )
+    found = _Walk(grammar).walk(RANDOM_TOKENS, _Walk.random_token)
+    return found or _Walk(grammar).walk(COSTLY_TOKENS, _Walk.costly_token)
 
 
 class _Walk:
@@ -59,23 +56,25 @@ class _Walk:
 
         self._matcher = xgrammar.GrammarMatcher(grammar)
         vocab_size = grammar.tokenizer_info.vocab_size
-        self._mask = np.empty((1, -(-vocab_size // 32)), dtype=np.int32)
-        self._stop_ids = [i for i in self._matcher.stop_token_ids if i < vocab_size]
+        words = -(-vocab_size // BITS)
+        self._mask = np.empty((1, words), dtype=np.int32)
+        is_text = np.ones(words * BITS, dtype=np.uint8)
+        is_text[[i for i in self._matcher.stop_token_ids if i < vocab_size]] = 0
+        self._text_mask = np.packbits(is_text, bitorder="little").view(np.int32)
+        self._random = Random(0)
         self._costs_s: list[float] = []
 
-    def walk(self, tokens: int, choose: Choose) -> str | None:
+    def walk(self, tokens: int, choose: Callable[[_Walk], int]) -> str | None:
         """What is wrong with the guide; None if the walk found nothing."""
         began = time.thread_time()
         for step in range(tokens):
             cost_s = self._timed(self._matcher.fill_next_token_bitmask, self._mask)
-            bits = np.unpackbits(self._mask.view(np.uint8).ravel(), bitorder="little")
-            if not step and not bits.any():
+            if not step and not self._mask.any():
                 return "no text matches it"
-            bits[self._stop_ids] = 0
-            ids = np.flatnonzero(bits)
-            if not len(ids):
+            self._mask &= self._text_mask
+            if not self._mask.any():
                 return None
-            token = choose(self, ids)
+            token = choose(self)
             self._costs_s.append(cost_s + self._timed(self._matcher.accept_token, token))
             if self._is_costly():
                 return AMBIGUOUS
@@ -83,10 +82,16 @@ class _Walk:
                 return None if self._recent_s() < TOKEN_S / 2 else AMBIGUOUS
         return None
 
-    def costliest(self, ids: Ids) -> int:
-        """The token that makes the next mask take longest."""
-        costs: dict[int, float] = {}
-        for token in set(ids.tolist()):
+    def random_token(self) -> int:
+        """An allowed token. Unpacking a whole mask would take longer than filling it."""
+        word = int(self._random.choice(np.flatnonzero(self._mask)))
+        bits = int(self._mask[0, word])
+        return word * BITS + self._random.choice([i for i in range(BITS) if bits >> i & 1])
+
+    def costly_token(self) -> int:
+        """Of some allowed tokens, the one that makes the next mask take longest."""
+        costs = {self.random_token(): 0.0 for _ in range(CANDIDATES)}
+        for token in costs:
             costs[token] = self._timed(self._matcher.accept_token, token)
             costs[token] += self._timed(self._matcher.fill_next_token_bitmask, self._mask)
             self._matcher.rollback(1)
@@ -96,13 +101,12 @@ class _Walk:
         costs = self._costs_s
         if sum(costs) > BURST_S + TOKEN_S * len(costs):
             return True
-        recent_s = self._recent_s()
         early_s = sum(costs[: 2 * WINDOW]) / (2 * WINDOW)
-        return len(costs) >= 3 * WINDOW and recent_s > max(GROWN_S, GROWTH * early_s)
+        return len(costs) >= 3 * WINDOW and self._recent_s() > max(GROWN_S, GROWTH * early_s)
 
     def _recent_s(self) -> float:
         """The median, so that one busy moment of the machine does not matter."""
-        return float(np.median(self._costs_s[-WINDOW:]))
+        return median(self._costs_s[-WINDOW:])
 
     @staticmethod
     def _timed(call: Callable[[Any], Any], argument: Any) -> float:
