@@ -23,7 +23,7 @@ from grammars.xgrammar_loader import load_xgrammar
 from guide_check.trial import try_out
 from guide_check.trial_queue import Trial, TrialQueue
 
-SCHEDULE_EVERY_S = 0.02  # while trials wait for others to give way
+SCHEDULE_EVERY_S = 0.02  # while trials run
 RECEIVED_AT_ONCE = 65_536
 
 
@@ -56,7 +56,7 @@ def _serve(connection: socket.socket, queue: TrialQueue) -> None:
         queue.schedule()
         pipes = queue.pipes
         ready, _, _ = select.select(
-            [connection.fileno(), *pipes], [], [], SCHEDULE_EVERY_S if queue.is_crowded else None
+            [connection.fileno(), *pipes], [], [], SCHEDULE_EVERY_S if pipes else None
         )
         for one in ready:
             if one == connection.fileno():

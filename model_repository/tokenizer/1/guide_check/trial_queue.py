@@ -23,7 +23,7 @@ WALL_S = 600.0  # of a fork: on a machine that is busy with other work its CPU t
 TOTAL = 2  # all trials of one guide together may take twice the limit of one
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
-NICE = 10  # a tenth of the engine's weight
+NICE = 10  # a tenth of the engine's weight, for a trial that has used the first share
 Try = Callable[[str, str, Callable[[], None]], str | None]
 
 
@@ -69,11 +69,6 @@ class TrialQueue:
         self._forks: dict[int, _Fork] = {}  # by slot
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether a trial waits for another to give way."""
-        return bool(self._waiting)
-
-    @property
     def pipes(self) -> dict[int, int]:
         """Slots by the file descriptor that becomes readable when the slot's trial ends."""
         return {fork.pipe: slot for slot, fork in self._forks.items()}
@@ -83,6 +78,9 @@ class TrialQueue:
 
     def schedule(self) -> None:
         """Interrupts trials that have used their share, and starts those whose turn it is."""
+        for fork in self._forks.values():
+            if fork.trial.used_s + fork.cpu_s() > SHARES_S[0]:
+                os.setpriority(os.PRIO_PROCESS, fork.pid, NICE)
         for slot, share_s in enumerate(SHARES_S):
             if not self._waiting:
                 return
@@ -159,7 +157,6 @@ class TrialQueue:
         limit = pages * resource.getpagesize() + self._memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.nice(NICE)
 
     def _result(self, trial: Trial) -> str | None:
         try:
