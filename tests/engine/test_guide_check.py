@@ -14,6 +14,7 @@ import pytest
 
 from build_engines.triton_models import TEMPLATES
 from guide_check.check import MB, PENDING, PENDING_AT_MOST, GuideCheck
+from guide_check.trial_queue import NICE, SHARES_S
 from refusal import Refusal
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -162,6 +163,19 @@ def test_a_slow_guide_that_nobody_asks_for_any_more_ends_by_itself(guide_check):
     eventually(lambda: forks(guide_check), 60, "it has begun")
     eventually(lambda: not forks(guide_check), 90, "it has ended")
     guide_check.check("regex", "next")
+
+
+def test_a_trial_has_a_low_priority_once_it_has_used_the_first_share_and_not_before(guide_check):
+    guide_check.check("regex", "warm")
+    usual = psutil.Process(guide_check.sandbox.pid).nice()
+    assert pending(guide_check, slow_guide(83), patience_s=0)
+    eventually(lambda: forks(guide_check), 60, "it has begun")
+    [fork] = forks(guide_check)
+    eventually(lambda: fork.nice() != usual, 60, "it has used its share")
+    used = fork.cpu_times()
+    assert fork.nice() == min(19, usual + NICE)
+    assert used.user + used.system >= SHARES_S[0]
+    guide_check.close()
 
 
 def test_quick_guides_overtake_any_number_of_slow_ones(guide_check):

@@ -78,9 +78,9 @@ class TrialQueue:
 
     def schedule(self) -> None:
         """Interrupts trials that have used their share, and starts those whose turn it is."""
-        for fork in self._forks.values():
-            if fork.trial.used_s + fork.cpu_s() > SHARES_S[0]:
-                os.setpriority(os.PRIO_PROCESS, fork.pid, NICE)
+        for running in self._forks.values():
+            if running.trial.used_s + running.cpu_s() > SHARES_S[0]:
+                os.setpriority(os.PRIO_PROCESS, running.pid, os.nice(0) + NICE)
         for slot, share_s in enumerate(SHARES_S):
             if not self._waiting:
                 return
