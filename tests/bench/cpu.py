@@ -257,7 +257,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--prompts", type=numbers, default=[50, 500], help="in tokens")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--our-weights", help="a Hugging Face folder in place of the GGUF file")
+    parser.add_argument(
+        "--precision", choices=["int8", "int4"], help="of ours; without it, the file's own blocks"
+    )
     parser.add_argument("--demo-prompts", type=int, default=1000, help="0: without the demo")
     parser.add_argument(
         "--docs", action="store_true", help="write the table and the plot into docs/"
@@ -268,10 +270,10 @@ def options() -> argparse.Namespace:
 def compare_all(asked: argparse.Namespace) -> dict[str, dict[str, Row]]:
     """Case -> server -> figures; printed as they come."""
     file = llama_cpp.weights()
-    onnx = {"threads": asked.threads, "max_rows": max(asked.streams)}
+    onnx: dict[str, object] = {"threads": asked.threads, "max_rows": max(asked.streams)}
+    if asked.precision is not None:
+        onnx["precision"] = asked.precision
     entry = {"weights": str(file), "onnx": onnx}
-    if asked.our_weights is not None:
-        entry = {"weights": asked.our_weights, "onnx": {**onnx, "precision": "int4"}}
     rows: dict[str, dict[str, Row]] = {}
     with running({MODEL: entry}) as bench:
         say(head())

@@ -22,10 +22,12 @@ sys.path.append(str(Path(__file__).parents[2] / "model_repository" / "engine" / 
 
 import onnxruntime_genai
 
+from block_log import BlockLog
 from build_engines.build import build_all
 from build_engines.models_file import ModelsFile, OnnxEntry, load
 from guides.compiler import GuideCompiler
 from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.prefix_cache import BLOCK
 from onnx_cpu.runtime import OnnxRuntime
 from onnx_cpu.scheduler import SchedulerConfig
 from port import GenerationInput, Guide, Job, SamplingParams
@@ -96,7 +98,9 @@ class OurEngine:
         )
         config = SchedulerConfig(rows=rows, step_tokens=512, kv_bytes=2_000_000_000)
         guides = GuideCompiler(artifacts / "guide.json", cache_bytes=100_000_000, threads=1)
-        self._runtime = OnnxRuntime(decoder, guides, config, end_ids=frozenset())
+        self._runtime = OnnxRuntime(
+            decoder, guides, config, end_ids=frozenset(), blocks=BlockLog("bench", BLOCK)
+        )
 
     def run(self, arrivals: list[Arrival], guide: Guide | None = None) -> Outcome:
         outcome = Outcome([arrival.moment for arrival in arrivals])
