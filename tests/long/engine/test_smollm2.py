@@ -60,10 +60,20 @@ def ask(client: openai.OpenAI, text: str, **fields):
     return answer.choices[0]
 
 
-def test_it_knows_a_capital(client):
-    choice = ask(client, "What is the capital of France?")
-    assert choice.message.content == "The capital of France is Paris."
-    assert choice.finish_reason == "stop"
+KNOWN = {
+    "What is the capital of Italy, and why do people visit it?": "Rome",
+    "Which city is the capital of Japan?": "Tokyo",
+    "What colour is the sky on a clear day?": "blue",
+    "Which planet do we live on?": "Earth",
+    "Who wrote the play Romeo and Juliet?": "Shakespeare",
+}
+
+
+def test_it_knows_most_of_what_a_child_knows(client):
+    """Of a model this small, no single answer can be relied on."""
+    answers = {text: ask(client, text).message.content for text in KNOWN}
+    right = [text for text, word in KNOWN.items() if word in answers[text]]
+    assert len(right) >= 3, answers
 
 
 def test_answers_conform_to_a_schema(client):
@@ -75,7 +85,8 @@ def test_answers_conform_to_a_schema(client):
 
 def test_it_calls_tools_though_its_template_has_no_words_for_them(client):
     named = {"type": "function", "function": {"name": "weather"}}
-    choice = ask(client, "How is the weather in Rome?", tools=[WEATHER], tool_choice=named)
+    more = {"tools": [WEATHER], "tool_choice": named, "parallel_tool_calls": False}
+    choice = ask(client, "How is the weather in Rome?", **more)
     (call,) = choice.message.tool_calls
     assert call.function.name == "weather"
     assert json.loads(call.function.arguments).keys() == {"city"}
