@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import Answer, answers
+from proxy.api.page_routes import page_answer, wants_page
 
 FOLDER = resources.files("proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
@@ -111,8 +112,10 @@ class Whole(Base):
     openapi: str = Field(examples=["/openapi.json"])
 
 
-def front_routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
-    """`routers`: the server's routers, whose routes the page lists."""
+def front_routes(version: str, routers: Iterable[APIRouter], *, has_page: bool = True) -> APIRouter:
+    """`routers`: the server's routers, whose routes `/` lists. has_page: browsers get the web page
+    there.
+    """
     router, endpoints = APIRouter(tags=["about"]), _endpoints(routers)
     head = {"name": NAME, "version": version}
     pages = {"documentation": "/docs", "openapi": "/openapi.json"}
@@ -120,9 +123,11 @@ def front_routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
     base = {**head, "endpoints": [e for e in endpoints if " /v1/" in e]}
 
     @router.get("/", responses=answers(Whole))
-    async def root() -> Response:
-        """What this server is, and each of its endpoints."""
-        return JSONResponse(whole)
+    async def root(http: Request) -> Response:
+        """What this server is, and each of its endpoints. Browsers get the web page."""
+        if has_page and wants_page(http):
+            return page_answer(http)
+        return JSONResponse(whole, headers={"Vary": "Accept"} if has_page else None)
 
     @router.get("/v1", responses=answers(Base))
     async def base_url() -> Response:
