@@ -441,7 +441,12 @@ def compose(
     metrics.registry.register(ModelInfo(registry))
     routers += [monitoring.routes(registry, metrics, ledger, concerns)]
     routers += [
-        pages_routes.front_routes(__version__, tuple(routers), has_page=settings.page),
+        pages_routes.front_routes(
+            __version__,
+            tuple(routers),
+            needs_key=settings.is_authenticated,
+            has_page=settings.page,
+        ),
         pages_routes.docs_routes(document),
         live_routes.routes(live_status),
     ]

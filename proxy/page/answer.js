@@ -17,7 +17,8 @@ export class Answer {
     try {
       for await (const chunk of events("v1/chat/completions", { key: keys.chat, body, signal: this._abort.signal })) this._add(chunk);
     } catch (error) {
-      if (error.name !== "AbortError") this.error = { message: error.message, status: error.status, code: error.code, param: error.param, requestId: error.requestId };
+      if (error.name !== "AbortError")
+        this.error = { message: error.message, status: error.status, code: error.code, param: error.param, requestId: error.requestId };
     }
     this.isRunning = false;
     this._changed();

@@ -16,7 +16,7 @@ export const url = (path) => new URL(path, document.baseURI).href;
 
 /** The response, whose body nobody has read. Throws ApiError. */
 async function request(path, { key = keys.admin, body, method = body ? "POST" : "GET", signal } = {}) {
-  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  const headers = { accept: "application/json, text/event-stream", ...(key && { authorization: `Bearer ${key}` }) };
   if (body) headers["content-type"] = "application/json";
   let response;
   try {
@@ -58,7 +58,11 @@ export async function* events(path, options) {
       const parts = (rest + value).split("\n\n");
       rest = parts.pop();
       for (const part of parts) {
-        const data = part.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
+        const data = part
+          .split("\n")
+          .filter((line) => line.startsWith("data: "))
+          .map((line) => line.slice(6))
+          .join("\n");
         if (!data || data === "[DONE]") continue;
         const payload = JSON.parse(data);
         if (payload.error && !payload.choices) throw new ApiError(0, payload, requestId);
@@ -72,12 +76,13 @@ export async function* events(path, options) {
 
 /** Reads the live status until `signal` aborts; comes again after a pause when the stream ends. */
 export async function watch({ signal, onEvent, onState }) {
-  for (let failures = 0; !signal.aborted; ) {
+  for (let failures = 0; !signal.aborted;) {
     try {
       for await (const event of events("metrics/live", { signal })) {
+        onEvent(event);
+        if (event.type !== "frame") continue;
         failures = 0;
         onState({ name: "live" });
-        onEvent(event);
       }
     } catch (error) {
       if (signal.aborted) return;

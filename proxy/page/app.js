@@ -6,11 +6,12 @@ import { Status } from "./status.js";
 import { Keys } from "./keys.js";
 
 const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], keys: ["Keys", Keys] };
-const THEMES = { "": "System", light: "Light", dark: "Dark" };
+const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
 const viewOf = () => (location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "playground");
 
 function App() {
   const [view, setView] = useState(viewOf);
+  const [about, setAbout] = useState(null); // what the server is
   const [models, setModels] = useState(null);
   const [error, setError] = useState(null);
   const [isAsking, setAsking] = useState(false);
@@ -23,16 +24,23 @@ function App() {
     } catch (problem) {
       setModels([]);
       setError(problem);
-      if (problem.status === 401) setAsking(true);
     }
   };
+  const begin = async () => {
+    const found = await call("./", { key: "" }).catch(setError);
+    setAbout(found);
+    if (found?.needs_key) setAsking(true);
+    else load();
+  };
   useEffect(() => {
-    load();
+    begin();
     const moved = () => setView(viewOf());
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
-  useEffect(() => { document.title = `${VIEWS[view][0]} · triton-openai`; }, [view]);
+  useEffect(() => {
+    document.title = `${VIEWS[view][0]} · triton-openai`;
+  }, [view]);
 
   /** Throws the refusal of a key that the server does not know. */
   const enter = async (key) => {
@@ -56,11 +64,16 @@ function App() {
 
   const View = VIEWS[view][1];
   return html`
-    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>Skip to content</a>
+    <a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.querySelector("main").focus();
+    }}>Skip to content</a>
     <header>
       <a class="brand" href="#playground"><img src="page/icon.svg" alt="" width="24" height="24" />triton-openai</a>
-      <nav aria-label="Views">${Object.entries(VIEWS).map(([name, [label]]) => html`
-        <a href=${`#${name}`} aria-current=${name === view ? "page" : undefined}>${label}</a>`)}</nav>
+      <nav aria-label="Views">${Object.entries(VIEWS).map(
+        ([name, [label]]) => html`
+        <a href=${`#${name}`} aria-current=${name === view ? "page" : undefined}>${label}</a>`,
+      )}</nav>
       <div class="tools">
         <a class="quiet wide" href="docs">API</a>
         <${Theme} />
@@ -70,7 +83,7 @@ function App() {
     </header>
     <main tabindex="-1" class=${view}>
       <h1 class="hidden">${VIEWS[view][0]}</h1>
-      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} models=${models} error=${error} chatWith=${chatWith} askForKey=${() => setAsking(true)} />
+      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error} chatWith=${chatWith} askForKey=${() => setAsking(true)} />
     </main>
     ${isAsking && html`<${KeyDialog} enter=${enter} close=${() => setAsking(false)} />`}`;
 }
@@ -104,11 +117,15 @@ function Theme() {
   const next = Object.keys(THEMES)[(Object.keys(THEMES).indexOf(theme) + 1) % 3];
   const choose = () => {
     document.documentElement.dataset.theme = next;
-    try { localStorage.setItem("theme", next); } catch { /* holds until the page is left */ }
+    try {
+      localStorage.setItem("theme", next);
+    } catch {
+      /* holds until the page is left */
+    }
     setTheme(next);
     dispatchEvent(new Event("themechange"));
   };
-  return html`<button type="button" class="quiet wide" onClick=${choose} aria-label=${`Theme: ${THEMES[theme]}. Change to ${THEMES[next]}`}>${THEMES[theme]}</button>`;
+  return html`<button type="button" class="quiet wide" onClick=${choose} aria-label=${`Theme: ${THEMES[theme]}. Change to ${THEMES[next]}`}><span class="half"></span>${THEMES[theme]}</button>`;
 }
 
 render(html`<${App} />`, document.body);

@@ -13,17 +13,17 @@ function useAnswer(answer) {
 function Growing({ answer, part }) {
   const element = useRef();
   useLayoutEffect(() => {
-    let shown = 0, block = null;
+    let shown = 0;
+    let block = null;
     const show = () => {
       const text = answer[part];
       for (let end; shown < text.length; shown = end) {
-        if (!block || (block.length >= BLOCK && text[shown - 1] === "\n")) {
-          block = { element: element.current.appendChild(document.createElement("span")), length: 0 };
-        }
-        const cut = text.indexOf("\n", shown + Math.max(BLOCK - block.length, 0)) + 1;
-        end = cut || text.length;
-        block.element.append(text.slice(shown, end));
+        block ??= { element: element.current.appendChild(document.createElement("span")), length: 0 };
+        const cut = text.indexOf("\n", shown + Math.max(BLOCK - block.length, 0));
+        end = cut < 0 ? text.length : cut + 1;
+        block.element.append(text.slice(shown, cut < 0 ? end : cut)); // the block itself ends the line
         block.length += end - shown;
+        if (cut >= 0) block = null;
       }
     };
     show();
@@ -47,9 +47,13 @@ function Tokens({ tokens }) {
     <div class="tokens" tabindex="0" role="group" aria-label="Tokens by probability. Left and right show alternatives."
         onKeyDown=${onKeyDown} onBlur=${() => setActive(null)} onMouseOver=${(e) => of(e) && setActive(+of(e))} onMouseLeave=${() => setActive(null)}>
       <div class="text">${tokens.map((token, place) => html`<span data-token=${place} class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`)}</div>
-      <div class="alternatives" role="status">${chosen ? html`
+      <div class="alternatives" role="status">${
+        chosen
+          ? html`
         <b>${JSON.stringify(chosen.token)}</b> <span>${chance(chosen.logprob)}</span>
-        ${chosen.top_logprobs.filter((each) => each.token !== chosen.token).map((each) => html`<i>${JSON.stringify(each.token)} ${chance(each.logprob)}</i>`)}` : html`<i>Point at a token for its alternatives.</i>`}</div>
+        ${chosen.top_logprobs.filter((each) => each.token !== chosen.token).map((each) => html`<i>${JSON.stringify(each.token)} ${chance(each.logprob)}</i>`)}`
+          : html`<i>Point at a token for its alternatives.</i>`
+      }</div>
     </div>`;
 }
 
@@ -63,16 +67,27 @@ function Call({ call, result, onResult }) {
     <div class="call">
       <p><span class="tag">tool call</span> <b>${call.name}</b></p>
       <pre tabindex="0" aria-label=${`Arguments of ${call.name}`}>${pretty(call.arguments)}</pre>
-      ${onResult && result === undefined && html`
-        <form class="row" onSubmit=${(event) => { event.preventDefault(); onResult(call, text); }}>
+      ${
+        onResult &&
+        result === undefined &&
+        html`
+        <form class="row" onSubmit=${(event) => {
+          event.preventDefault();
+          onResult(call, text);
+        }}>
           <input aria-label=${`Result of ${call.name}`} placeholder="Its result, as your program would send it" value=${text} onInput=${(e) => setText(e.target.value)} />
           <button>Send result</button>
-        </form>`}
+        </form>`
+      }
     </div>`;
 }
 
 const pretty = (text) => {
-  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
 };
 
 function Figures({ timings, finish, isRunning }) {

@@ -1,9 +1,10 @@
 /** Live status: a frame a second of what `triton-openai top` shows, and charts of the last hour. */
-import { html, ErrorBox, Table, number, percent, seconds, whole, useEffect, useRef, useState } from "./html.js";
-import { watch } from "./api.js";
+import { html, ErrorBox, Notice, Table, number, percent, seconds, whole, useEffect, useRef, useState } from "./html.js";
+import { keys, watch } from "./api.js";
 import { Chart } from "./chart.js";
 
-const HOUR_S = 3600, MOST_POINTS = 4400;
+const HOUR_S = 3600,
+  MOST_POINTS = 4400;
 const TILES = [
   ["Generated tokens", "tok/s", number, "completion_tokens_per_s"],
   ["Prompt tokens", "tok/s", number, "prompt_tokens_per_s"],
@@ -13,13 +14,15 @@ const TILES = [
   ["Failures", "a second", number, "failures_per_s"],
 ];
 
-export function Status({ askForKey }) {
+export function Status({ about, askForKey }) {
   const [frame, setFrame] = useState(null);
   const [state, setState] = useState({ name: "connecting" });
   const [isOperator, setOperator] = useState(false);
   const series = useRef({ at: [] });
 
+  const hasKey = Boolean(keys.admin) || about?.needs_key === false;
   useEffect(() => {
+    if (!hasKey) return undefined;
     const abort = new AbortController();
     const onEvent = (event) => {
       if (event.type === "hello") {
@@ -36,12 +39,15 @@ export function Status({ askForKey }) {
     };
     watch({ signal: abort.signal, onEvent, onState: setState });
     return () => abort.abort();
-  }, []);
+  }, [hasKey]);
 
+  if (about?.needs_key && !hasKey)
+    return html`<${Notice} title="Status is for operators" action=${["Enter a key", askForKey]}>Enter a key of the scope <b>metrics</b> or <b>admin</b>.<//>`;
   if (state.name === "refused") {
-    return html`<${ErrorBox} error=${state.error}><p>Status needs a key of the scope <b>metrics</b> or <b>admin</b>.</p><button type="button" onClick=${askForKey}>Enter a key</button><//>`;
+    return html`<${ErrorBox} error=${state.error}><p>Status needs a key of the scope <b>metrics</b> or <b>admin</b>.</p><button type="button" onClick=${askForKey}>Enter another key</button><//>`;
   }
-  if (!frame) return html`<p class="empty" role="status">${state.name === "waiting" ? "The server does not answer. Trying again…" : "Waiting for the first frame…"}</p>`;
+  if (!frame)
+    return html`<p class="empty" role="status">${state.name === "waiting" ? "The server does not answer. Trying again…" : "Waiting for the first frame…"}</p>`;
   return html`
     <div class="bar">
       <p role="status" class=${`state ${state.name}`}><span class="dot on"></span>${state.name === "live" ? "Live" : `Connection lost. Trying again in ${Math.ceil(state.pauseMs / 1000)} s; these are the last figures.`}</p>
@@ -95,7 +101,8 @@ function Panel({ title, wide, children }) {
   return html`<section class=${wide ? "panel wide" : "panel"}><h2>${title}</h2>${children}</section>`;
 }
 
-const Meter = ({ share }) => (share == null ? "–" : html`<span class="meter"><span style=${{ width: `${Math.round(share * 100)}%` }}></span></span>${percent(share)}`);
+const Meter = ({ share }) =>
+  share == null ? "–" : html`<span class="meter"><span style=${{ width: `${Math.round(share * 100)}%` }}></span></span>${percent(share)}`;
 
 function Operated({ frame }) {
   return html`
@@ -103,7 +110,7 @@ function Operated({ frame }) {
       ["request", (one) => html`<span class="cut" title=${one.request_id}>${one.request_id}</span>`],
       ["model", (one) => one.model ?? "–"],
       ["tenant", (one) => one.tenant ?? "–"],
-      ["stage", (one) => (one.queue_position ? `queue, place ${one.queue_position}` : one.ttft_s != null ? "decode" : one.stage ?? "–")],
+      ["stage", (one) => (one.queue_position ? `queue, place ${one.queue_position}` : one.ttft_s != null ? "decode" : (one.stage ?? "–"))],
       ["time", (one) => html`<${Stages} request=${one} />`],
       ["TTFT", (one) => seconds(one.ttft_s), "number"],
       ["in", (one) => one.prompt_tokens ?? "–", "number"],
@@ -113,14 +120,17 @@ function Operated({ frame }) {
     <${Panel} title="Endpoints" wide><${Table} label="Endpoints" rows=${frame.endpoints} id=${(one) => `${one.pool} ${one.address}`} columns=${[
       ["endpoint", (one) => one.address],
       ["pool", (one) => one.pool],
-      ["state", (one) => html`<span class=${`badge ${one.state === "ready" ? "good" : "bad"}`} title=${one.reason ?? ""}>${one.state}</span>`],
+      [
+        "state",
+        (one) => html`<span class=${`badge ${one.state === "ready" ? "good" : "bad"}`} title=${one.reason ?? ""}>${one.state}</span>`,
+      ],
       ["rows", (one) => number(one.load.running), "number"],
       ["waiting", (one) => number(one.load.waiting), "number"],
       ["KV cache", (one) => html`<${Meter} share=${one.load.kv_in_use} />`, "number"],
       ["streams", (one) => one.streams, "number"],
       ["tok/s", (one) => number(frame.endpoint_tokens_per_s[one.address] ?? 0), "number"],
     ]} /><//>
-    <${Panel} title="Queue by tenant"><${Table} label="Queue by tenant" empty="Nothing runs or waits." rows=${frame.queues.flatMap((one) => one.tenants.length ? one.tenants.map((each) => ({ ...one, ...each })) : [one])} id=${(one) => `${one.queue} ${one.tenant}`} columns=${[
+    <${Panel} title="Queue by tenant"><${Table} label="Queue by tenant" empty="Nothing runs or waits." rows=${frame.queues.flatMap((one) => (one.tenants.length ? one.tenants.map((each) => ({ ...one, ...each })) : [one]))} id=${(one) => `${one.queue} ${one.tenant}`} columns=${[
       ["queue", (one) => one.queue],
       ["tenant", (one) => one.tenant ?? "–"],
       ["running", (one) => number(one.running), "number"],

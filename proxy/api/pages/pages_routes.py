@@ -110,16 +110,19 @@ class Base(Version):
 class Whole(Base):
     documentation: str = Field(examples=["/docs"])
     openapi: str = Field(examples=["/openapi.json"])
+    needs_key: bool = Field(description="Whether callers need a key or token.", examples=[True])
 
 
-def front_routes(version: str, routers: Iterable[APIRouter], *, has_page: bool = True) -> APIRouter:
-    """`routers`: the server's routers, whose routes `/` lists. has_page: browsers get the web page
-    there.
+def front_routes(
+    version: str, routers: Iterable[APIRouter], *, needs_key: bool, has_page: bool
+) -> APIRouter:
+    """`routers`: the server's routers, whose routes `/` lists. needs_key: callers need a key or
+    token. has_page: browsers get the web page at `/`.
     """
     router, endpoints = APIRouter(tags=["about"]), _endpoints(routers)
     head = {"name": NAME, "version": version}
     pages = {"documentation": "/docs", "openapi": "/openapi.json"}
-    whole = {**head, **pages, "endpoints": endpoints}
+    whole = {**head, **pages, "needs_key": needs_key, "endpoints": endpoints}
     base = {**head, "endpoints": [e for e in endpoints if " /v1/" in e]}
 
     @router.get("/", responses=answers(Whole))
