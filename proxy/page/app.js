@@ -81,7 +81,7 @@ function App() {
           <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span>Key</button>
       </div>
     </header>
-    <main tabindex="-1" class=${view}>
+    <main id="main" tabindex="-1" class=${view}>
       <h1 class="hidden">${VIEWS[view][0]}</h1>
       <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error} chatWith=${chatWith} askForKey=${() => setAsking(true)} />
     </main>

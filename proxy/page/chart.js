@@ -35,7 +35,9 @@ export function Chart({ label, series, format, height = 88, bars = false, span, 
     const font = `11px ${style.fontFamily}`;
     const axis = { stroke: text, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
     // what there is, as soon as there are two minutes: a server that has just started has no hour
-    const scale = span ? { range: (_, least, most) => [most - Math.min(span, Math.max(most - least, 120)), most] } : {};
+    const scale = span
+      ? { range: (_, least, most) => [most - Math.min(span, Math.max(most - least, 120)), most] }
+      : { range: (_, least, most) => [least - 43_200, most + 43_200] };
     plot.current = new window.uPlot(
       {
         width: at.clientWidth || 200,
@@ -52,8 +54,8 @@ export function Chart({ label, series, format, height = 88, bars = false, span, 
             size: 20,
             gap: 4,
             space: 64,
-            incrs: bars ? [86_400, 604_800] : [30, 60, 300, 600, 900],
-            values: (_, times) => times.map(bars ? dayOf : timeOf),
+            incrs: bars ? [86_400, 604_800] : [60, 120, 300, 600, 900],
+            values: (_, times) => times.map((time, place) => (place ? (bars ? dayOf : timeOf)(time) : "")), // the first would be cut
           },
           { ...axis, side: 1, size: 44, gap: 6, space: 28, values: (_, values) => values.map(format) },
         ],

@@ -111,7 +111,7 @@ function Operated({ frame }) {
       ["model", (one) => one.model ?? "–"],
       ["tenant", (one) => one.tenant ?? "–"],
       ["stage", (one) => (one.queue_position ? `queue, place ${one.queue_position}` : one.ttft_s != null ? "decode" : (one.stage ?? "–"))],
-      ["time", (one) => html`<${Stages} request=${one} />`],
+      ["time", (one) => html`<${Stages} request=${one} longest=${frame.running[0].duration_ms} />`],
       ["TTFT", (one) => seconds(one.ttft_s), "number"],
       ["in", (one) => one.prompt_tokens ?? "–", "number"],
       ["out", (one) => one.completion_tokens ?? "–", "number"],
@@ -147,9 +147,13 @@ function Operated({ frame }) {
     ]} /><//>`;
 }
 
-/** The stages so far as one bar. */
-function Stages({ request }) {
+/** The stages so far as one bar, whose length is the request's age. */
+function Stages({ request, longest }) {
   const stages = Object.entries(request.stages_ms).filter(([, ms]) => ms > 0);
   const text = stages.map(([name, ms]) => `${name} ${seconds(ms / 1000)}`).join(", ");
-  return html`<span class="stages" role="img" aria-label=${text} title=${text}>${stages.map(([name, ms]) => html`<span class=${name.split(" ")[0]} style=${{ flexGrow: String(ms) }}></span>`)}</span>`;
+  const width = `${Math.max((100 * request.duration_ms) / longest, 4)}%`;
+  return html`
+    <span class="stages" role="img" aria-label=${text} title=${text}>
+      <span style=${{ width }}>${stages.map(([name, ms]) => html`<i class=${name.split(" ")[0]} style=${{ flexGrow: String(ms) }}></i>`)}</span>
+    </span>`;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.access.store import open_store
+from proxy.domain.endpoints import EndpointStatus
 from proxy.settings import Settings
+from tests.doubles.pools import DecisionsInMemory, FixedPools, endpoint
 from tests.fixtures.application import NONE, application, operations
 from tests.fixtures.running_app import RunningApp
 from tests.long.page.browser import MISSING, Browser, browser
@@ -22,21 +24,31 @@ Serve = Callable[..., RunningApp]
 
 
 class KeyedApp(RunningApp):
-    """With a store of keys. admin: its first key."""
+    """With a store of keys. admin: its first key. database: of the store, a file."""
 
-    def __init__(self, engine: PageEngine, folder: Path) -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        engine: PageEngine,
+        folder: Path,
+        *,
+        catalog: PageCatalog | None = None,
+        models_file: Path = NONE,
+        endpoints: Sequence[EndpointStatus] = (endpoint("10.0.0.1:8001"),),
+    ) -> None:
+        self.engine, self.database = engine, folder / "store.db"
         settings = Settings(
-            models_file=NONE, key_pepper=PEPPER, store_url=f"sqlite:///{folder / 'store.db'}"
+            models_file=models_file, key_pepper=PEPPER, store_url=f"sqlite:///{self.database}"
         )
         self.admin = asyncio.run(self._first_key(settings))
         store = open_store(settings)
+        assert store is not None
         own = operations(
-            "10.0.0.1:8001", "10.0.0.2:8001", decisions=store.decisions, audit=store.audit
+            pools=FixedPools(DecisionsInMemory(), *endpoints),
+            decisions=store.decisions,
+            audit=store.audit,
         )
-        super().__init__(
-            application(engine, PageCatalog(), settings=settings, store=store, operations=own)
-        )
+        ports = {"settings": settings, "store": store, "operations": own}
+        super().__init__(application(engine, catalog or PageCatalog(), **ports))
 
     async def _first_key(self, settings: Settings) -> str:
         store = open_store(settings)

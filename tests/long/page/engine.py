@@ -100,11 +100,14 @@ def _log_prob(place: int, word: str) -> TokenLogProb:
 
 
 class PageCatalog(FixedCatalog):
-    """Two models; the name of one is hostile."""
+    """Models with these names; by default the name of one is hostile."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self._names = names or ("demo", HOSTILE)
 
     async def load(self) -> tuple[LoadedModel, ...]:
         facts = replace(FACTS, chat_template=TEMPLATE, context_length=200_000)
         return tuple(
-            LoadedModel(name=name, facts=facts, capabilities=CAPABILITIES)
-            for name in ("demo", HOSTILE)
+            LoadedModel(name=name, facts=facts, capabilities=CAPABILITIES) for name in self._names
         )
