@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import sqlite3
 import threading
@@ -16,10 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx
+from rich.console import Console
 from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EngineLoad
+from proxy.operate.administration.remote import AdminClient
+from proxy.operate.live.top import Top, read
 from tests.docs.pages import ROOT
+from tests.docs.terminal import WEB_FONTS
 from tests.doubles.pools import endpoint
 from tests.long.page.browser import Browser, browser
 from tests.long.page.conftest import KeyedApp
@@ -29,6 +34,7 @@ FOLDER = ROOT / "docs" / "images"
 MODELS = {"llama-3.1-8b": 0.4, "qwen3-8b": 0.3}  # and their price of a million tokens
 TENANTS = ("acme", "globex", "initech")
 ENTER = "\ue007"
+SHOWN_URL = "http://127.0.0.1:9000"
 LAPTOP, TALL, PHONE = (1280, 800), (1280, 1320), (390, 844)
 LOADS = (
     EngineLoad(waiting=0, running=5, kv_in_use=0.62),
@@ -165,6 +171,7 @@ def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) ->
         time.sleep(load_s)
         page.wait_for("td", "decode")
         yield from take(page, "status", TALL, folder)
+        (folder / "top.svg").write_text(top(server))
     page.show(*LAPTOP)
     page.click("nav a", "Keys")
     page.wait_for("td", "batch jobs")
@@ -173,6 +180,15 @@ def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) ->
     page.click(".tabs button", "Usage")
     page.wait_for("td", "globex")
     yield from take(page, "usage", LAPTOP, folder)
+
+
+def top(server: KeyedApp) -> str:
+    """`triton-openai top` of the server, as a terminal of 100 columns shows it."""
+    out = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, highlight=False)
+    with AdminClient(server.url, key=server.admin) as proxy:
+        shown = Top(lambda: read(proxy), time.sleep, out.print, interval_s=5, url=SHOWN_URL)
+        shown.once()
+    return WEB_FONTS.sub("", out.export_svg(title="triton-openai top"))
 
 
 if __name__ == "__main__":
