@@ -83,7 +83,8 @@ function App() {
     </header>
     <main id="main" tabindex="-1" class=${view}>
       <h1 class="hidden">${VIEWS[view][0]}</h1>
-      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error} chatWith=${chatWith} askForKey=${() => setAsking(true)} />
+      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error}
+          chatWith=${chatWith} askForKey=${() => setAsking(true)} />
     </main>
     ${isAsking && html`<${KeyDialog} enter=${enter} close=${() => setAsking(false)} />`}`;
 }
@@ -102,7 +103,8 @@ function KeyDialog({ enter, close }) {
       <form onSubmit=${submit}>
         <h2 id="key-title">Your API key</h2>
         <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status and Keys.</p>
-        <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key} onInput=${(e) => setKey(e.target.value)} required /><//>
+        <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key}
+            onInput=${(e) => setKey(e.target.value)} required /><//>
         <${ErrorBox} error=${error} />
         <div class="row end">
           <button type="button" class="quiet" onClick=${() => dialog.current.close()}>Cancel</button>
@@ -125,7 +127,8 @@ function Theme() {
     setTheme(next);
     dispatchEvent(new Event("themechange"));
   };
-  return html`<button type="button" class="quiet wide" onClick=${choose} aria-label=${`Theme: ${THEMES[theme]}. Change to ${THEMES[next]}`}><span class="half"></span>${THEMES[theme]}</button>`;
+  return html`<button type="button" class="quiet wide" onClick=${choose}
+      aria-label=${`Theme: ${THEMES[theme]}. Change to ${THEMES[next]}`}><span class="half"></span>${THEMES[theme]}</button>`;
 }
 
 render(html`<${App} />`, document.body);

@@ -57,7 +57,7 @@ export function Chart({ label, series, format, height = 88, bars = false, span, 
             incrs: bars ? [86_400, 604_800] : [60, 120, 300, 600, 900],
             values: (_, times) => times.map((time, place) => (place ? (bars ? dayOf : timeOf)(time) : "")), // the first would be cut
           },
-          { ...axis, side: 1, size: 44, gap: 6, space: 28, values: (_, values) => values.map(format) },
+          { ...axis, side: 1, size: 50, gap: 6, space: 28, values: (_, values) => values.map(format) },
         ],
         series: [
           {},

@@ -30,7 +30,8 @@ export function ErrorBox({ error, children }) {
 
 /** What a view needs before it can show anything. action: [label, what it does]. */
 export function Notice({ title, action, children }) {
-  return html`<section class="notice"><h2>${title}</h2><p>${children}</p>${action && html`<button type="button" class="primary" onClick=${action[1]}>${action[0]}</button>`}</section>`;
+  return html`<section class="notice"><h2>${title}</h2><p>${children}</p>${action && html`<button type="button" class="primary"
+      onClick=${action[1]}>${action[0]}</button>`}</section>`;
 }
 
 export function Field({ label, hint, error, children }) {

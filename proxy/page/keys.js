@@ -103,7 +103,8 @@ function FormDialog({ title, action, save, close, children }) {
 
 /** A part of a view with its heading, its button and its dialog. */
 function Section({ title, action, onAction, children }) {
-  return html`<section class="panel wide"><div class="row between"><h2>${title}</h2>${action && html`<button type="button" class="primary" onClick=${onAction}>${action}</button>`}</div>${children}</section>`;
+  return html`<section class="panel wide"><div class="row between"><h2>${title}</h2>${action && html`<button type="button"
+      class="primary" onClick=${onAction}>${action}</button>`}</div>${children}</section>`;
 }
 
 const limitsOf = (form, before = {}) =>
@@ -117,7 +118,8 @@ function LimitFields({ limits = {} }) {
   return html`
     <details><summary>Limits</summary><div class="pairs">${LIMITS.map(
       (name) => html`
-      <${Field} label=${words(name)}><input name=${name} type="number" min="0" step="any" placeholder="none" defaultValue=${limits[name] ?? ""} /><//>`,
+      <${Field} label=${words(name)}><input name=${name} type="number" min="0" step="any" placeholder="none"
+          defaultValue=${limits[name] ?? ""} /><//>`,
     )}</div></details>`;
 }
 
@@ -158,7 +160,9 @@ function KeyList({ keys, tenants, changed, chatWith }) {
         <h2>The key ${issued.name}</h2>
         <p>It is shown only this once. Copy it now.</p>
         <pre tabindex="0" aria-label="The new key">${issued.key}</pre>
-        <div class="row"><${CopyButton} text=${issued.key} /><button type="button" onClick=${() => chatWith(issued.key)}>Use it in the playground</button><button type="button" class="quiet" onClick=${() => setIssued(null)}>Done</button></div>
+        <div class="row"><${CopyButton} text=${issued.key} /><button type="button"
+            onClick=${() => chatWith(issued.key)}>Use it in the playground</button><button type="button" class="quiet"
+                onClick=${() => setIssued(null)}>Done</button></div>
       </section>`
     }
     <${Section} title="Keys" action="Create a key" onAction=${() => setDialog({ name: "create" })}>
@@ -176,8 +180,10 @@ function KeyList({ keys, tenants, changed, chatWith }) {
           (key) =>
             stateOf(key) !== "revoked" &&
             html`<span class="row end">
-          <button type="button" class="quiet small" aria-label=${`Rotate ${key.name}`} onClick=${() => setDialog({ name: "rotate", key })}>Rotate</button>
-          <button type="button" class="quiet small" aria-label=${`Revoke ${key.name}`} onClick=${() => setDialog({ name: "revoke", key })}>Revoke</button></span>`,
+          <button type="button" class="quiet small" aria-label=${`Rotate ${key.name}`}
+              onClick=${() => setDialog({ name: "rotate", key })}>Rotate</button>
+          <button type="button" class="quiet small" aria-label=${`Revoke ${key.name}`}
+              onClick=${() => setDialog({ name: "revoke", key })}>Revoke</button></span>`,
         ],
       ]} />
     <//>
@@ -185,8 +191,10 @@ function KeyList({ keys, tenants, changed, chatWith }) {
       dialog?.name === "create" &&
       html`<${FormDialog} title="Create a key" action="Create" save=${create} close=${close}>
       <${Field} label="Name"><input name="name" required maxlength="128" /><//>
-      <${Field} label="Tenant" hint="A new name makes a new tenant."><input name="tenant" required list="tenants" autocomplete="off" /><datalist id="tenants">${tenants.map((each) => html`<option value=${each.name} />`)}</datalist><//>
-      <fieldset><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scope" value=${scope} defaultChecked=${USUAL.includes(scope)} />${scope}</label>`)}</fieldset>
+      <${Field} label="Tenant" hint="A new name makes a new tenant."><input name="tenant" required list="tenants"
+          autocomplete="off" /><datalist id="tenants">${tenants.map((each) => html`<option value=${each.name} />`)}</datalist><//>
+      <fieldset><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scope"
+          value=${scope} defaultChecked=${USUAL.includes(scope)} />${scope}</label>`)}</fieldset>
       <${Field} label="Models" hint="Patterns with * and ?, separated by commas; empty: all."><input name="models" /><//>
       <${Field} label="Expires after days"><input name="days" type="number" min="1" placeholder="never" /><//>
       <${LimitFields} />
@@ -233,16 +241,20 @@ function TenantList({ tenants, keys, changed }) {
         [
           html`<span class="hidden">actions</span>`,
           (one) =>
-            html`<button type="button" class="quiet small" aria-label=${`Change ${one.name}`} onClick=${() => setEdited(one)}>Change</button>`,
+            html`<button type="button" class="quiet small" aria-label=${`Change ${one.name}`}
+                onClick=${() => setEdited(one)}>Change</button>`,
         ],
       ]} />
     <//>
     ${
       edited &&
-      html`<${FormDialog} title=${edited.name ? `Change ${edited.name}` : "Create a tenant"} action="Save" save=${save} close=${() => setEdited(null)}>
+      html`<${FormDialog} title=${edited.name ? `Change ${edited.name}` : "Create a tenant"} action="Save" save=${save}
+          close=${() => setEdited(null)}>
       ${!edited.name && html`<${Field} label="Name" hint="Letters, digits and ._:@-"><input name="name" required /><//>`}
-      <${Field} label="Weight" hint="Of its share where tenants compete for a model."><input name="weight" type="number" min="0.01" max="1000" step="any" defaultValue=${edited.weight} required /><//>
-      ${edited.name && html`<label class="check"><input type="checkbox" name="active" defaultChecked=${edited.is_active} />Its keys are accepted</label>`}
+      <${Field} label="Weight" hint="Of its share where tenants compete for a model."><input name="weight" type="number" min="0.01"
+          max="1000" step="any" defaultValue=${edited.weight} required /><//>
+      ${edited.name && html`<label class="check"><input type="checkbox" name="active"
+          defaultChecked=${edited.is_active} />Its keys are accepted</label>`}
       <${LimitFields} limits=${edited.limits} />
     <//>`
     }

@@ -46,7 +46,8 @@ function Tokens({ tokens }) {
   return html`
     <div class="tokens" tabindex="0" role="group" aria-label="Tokens by probability. Left and right show alternatives."
         onKeyDown=${onKeyDown} onBlur=${() => setActive(null)} onMouseOver=${(e) => of(e) && setActive(+of(e))} onMouseLeave=${() => setActive(null)}>
-      <div class="text">${tokens.map((token, place) => html`<span data-token=${place} class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`)}</div>
+      <div class="text">${tokens.map((token, place) => html`<span data-token=${place}
+          class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`)}</div>
       <div class="alternatives" role="status">${
         chosen
           ? html`
@@ -75,7 +76,8 @@ function Call({ call, result, onResult }) {
           event.preventDefault();
           onResult(call, text);
         }}>
-          <input aria-label=${`Result of ${call.name}`} placeholder="Its result, as your program would send it" value=${text} onInput=${(e) => setText(e.target.value)} />
+          <input aria-label=${`Result of ${call.name}`} placeholder="Its result, as your program would send it" value=${text}
+              onInput=${(e) => setText(e.target.value)} />
           <button>Send result</button>
         </form>`
       }
@@ -107,8 +109,9 @@ export function AnswerView({ answer, results, onResult, onRetry }) {
   const part = answer.listen ? "text" : "content";
   return html`
     <article class="message assistant" aria-busy=${isRunning}>
-      <h3>Assistant ${isRunning && html`<span class="pulse" role="img" aria-label="is writing"></span>`}</h3>
-      ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer} part="reasoning" /></details>`}
+      <h2>Assistant ${isRunning && html`<span class="pulse" role="img" aria-label="is writing"></span>`}</h2>
+      ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
+          part="reasoning" /></details>`}
       ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Growing} key=${part} answer=${answer} part=${part} />`}
       ${calls?.map((call) => html`<${Call} call=${call} result=${results?.[call.id]} onResult=${isRunning ? null : onResult} />`)}
       <${ErrorBox} error=${error}>${onRetry && html`<button type="button" onClick=${onRetry}>Try again</button>`}<//>
@@ -120,7 +123,7 @@ export function GivenView({ message }) {
   const name = { user: "You", tool: `Result of ${message.name}`, system: "System" }[message.role];
   return html`
     <article class=${`message ${message.role}`}>
-      <h3>${name}</h3>
+      <h2>${name}</h2>
       ${message.image && html`<img src=${message.image} alt="The image that you sent" />`}
       <div class="text">${message.content}</div>
     </article>`;

@@ -168,18 +168,22 @@ export function Playground({ models, error }) {
     <${History} conversations=${conversations} current=${id} open=${open} remove=${remove} />
     <section class="chat" aria-label="Conversation">
       <${Scroller} answer=${answer}>
-        ${error && html`<${ErrorBox} error=${error}>${error.status === 403 && html`<p>Enter a key that may chat, or make one under <a href="#keys">Keys</a>.</p>`}<//>`}
+        ${error && html`<${ErrorBox} error=${error}>${error.status === 403 && html`<p>Enter a key that may chat, or make one under <a
+            href="#keys">Keys</a>.</p>`}<//>`}
         ${!messages.length && !answer && html`<${Welcome} model=${options.model} send=${send} />`}
         ${messages.map((message, place) =>
           message.role === "assistant"
-            ? html`<${AnswerView} key=${`${id} ${place}`} answer=${message} results=${results} onResult=${answer ? null : sendResult} onRetry=${place === messages.length - 1 && !answer ? retry : null} />`
+            ? html`<${AnswerView} key=${`${id} ${place}`} answer=${message} results=${results} onResult=${answer ? null : sendResult}
+                onRetry=${place === messages.length - 1 && !answer ? retry : null} />`
             : html`<${GivenView} key=${`${id} ${place}`} message=${message} />`,
         )}
         ${answer && html`<${AnswerView} key="answer" answer=${answer} />`}
       <//>
-      <${Composer} draft=${draft} setDraft=${setDraft} image=${image} setImage=${setImage} send=${send} answer=${answer} takesImages=${model?.capabilities.includes("images")} />
+      <${Composer} draft=${draft} setDraft=${setDraft} image=${image} setImage=${setImage} send=${send} answer=${answer}
+          takesImages=${model?.capabilities.includes("images")} />
     </section>
-    <${Options} models=${chatting} options=${options} set=${set} wrong=${wrong} body=${bodyOf(options, asked.length ? asked : [{ role: "user", content: SUGGESTIONS[0] }])} />`;
+    <${Options} models=${chatting} options=${options} set=${set} wrong=${wrong}
+        body=${bodyOf(options, asked.length ? asked : [{ role: "user", content: SUGGESTIONS[0] }])} />`;
 }
 
 function Welcome({ model, send }) {
@@ -187,7 +191,8 @@ function Welcome({ model, send }) {
     <div class="welcome">
       <h2>${model ? html`Talk to <b>${model}</b>` : "No model is served yet"}</h2>
       <p>Answers stream from this server. Nothing leaves it, and the conversation stays in your browser.</p>
-      ${model && html`<div class="row">${SUGGESTIONS.map((text) => html`<button type="button" onClick=${() => send(text)}>${text}</button>`)}</div>`}
+      ${model && html`<div class="row">${SUGGESTIONS.map((text) => html`<button type="button"
+          onClick=${() => send(text)}>${text}</button>`)}</div>`}
     </div>`;
 }
 
@@ -203,7 +208,8 @@ function Scroller({ answer, children }) {
   const onScroll = ({ currentTarget: at }) => {
     isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 60;
   };
-  return html`<div class="messages" ref=${element} onScroll=${onScroll} tabindex="0" role="log" aria-label="Messages" aria-live="off">${children}</div>`;
+  return html`<div class="messages" ref=${element} onScroll=${onScroll} tabindex="0" role="log" aria-label="Messages"
+      aria-live="off">${children}</div>`;
 }
 
 function Composer({ draft, setDraft, image, setImage, send, answer, takesImages }) {
@@ -223,19 +229,24 @@ function Composer({ draft, setDraft, image, setImage, send, answer, takesImages 
       event.preventDefault();
       send();
     }}>
-      ${image && html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button" class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`}
-      <textarea name="message" rows="2" aria-label="Message" placeholder="Message (Enter sends, Shift+Enter breaks the line)" value=${draft} onInput=${(e) => setDraft(e.target.value)} onKeyDown=${onKeyDown}></textarea>
+      ${image && html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button"
+          class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`}
+      <textarea name="message" rows="2" aria-label="Message" placeholder="Message (Enter sends, Shift+Enter breaks the line)"
+          value=${draft} onInput=${(e) => setDraft(e.target.value)} onKeyDown=${onKeyDown}></textarea>
       <div class="row end">
         ${takesImages && html`<label class="file quiet">Add image<input type="file" accept="image/*" onChange=${attach} /></label>`}
-        ${answer ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>` : html`<button class="primary" disabled=${!draft.trim()}>Send</button>`}
+        ${answer ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>` : html`<button class="primary"
+            disabled=${!draft.trim()}>Send</button>`}
       </div>
     </form>`;
 }
 
 function Options({ models, options, set, wrong, body }) {
   const area = (name, label, rows, example) => html`
-    <${Field} label=${label} error=${wrong[name]}><textarea name=${name} rows=${rows} spellcheck=${false} value=${options[name]} onInput=${(e) => set({ [name]: e.target.value })}></textarea><//>
-    ${example && html`<button type="button" class="quiet small" onClick=${() => set({ [name]: options[name] ? "" : JSON.stringify(example, null, 2) })}>${options[name] ? "Clear" : "Insert an example"}</button>`}`;
+    <${Field} label=${label} error=${wrong[name]}><textarea name=${name} rows=${rows} spellcheck=${false} value=${options[name]}
+        onInput=${(e) => set({ [name]: e.target.value })}></textarea><//>
+    ${example && html`<button type="button" class="quiet small"
+        onClick=${() => set({ [name]: options[name] ? "" : JSON.stringify(example, null, 2) })}>${options[name] ? "Clear" : "Insert an example"}</button>`}`;
   return html`
     <aside class="options" aria-label="Request">
       <${Field} label="Model">
@@ -245,10 +256,12 @@ function Options({ models, options, set, wrong, body }) {
       <details open><summary>Sampling</summary>
         <div class="pairs">${SAMPLING.map(
           ([name, label, step, least]) => html`
-          <${Field} label=${label}><input name=${name} type="number" step=${step} min=${least} placeholder="default" value=${options[name] ?? ""} onInput=${(e) => set({ [name]: e.target.value })} /><//>`,
+          <${Field} label=${label}><input name=${name} type="number" step=${step} min=${least} placeholder="default"
+              value=${options[name] ?? ""} onInput=${(e) => set({ [name]: e.target.value })} /><//>`,
         )}</div>
         <${Field} label="Stop at"><input name="stop" value=${options.stop} onInput=${(e) => set({ stop: e.target.value })} /><//>
-        <label class="check"><input name="logprobs" type="checkbox" checked=${options.logprobs} onChange=${(e) => set({ logprobs: e.target.checked })} />Show probabilities of tokens</label>
+        <label class="check"><input name="logprobs" type="checkbox" checked=${options.logprobs}
+            onChange=${(e) => set({ logprobs: e.target.checked })} />Show probabilities of tokens</label>
       </details>
       <details><summary>Tools</summary>${area("tools", "JSON list of tools", 8, EXAMPLE_TOOLS)}</details>
       <details><summary>Schema of the answer</summary>${area("schema", "JSON schema", 8, EXAMPLE_SCHEMA)}</details>
@@ -263,7 +276,8 @@ function History({ conversations, current, open, remove }) {
       <ul>${conversations.map(
         (each) => html`
         <li key=${each.id}>
-          <button type="button" aria-current=${each.id === current ? "true" : undefined} onClick=${() => open(each.id)}>${each.title}</button>
+          <button type="button" aria-current=${each.id === current ? "true" : undefined}
+              onClick=${() => open(each.id)}>${each.title}</button>
           <button type="button" class="remove" aria-label=${`Delete ${each.title}`} onClick=${() => remove(each.id)}>×</button>
         </li>`,
       )}</ul>

@@ -23,7 +23,6 @@ export function Status({ about, askForKey }) {
   const hasKey = Boolean(keys.admin) || about?.needs_key === false;
   useEffect(() => {
     if (!hasKey) return undefined;
-    const abort = new AbortController();
     const onEvent = (event) => {
       if (event.type === "hello") {
         series.current = event.series;
@@ -37,14 +36,29 @@ export function Status({ about, askForKey }) {
       }
       setFrame(event);
     };
-    watch({ signal: abort.signal, onEvent, onState: setState });
-    return () => abort.abort();
+    let abort;
+    const begin = () => {
+      abort = new AbortController();
+      watch({ signal: abort.signal, onEvent, onState: setState });
+    };
+    const end = () => abort.abort();
+    // a page that the browser keeps for its back button would hold the connection
+    const back = (event) => event.persisted && begin();
+    begin();
+    addEventListener("pagehide", end);
+    addEventListener("pageshow", back);
+    return () => {
+      end();
+      removeEventListener("pagehide", end);
+      removeEventListener("pageshow", back);
+    };
   }, [hasKey]);
 
   if (about?.needs_key && !hasKey)
     return html`<${Notice} title="Status is for operators" action=${["Enter a key", askForKey]}>Enter a key of the scope <b>metrics</b> or <b>admin</b>.<//>`;
   if (state.name === "refused") {
-    return html`<${ErrorBox} error=${state.error}><p>Status needs a key of the scope <b>metrics</b> or <b>admin</b>.</p><button type="button" onClick=${askForKey}>Enter another key</button><//>`;
+    return html`<${ErrorBox} error=${state.error}><p>Status needs a key of the scope <b>metrics</b> or <b>admin</b>.</p><button
+        type="button" onClick=${askForKey}>Enter another key</button><//>`;
   }
   if (!frame)
     return html`<p class="empty" role="status">${state.name === "waiting" ? "The server does not answer. Trying again…" : "Waiting for the first frame…"}</p>`;
@@ -56,7 +70,8 @@ export function Status({ about, askForKey }) {
     </div>
     <div class="tiles">${TILES.map((tile) => html`<${Tile} key=${tile[0]} tile=${tile} frame=${frame} all=${series.current} />`)}</div>
     <div class="panels">
-      <${Panel} title="Models" wide><${Table} label="Models" rows=${frame.models} id=${(one) => one.model} empty="No model has had a request yet." columns=${[
+      <${Panel} title="Models" wide><${Table} label="Models" rows=${frame.models} id=${(one) => one.model}
+          empty="No model has had a request yet." columns=${[
         ["model", (one) => one.model],
         ["req/s", (one) => number(one.requests_per_s), "number"],
         ["failed/s", (one) => html`<span class=${one.failures_per_s ? "bad" : ""}>${number(one.failures_per_s)}</span>`, "number"],
@@ -68,13 +83,15 @@ export function Status({ about, askForKey }) {
         ["p99", (one) => seconds(one.ttft_p99_s), "number"],
       ]} /><//>
       ${isOperator && frame.endpoints && html`<${Operated} frame=${frame} />`}
-      <${Panel} title="Tenants"><${Table} label="Tenants" rows=${frame.tenants} id=${(one) => one.tenant} empty="No tenant has sent a request yet." columns=${[
+      <${Panel} title="Tenants"><${Table} label="Tenants" rows=${frame.tenants} id=${(one) => one.tenant}
+          empty="No tenant has sent a request yet." columns=${[
         ["tenant", (one) => one.tenant],
         ["req/s", (one) => number(one.requests_per_s), "number"],
         ["tok in/s", (one) => number(one.prompt_tokens_per_s), "number"],
         ["tok out/s", (one) => number(one.completion_tokens_per_s), "number"],
       ]} /><//>
-      <${Panel} title="Errors"><${Table} label="Errors" rows=${frame.errors} id=${(one) => `${one.model} ${one.code}`} empty="None since the start." columns=${[
+      <${Panel} title="Errors"><${Table} label="Errors" rows=${frame.errors} id=${(one) => `${one.model} ${one.code}`}
+          empty="None since the start." columns=${[
         ["code", (one) => one.code],
         ["model", (one) => one.model || "–"],
         ["a second", (one) => number(one.per_s), "number"],
@@ -93,7 +110,8 @@ function Tile({ tile: [title, unit, format, first, second], frame, all }) {
     <section class="tile">
       <h2>${title} <small>${at || unit}</small></h2>
       <p class="figure">${value(first)}${second && html`<span>${value(second)}</span>`}</p>
-      <${Chart} label=${`${title} over the last hour: ${value(first)} now`} span=${HOUR_S} format=${format} onPoint=${setPoint} series=${names.map((name) => [...all[name]])} />
+      <${Chart} label=${`${title} over the last hour: ${value(first)} now`} span=${HOUR_S} format=${format} onPoint=${setPoint}
+          series=${names.map((name) => [...all[name]])} />
     </section>`;
 }
 
@@ -106,7 +124,8 @@ const Meter = ({ share }) =>
 
 function Operated({ frame }) {
   return html`
-    <${Panel} title="Running requests" wide><${Table} label="Running requests" rows=${frame.running} id=${(one) => one.request_id} empty="None now." columns=${[
+    <${Panel} title="Running requests" wide><${Table} label="Running requests" rows=${frame.running} id=${(one) => one.request_id}
+        empty="None now." columns=${[
       ["request", (one) => html`<span class="cut" title=${one.request_id}>${one.request_id}</span>`],
       ["model", (one) => one.model ?? "–"],
       ["tenant", (one) => one.tenant ?? "–"],
@@ -117,7 +136,8 @@ function Operated({ frame }) {
       ["out", (one) => one.completion_tokens ?? "–", "number"],
       ["age", (one) => seconds(one.duration_ms / 1000), "number"],
     ]} /><//>
-    <${Panel} title="Endpoints" wide><${Table} label="Endpoints" rows=${frame.endpoints} id=${(one) => `${one.pool} ${one.address}`} columns=${[
+    <${Panel} title="Endpoints" wide><${Table} label="Endpoints" rows=${frame.endpoints} id=${(one) => `${one.pool} ${one.address}`}
+        columns=${[
       ["endpoint", (one) => one.address],
       ["pool", (one) => one.pool],
       [
@@ -130,7 +150,8 @@ function Operated({ frame }) {
       ["streams", (one) => one.streams, "number"],
       ["tok/s", (one) => number(frame.endpoint_tokens_per_s[one.address] ?? 0), "number"],
     ]} /><//>
-    <${Panel} title="Queue by tenant"><${Table} label="Queue by tenant" empty="Nothing runs or waits." rows=${frame.queues.flatMap((one) => (one.tenants.length ? one.tenants.map((each) => ({ ...one, ...each })) : [one]))} id=${(one) => `${one.queue} ${one.tenant}`} columns=${[
+    <${Panel} title="Queue by tenant"><${Table} label="Queue by tenant" empty="Nothing runs or waits."
+        rows=${frame.queues.flatMap((one) => (one.tenants.length ? one.tenants.map((each) => ({ ...one, ...each })) : [one]))} id=${(one) => `${one.queue} ${one.tenant}`} columns=${[
       ["queue", (one) => one.queue],
       ["tenant", (one) => one.tenant ?? "–"],
       ["running", (one) => number(one.running), "number"],
@@ -138,7 +159,8 @@ function Operated({ frame }) {
       ["rows", (one) => number(one.capacity), "number"],
       ["share", (one) => html`<${Meter} share=${one.share} />`, "number"],
     ]} /><//>
-    <${Panel} title="Deployments"><${Table} label="Deployments" rows=${frame.deployments} id=${(one) => `${one.model} ${one.name}`} columns=${[
+    <${Panel} title="Deployments"><${Table} label="Deployments" rows=${frame.deployments} id=${(one) => `${one.model} ${one.name}`}
+        columns=${[
       ["model", (one) => one.model],
       ["deployment", (one) => one.name],
       ["pool", (one) => one.pool],
@@ -154,6 +176,7 @@ function Stages({ request, longest }) {
   const width = `${Math.max((100 * request.duration_ms) / longest, 4)}%`;
   return html`
     <span class="stages" role="img" aria-label=${text} title=${text}>
-      <span style=${{ width }}>${stages.map(([name, ms]) => html`<i class=${name.split(" ")[0]} style=${{ flexGrow: String(ms) }}></i>`)}</span>
+      <span style=${{ width }}>${stages.map(([name, ms]) => html`<i class=${name.split(" ")[0]}
+          style=${{ flexGrow: String(ms) }}></i>`)}</span>
     </span>`;
 }

@@ -126,7 +126,12 @@ def log_in(page: Browser, server: KeyedApp) -> None:
 
 
 def talk(page: Browser) -> None:
-    page.wait_for("h2", "Talk to")
+    for text in ("How do I warm up a model?", "Translate a menu into French", "Names for a bakery"):
+        page.wait_for("h2", "Talk to")
+        page.type("[name=message]", text)
+        page.press(ENTER)
+        page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
+        page.click("button.new")
     page.type("[name=message]", "What is 17 times 23?")
     page.press(ENTER)
     page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
