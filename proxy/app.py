@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,6 @@ from proxy.api.http.idempotency import IdempotencyParts
 from proxy.api.http.request_socket import SocketParts
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.kserve import kserve_routes
-from proxy.api.live_status import LiveStatus
 from proxy.api.openai import chat_socket, openai_routes
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.openapi.document import cached_document
@@ -361,14 +360,16 @@ def compose(
         )
         routers += [log_level_routes.routes(operations.log_levels, operations.audit, bodies=bodies)]
 
-    def operators_part() -> Mapping[str, Any]:
-        """Of a frame of the live status."""
-        if operations is None or settings.auth == "off":
-            return {}
-        pools, decisions = operations.pools, operations.decisions
-        return live_routes.operators_part(pools, decisions, lambda: registry.plans, scheduler)
-
-    live_status = LiveStatus(metrics.registry, log, operators_part, stopping=stopping)
+    part: Callable[[], Mapping[str, Any]] = dict  # nothing
+    if operations is not None and settings.auth != "off":
+        part = partial(
+            live_routes.operators_part,
+            operations.pools,
+            operations.decisions,
+            lambda: registry.plans,
+            scheduler,
+        )
+    live_status = live_routes.LiveStatus(metrics.registry, log, part, stopping=stopping)
 
     # what surrounds the routes
     journal = _journal(settings, metrics)

@@ -94,7 +94,6 @@ export function Status({ about, askForKey }) {
           empty="None since the start." columns=${[
         ["code", (one) => one.code],
         ["model", (one) => one.model || "–"],
-        ["a second", (one) => number(one.per_s), "number"],
         ["since the start", (one) => whole(one.total), "number"],
       ]} /><//>
       ${!(isOperator && frame.endpoints) && html`<p class="note">Running requests, endpoints, deployments and queues are for operators: with a key of the scope <b>admin</b>, or without keys, with the setting <b>ADMIN=on</b>.</p>`}

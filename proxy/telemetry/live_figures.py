@@ -1,6 +1,4 @@
-"""Figures of models, tenants and errors over a window of metrics. Shown by `triton-openai top` and
-by the live status.
-"""
+"""Figures of models and tenants for `triton-openai top` and for the live status."""
 
 from __future__ import annotations
 
@@ -18,6 +16,10 @@ TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT = (
     f"proxy_tenant_{what}_total" for what in ("requests", "prompt_tokens", "completion_tokens")
 )
 READY, REJECTIONS = "proxy_ready", "proxy_rejections_total"
+COUNTERS = (REQUESTS, TOKENS_IN, TOKENS_OUT, ENDPOINT_TOKENS, REJECTIONS)
+OF_TENANTS = (TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT)
+NAMES = (*COUNTERS, *OF_TENANTS, ACTIVE, WAITING, READY, f"{TTFT}_bucket", f"{LAG}_bucket")
+"""Of all samples that are read."""
 # Outcomes that are not failures: the answer ended, or its client disconnected.
 ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
 
@@ -43,16 +45,6 @@ class TenantFigures:
     requests_per_s: float
     prompt_tokens_per_s: float
     completion_tokens_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorFigures:
-    """Requests that got an error instead of an answer. model: empty where none was reached."""
-
-    model: str
-    code: str
-    per_s: float
-    total: float  # since the start
 
 
 def model_figures(window: Window, tokens_out: str = TOKENS_OUT) -> Iterator[ModelFigures]:
@@ -98,10 +90,3 @@ def tenant_figures(window: Window) -> Iterator[TenantFigures]:
             prompt_tokens_per_s=prompt.get(tenant, 0.0),
             completion_tokens_per_s=completion.get(tenant, 0.0),
         )
-
-
-def error_figures(window: Window) -> Iterator[ErrorFigures]:
-    rates = window.rates(REJECTIONS, "model", "reason")
-    for (model, code), total in sorted(summed(window.page, REJECTIONS, "model", "reason").items()):
-        rate = rates.get((model, code), 0.0)
-        yield ErrorFigures(model=model, code=code, per_s=rate, total=total)

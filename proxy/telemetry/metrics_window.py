@@ -1,6 +1,4 @@
-"""Metrics as numbers, from a registry or from Prometheus' text format, and what their counters did
-in the last intervals. Read by `triton-openai top` and by the live status.
-"""
+"""Metrics as numbers, and what their counters did in the last intervals."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import Answer, answers
-from proxy.api.page_routes import page_answer, wants_page
+from proxy.api.page_routes import page_answer
 
 FOLDER = resources.files("proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
@@ -128,7 +128,7 @@ def front_routes(
     @router.get("/", responses=answers(Whole))
     async def root(http: Request) -> Response:
         """What this server is, and each of its endpoints. Browsers get the web page."""
-        if has_page and wants_page(http):
+        if has_page and "text/html" in http.headers.get("accept", ""):
             return page_answer(http)
         return JSONResponse(whole, headers={"Vary": "Accept"} if has_page else None)
 

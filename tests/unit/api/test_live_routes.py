@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Message
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.api.live_routes import LiveStream
-from proxy.api.live_status import LiveStatus
+from proxy.api.live_routes import LiveStatus, LiveStream
 from proxy.domain.errors import RateLimited
 from proxy.telemetry.request_log import RequestLog
 
