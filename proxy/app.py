@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
@@ -22,7 +22,7 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
-from proxy.api import log_level_routes, monitoring, recent_routes
+from proxy.api import live_routes, log_level_routes, monitoring, page_routes, recent_routes
 from proxy.api.anthropic import messages_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
@@ -360,6 +360,17 @@ def compose(
         )
         routers += [log_level_routes.routes(operations.log_levels, operations.audit, bodies=bodies)]
 
+    part: Callable[[], Mapping[str, Any]] = dict  # nothing
+    if operations is not None and settings.auth != "off":
+        part = partial(
+            live_routes.operators_part,
+            operations.pools,
+            operations.decisions,
+            lambda: registry.plans,
+            scheduler,
+        )
+    live_status = live_routes.LiveStatus(metrics.registry, log, part, stopping=stopping)
+
     # what surrounds the routes
     journal = _journal(settings, metrics)
     relay = _relay(settings, redis, metrics)
@@ -395,7 +406,10 @@ def compose(
             # before it listens: others may listen with it, and say that they are ready
             await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
             watching = readiness.watch(catalog, registry, metrics, recovery)
-            tasks = [asyncio.create_task(each) for each in (watching, policy_watch.run())]
+            tasks = [
+                asyncio.create_task(each)
+                for each in (watching, policy_watch.run(), live_status.run())
+            ]
             with LoopLag(metrics.loop_lag).measured():
                 yield
             await background.end(tasks)
@@ -428,9 +442,17 @@ def compose(
     metrics.registry.register(ModelInfo(registry))
     routers += [monitoring.routes(registry, metrics, ledger, concerns)]
     routers += [
-        pages_routes.front_routes(__version__, tuple(routers)),
+        pages_routes.front_routes(
+            __version__,
+            tuple(routers),
+            needs_key=settings.is_authenticated,
+            has_page=settings.page,
+        ),
         pages_routes.docs_routes(document),
+        live_routes.routes(live_status),
     ]
+    if settings.page:
+        routers += [page_routes.routes()]
     for router in routers:
         app.include_router(router)
     route_scopes.check(app.routes)

@@ -40,6 +40,9 @@ class Listening(Group):
     or `AUTH=off`. Set it to serve other machines."""
     port: Port = 9000
     """TCP port of the proxy. Change it where another program has it."""
+    page: bool = True
+    """Whether `/` is the web page for browsers: playground, live status, keys. Without it they get
+    what programs get there, the list of endpoints. Turn it off where callers shall find no page."""
     cors_origins: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_origins)] = ()
     """Origins whose pages may call the API from a browser, separated by commas; `*` allows all. Set
     it where web pages call the API."""

@@ -289,7 +289,7 @@ class GenerationMetrics:
         active, gaps = labeled
         error: BaseException | None = None
         active.inc()
-        record.generation_began = time.perf_counter()
+        record.begin_generation(request, card)
         try:
             yield
         except BaseException as raised:

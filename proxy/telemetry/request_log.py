@@ -49,6 +49,12 @@ class RequestLog:
     ) -> None:
         self._readers = readers
         self._trace = trace
+        self._running: dict[RequestRecord, None] = {}
+
+    @property
+    def running(self) -> Iterator[RequestRecord]:
+        """Of the requests that have not ended, the oldest first."""
+        return iter(self._running)
 
     @contextmanager
     def recorded(
@@ -69,12 +75,14 @@ class RequestLog:
             trace=None if self._trace is None else self._trace(headers),
         )
         token = current_record.set(record)
+        self._running[record] = None
         if request_id and (task := asyncio.current_task()) is not None:
             task.set_name(f"{TASK}{request_id} {path}")
         try:
             yield record
         finally:
             record.end()
+            del self._running[record]
             line = line_of(record)
             matters = "model" in line or "error" in line
             is_news = matters and not path.startswith(HEALTH_CHECKS)

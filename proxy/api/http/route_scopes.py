@@ -57,15 +57,17 @@ NEEDS: Mapping[str, Need] = {
     "/v1/models/{model:path}": Scope.MODELS,
     "/dynamo/alpha/list-models": Scope.MODELS,
     "/metrics": Scope.METRICS,
+    "/metrics/live": Scope.METRICS,
     "/v1/usage": Open.CALLER,
     # Load balancers have no key. The answers name no model.
     "/health": Open.ANYBODY,
     "/health/live": Open.ANYBODY,
     "/health/ready": Open.ANYBODY,
     "/ping": Open.ANYBODY,
-    # The documentation. A browser sends no key when it opens a page, and the pages describe the
-    # software: no model, tenant or number of this server is in them but its limits.
+    # The web page and the documentation. A browser sends no key when it opens a page, and the pages
+    # describe the software: no model, tenant or number of this server is in them but its limits.
     "/": Open.ANYBODY,
+    "/page/{name:path}": Open.ANYBODY,
     "/v1": Open.ANYBODY,
     "/version": Open.ANYBODY,
     "/docs": Open.ANYBODY,

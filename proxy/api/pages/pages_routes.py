@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import Answer, answers
+from proxy.api.page_routes import page_answer
 
 FOLDER = resources.files("proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
@@ -109,20 +110,27 @@ class Base(Version):
 class Whole(Base):
     documentation: str = Field(examples=["/docs"])
     openapi: str = Field(examples=["/openapi.json"])
+    needs_key: bool = Field(description="Whether callers need a key or token.", examples=[True])
 
 
-def front_routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
-    """`routers`: the server's routers, whose routes the page lists."""
+def front_routes(
+    version: str, routers: Iterable[APIRouter], *, needs_key: bool, has_page: bool
+) -> APIRouter:
+    """`routers`: the server's routers, whose routes `/` lists. needs_key: callers need a key or
+    token. has_page: browsers get the web page at `/`.
+    """
     router, endpoints = APIRouter(tags=["about"]), _endpoints(routers)
     head = {"name": NAME, "version": version}
     pages = {"documentation": "/docs", "openapi": "/openapi.json"}
-    whole = {**head, **pages, "endpoints": endpoints}
+    whole = {**head, **pages, "needs_key": needs_key, "endpoints": endpoints}
     base = {**head, "endpoints": [e for e in endpoints if " /v1/" in e]}
 
     @router.get("/", responses=answers(Whole))
-    async def root() -> Response:
-        """What this server is, and each of its endpoints."""
-        return JSONResponse(whole)
+    async def root(http: Request) -> Response:
+        """What this server is, and each of its endpoints. Browsers get the web page."""
+        if has_page and "text/html" in http.headers.get("accept", ""):
+            return page_answer(http)
+        return JSONResponse(whole, headers={"Vary": "Accept"} if has_page else None)
 
     @router.get("/v1", responses=answers(Base))
     async def base_url() -> Response:

@@ -14,17 +14,16 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from proxy.domain.output import FinishReason
 from proxy.operate.administration.pools import STYLES
-from proxy.operate.live.window import Groups, Page, Window, summed
+from proxy.telemetry.live_figures import (
+    ENDPOINT_TOKENS,
+    LAG,
+    READY,
+    model_figures,
+    tenant_figures,
+)
+from proxy.telemetry.metrics_window import Window, summed
 
-REQUESTS, ACTIVE = "proxy_requests_total", "proxy_requests_active"
-TOKENS_IN, TOKENS_OUT = "proxy_prompt_tokens_total", "proxy_completion_tokens_total"
-TTFT, LAG = "proxy_time_to_first_token_seconds", "proxy_event_loop_lag_seconds"
-ENDPOINT_TOKENS, WAITING = "proxy_endpoint_tokens_total", "proxy_fair_queue_waiting"
-READY = "proxy_ready"
-# Outcomes that are not failures: the answer ended, or its client disconnected.
-ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
 MOST_ROWS = 15  # of one table
 WIDE = 80  # columns of the terminal: with fewer, ONLY_WIDE are left out
 ONLY_WIDE = ("failed/s", "tok in/s", "pool")
@@ -110,42 +109,26 @@ class Frame:
 
 
 def _models(window: Window) -> Iterator[Row]:
-    running = summed(window.page, ACTIVE, "model")
-    waiting = _waiting(window.page)
-    outcomes = window.rates(REQUESTS, "model", "outcome")
-    tokens_in, tokens_out = window.rates(TOKENS_IN, "model"), window.rates(TOKENS_OUT, "model")
-    medians, slowest = (window.quantiles(TTFT, share, "model") for share in (0.5, 0.99))
-    for model in {group[:1] for group in outcomes} | running.keys():
-        own = {outcome: rate for (name, outcome), rate in outcomes.items() if (name,) == model}
-        requests, tokens = sum(own.values()), tokens_out.get(model, 0.0)
-        failures = sum(rate for outcome, rate in own.items() if outcome not in ENDED)
+    for one in model_figures(window):
+        failures = number(one.failures_per_s)
         yield Row(
-            name=model[0],
+            name=one.model,
             weights={
-                Order.REQUESTS: requests,
-                Order.TOKENS: tokens,
-                Order.LATENCY: slowest.get(model, 0.0),
+                Order.REQUESTS: one.requests_per_s,
+                Order.TOKENS: one.completion_tokens_per_s,
+                Order.LATENCY: one.ttft_p99_s or 0.0,
             },
             cells={
-                "req/s": number(requests),
-                "failed/s": f"[red]{number(failures)}[/]" if failures else number(failures),
-                "tok in/s": number(tokens_in.get(model, 0.0)),
-                "run": number(running.get(model, 0.0)),
-                "wait": number(waiting.get(model)),
-                "TTFT p50": seconds(medians.get(model)),
-                "p99": seconds(slowest.get(model)),
-                "tok out/s": number(tokens),
+                "req/s": number(one.requests_per_s),
+                "failed/s": f"[red]{failures}[/]" if one.failures_per_s else failures,
+                "tok in/s": number(one.prompt_tokens_per_s),
+                "run": number(one.running),
+                "wait": number(one.waiting),
+                "TTFT p50": seconds(one.ttft_p50_s),
+                "p99": seconds(one.ttft_p99_s),
+                "tok out/s": number(one.completion_tokens_per_s),
             },
         )
-
-
-def _waiting(page: Page) -> Groups:
-    """By Triton's name of the model, which is most often the public one, too."""
-    found: Groups = {}
-    for (queue,), count in summed(page, WAITING, "queue").items():
-        model = (queue.partition("/")[2],)
-        found[model] = found.get(model, 0.0) + count
-    return found
 
 
 def _endpoints(window: Window, listing: Listing | None) -> Iterator[Row]:
@@ -171,20 +154,17 @@ def _endpoints(window: Window, listing: Listing | None) -> Iterator[Row]:
 
 
 def _tenants(window: Window) -> Iterator[Row]:
-    """Empty where the proxy's metrics know no tenants."""
-    requests, tokens_in, tokens_out = (
-        window.rates(f"proxy_tenant_{what}_total", "tenant")
-        for what in ("requests", "prompt_tokens", "completion_tokens")
-    )
-    for tenant, rate in requests.items():
-        tokens = tokens_out.get(tenant, 0.0)
+    for one in tenant_figures(window):
         yield Row(
-            name=tenant[0],
-            weights={Order.REQUESTS: rate, Order.TOKENS: tokens},
+            name=one.tenant,
+            weights={
+                Order.REQUESTS: one.requests_per_s,
+                Order.TOKENS: one.completion_tokens_per_s,
+            },
             cells={
-                "req/s": number(rate),
-                "tok in/s": number(tokens_in.get(tenant, 0.0)),
-                "tok out/s": number(tokens),
+                "req/s": number(one.requests_per_s),
+                "tok in/s": number(one.prompt_tokens_per_s),
+                "tok out/s": number(one.completion_tokens_per_s),
             },
         )
 

@@ -20,7 +20,7 @@ from proxy.domain.errors import LaunchError
 from proxy.operate.administration.pools import ENDPOINTS
 from proxy.operate.administration.remote import AdminClient, Refused
 from proxy.operate.live.frame import Frame, Listing, Order
-from proxy.operate.live.window import Page, Window, parsed
+from proxy.telemetry.metrics_window import Page, Window, parsed
 
 ORDERS = {order.value: order for order in Order}
 FILE_WIDTH, WHOLE_LINES = 100, 1000

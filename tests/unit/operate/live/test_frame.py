@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.operate.live.frame import Frame, Listing, Order
-from proxy.operate.live.window import Window, parsed
+from proxy.telemetry.metrics_window import Window, parsed
 from tests.unit.operate.live.samples import console, printed
 
 URL = "http://127.0.0.1:9000"

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from proxy.domain.errors import LaunchError
-from proxy.operate.live.window import (
+from proxy.telemetry.metrics_window import (
     Page,
     Window,
     parsed,

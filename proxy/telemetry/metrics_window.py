@@ -1,12 +1,13 @@
-"""A page of Prometheus' text format as numbers, and what its counters did in the last intervals."""
+"""Metrics as numbers, and what their counters did in the last intervals."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.domain.errors import LaunchError
@@ -20,14 +21,18 @@ Groups = dict[tuple[str, ...], float]
 
 def parsed(text: str) -> Page:
     """Raises LaunchError: the text is something else."""
-    page: dict[str, dict[Labels, float]] = {}
     try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                labels = tuple(sorted(sample.labels.items()))
-                page.setdefault(sample.name, {})[labels] = sample.value
+        return page_of(text_string_to_metric_families(text))
     except (ValueError, KeyError, IndexError) as error:
         raise LaunchError(f"/metrics has no page of Prometheus' text format: {error}") from None
+
+
+def page_of(families: Iterable[Metric]) -> Page:
+    page: dict[str, dict[Labels, float]] = {}
+    for family in families:
+        for sample in family.samples:
+            labels = tuple(sorted(sample.labels.items()))
+            page.setdefault(sample.name, {})[labels] = sample.value
     return page
 
 
@@ -70,8 +75,8 @@ INTERVALS = 5  # tokens are counted when a request ends, so that one interval al
 class Window:
     """add(page) once an interval; rates are known from the second page on."""
 
-    def __init__(self) -> None:
-        self._pages: deque[tuple[float, Page]] = deque(maxlen=INTERVALS + 1)
+    def __init__(self, intervals: int = INTERVALS) -> None:
+        self._pages: deque[tuple[float, Page]] = deque(maxlen=intervals + 1)
 
     def add(self, page: Page, at_s: float) -> None:
         """at_s: on any clock, always the same."""

@@ -1,0 +1,134 @@
+/** The page: its head, the key, and the three views, of which the address names one. */
+import { html, render, ErrorBox, Field, useEffect, useRef, useState } from "./html.js";
+import { call, keys } from "./api.js";
+import { Playground } from "./playground.js";
+import { Status } from "./status.js";
+import { Keys } from "./keys.js";
+
+const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], keys: ["Keys", Keys] };
+const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
+const viewOf = () => (location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "playground");
+
+function App() {
+  const [view, setView] = useState(viewOf);
+  const [about, setAbout] = useState(null); // what the server is
+  const [models, setModels] = useState(null);
+  const [error, setError] = useState(null);
+  const [isAsking, setAsking] = useState(false);
+  const [session, setSession] = useState(0); // counts changes of the key: views start anew
+
+  const load = async () => {
+    try {
+      setModels((await call("v1/models", { key: keys.chat })).data);
+      setError(null);
+    } catch (problem) {
+      setModels([]);
+      setError(problem);
+    }
+  };
+  const begin = async () => {
+    const found = await call("./", { key: "" }).catch(setError);
+    setAbout(found);
+    if (found?.needs_key) setAsking(true);
+    else load();
+  };
+  useEffect(() => {
+    begin();
+    const moved = () => setView(viewOf());
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
+  }, []);
+  useEffect(() => {
+    document.title = `${VIEWS[view][0]} · triton-openai`;
+  }, [view]);
+
+  /** Throws the refusal of a key that the server does not know. */
+  const enter = async (key) => {
+    try {
+      setModels((await call("v1/models", { key })).data);
+      keys.chat = keys.admin = key;
+      setError(null);
+    } catch (problem) {
+      if (problem.status !== 403) throw problem;
+      keys.admin = key; // it may do something else than chat
+      setError(problem);
+    }
+    setSession((count) => count + 1);
+    setAsking(false);
+  };
+  const chatWith = async (key) => {
+    keys.chat = key;
+    await load();
+    location.hash = "playground";
+  };
+
+  const View = VIEWS[view][1];
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.querySelector("main").focus();
+    }}>Skip to content</a>
+    <header>
+      <a class="brand" href="#playground"><img src="page/icon.svg" alt="" width="24" height="24" />triton-openai</a>
+      <nav aria-label="Views">${Object.entries(VIEWS).map(
+        ([name, [label]]) => html`
+        <a href=${`#${name}`} aria-current=${name === view ? "page" : undefined}>${label}</a>`,
+      )}</nav>
+      <div class="tools">
+        <a class="quiet wide" href="docs">API</a>
+        <${Theme} />
+        <button type="button" onClick=${() => setAsking(true)} aria-label=${keys.admin || keys.chat ? "Change the key" : "Enter a key"}>
+          <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span>Key</button>
+      </div>
+    </header>
+    <main id="main" tabindex="-1" class=${view}>
+      <h1 class="hidden">${VIEWS[view][0]}</h1>
+      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error}
+          chatWith=${chatWith} askForKey=${() => setAsking(true)} />
+    </main>
+    ${isAsking && html`<${KeyDialog} enter=${enter} close=${() => setAsking(false)} />`}`;
+}
+
+function KeyDialog({ enter, close }) {
+  const [key, setKey] = useState("");
+  const [error, setError] = useState(null);
+  const dialog = useRef();
+  useEffect(() => dialog.current.showModal(), []);
+  const submit = (event) => {
+    event.preventDefault();
+    enter(key.trim()).catch(setError);
+  };
+  return html`
+    <dialog ref=${dialog} onClose=${close} aria-labelledby="key-title">
+      <form onSubmit=${submit}>
+        <h2 id="key-title">Your API key</h2>
+        <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status and Keys.</p>
+        <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key}
+            onInput=${(e) => setKey(e.target.value)} required /><//>
+        <${ErrorBox} error=${error} />
+        <div class="row end">
+          <button type="button" class="quiet" onClick=${() => dialog.current.close()}>Cancel</button>
+          <button class="primary">Use this key</button>
+        </div>
+      </form>
+    </dialog>`;
+}
+
+function Theme() {
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "");
+  const next = Object.keys(THEMES)[(Object.keys(THEMES).indexOf(theme) + 1) % 3];
+  const choose = () => {
+    document.documentElement.dataset.theme = next;
+    try {
+      localStorage.setItem("theme", next);
+    } catch {
+      /* holds until the page is left */
+    }
+    setTheme(next);
+    dispatchEvent(new Event("themechange"));
+  };
+  return html`<button type="button" class="quiet wide" onClick=${choose}
+      aria-label=${`Theme: ${THEMES[theme]}. Change to ${THEMES[next]}`}><span class="half"></span>${THEMES[theme]}</button>`;
+}
+
+render(html`<${App} />`, document.body);

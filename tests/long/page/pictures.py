@@ -1,0 +1,208 @@
+"""Pictures of all views, light and dark and on a phone, over a scripted engine under some load.
+
+`python -m tests.long.page.pictures` writes those of the documentation.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from proxy.domain.endpoints import EngineLoad
+from proxy.operate.administration.remote import AdminClient
+from proxy.operate.live.top import Top, read
+from tests.docs.pages import ROOT
+from tests.docs.terminal import WEB_FONTS
+from tests.doubles.pools import endpoint
+from tests.long.page.browser import Browser, browser
+from tests.long.page.conftest import KeyedApp
+from tests.long.page.engine import PageCatalog, PageEngine
+
+FOLDER = ROOT / "docs" / "images"
+MODELS = {"llama-3.1-8b": 0.4, "qwen3-8b": 0.3}  # and their price of a million tokens
+TENANTS = ("acme", "globex", "initech")
+ENTER = "\ue007"
+SHOWN_URL = "http://127.0.0.1:9000"
+LAPTOP, TALL, PHONE = (1280, 800), (1280, 1320), (390, 844)
+LOADS = (
+    EngineLoad(waiting=0, running=5, kv_in_use=0.62),
+    EngineLoad(waiting=1, running=4, kv_in_use=0.41),
+)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[KeyedApp]:
+    models_file = folder / "models.yaml"
+    entries = [
+        f"  {name}: {{weights: w, price: {{input: {price}, output: {3 * price}}}}}"
+        for name, price in MODELS.items()
+    ]
+    models_file.write_text("models:\n" + "\n".join(entries) + "\n")
+    endpoints = [
+        endpoint(f"10.0.0.{number}:8001", load=load, streams=load.running)
+        for number, load in enumerate(LOADS, start=7)
+    ]
+    engine, catalog = PageEngine(step_s=0.03), PageCatalog(*MODELS)
+    made = KeyedApp(engine, folder, catalog=catalog, models_file=models_file, endpoints=endpoints)
+    with capture_logs(), made as server:
+        yield server
+
+
+def month_of_usage(database: Path) -> None:
+    """Rows as the proxy writes them, for the days before today."""
+    rng = random.Random(7)
+    with sqlite3.connect(database) as store:
+        for ago in range(1, 30):
+            day = date.today() - timedelta(days=ago)
+            busy = 0.35 if day.weekday() > 4 else 1.0
+            for place, tenant in enumerate(TENANTS):
+                requests = int(busy * rng.uniform(300, 500) / (place + 1))
+                tokens = (requests * 420, requests * 160, requests * 210)
+                values = (str(day), tenant, f"key{place}", [*MODELS][place % 2], requests, place)
+                store.execute(
+                    "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+                    (*values, *tokens, sum(tokens) * 0.5e-6),
+                )
+    store.close()
+
+
+def new_keys(server: KeyedApp) -> list[str]:
+    admin = {"authorization": f"Bearer {server.admin}"}
+    found = []
+    with httpx.Client(base_url=f"{server.url}/admin/v1", headers=admin) as http:
+        for tenant, name in zip(TENANTS, ("web app", "batch jobs", "research"), strict=True):
+            limits = {"requests_per_minute": 600, "tokens_per_day": 2_000_000}
+            http.post("/tenants", json={"name": tenant, "limits": limits}).raise_for_status()
+            body = {"tenant": tenant, "name": name, "scopes": ["chat", "models"]}
+            found.append(http.post("/keys", json=body).raise_for_status().json()["key"])
+    return found
+
+
+@contextmanager
+def load(server: KeyedApp, keys: list[str]) -> Iterator[None]:
+    stop, rng = threading.Event(), random.Random(3)
+
+    def ask(key: str, place: int) -> None:
+        headers = {"authorization": f"Bearer {key}"}
+        body = {"messages": [{"role": "user", "content": "a story"}]}
+        with httpx.Client(base_url=server.url, headers=headers, timeout=60) as http:
+            while not stop.is_set():
+                model = [*MODELS][place % 2] if rng.random() < 0.97 else "gpt-4o"
+                http.post("/v1/chat/completions", json={"model": model, **body})
+                stop.wait(rng.uniform(0, 0.8))
+
+    threads = [threading.Thread(target=ask, args=(keys[place % 3], place)) for place in range(7)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def log_in(page: Browser, server: KeyedApp) -> None:
+    page.open(f"{server.url}/#keys")
+    page.type("[name=key]", server.admin)
+    page.press(ENTER)
+    page.click("button.primary", "Create a key")
+    page.type("dialog [name=name]", "playground")
+    page.type("dialog [name=tenant]", "acme")
+    page.click("dialog button.primary", "Create")
+    page.click(".issued button", "Use it in the playground")
+
+
+def talk(page: Browser) -> None:
+    for text in ("How do I warm up a model?", "Translate a menu into French", "Names for a bakery"):
+        page.wait_for("h2", "Talk to")
+        page.type("[name=message]", text)
+        page.press(ENTER)
+        page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
+        page.click("button.new")
+    page.type("[name=message]", "What is 17 times 23?")
+    page.press(ENTER)
+    page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
+    page.run("document.querySelector('.reasoning').open = true")
+    page.click("[name=logprobs]")
+    page.type("[name=message]", "Well done. Now tell me a story.")
+    page.press(ENTER)
+    page.wait("document.querySelectorAll('.figures')[1]?.textContent.includes('stop')")
+    pointed = "document.querySelectorAll('[data-token]')[5]"
+    page.run(f"{pointed}.dispatchEvent(new MouseEvent('mouseover', {{bubbles: true}}))")
+    page.run("document.querySelector('.options').scrollTop = 0")
+
+
+def take(page: Browser, name: str, size: tuple[int, int], folder: Path) -> Iterator[Path]:
+    """Of the view that is open: light, dark, and on a phone."""
+    for theme in ("light", "dark"):
+        page.show(*size, theme=theme)
+        time.sleep(1.5)
+        yield written(page, folder / f"page-{name}-{theme}.png")
+    page.show(*PHONE, theme="light", scale=1.5)
+    page.run("scrollTo(0, 0)")
+    time.sleep(1.5)
+    yield written(page, folder / f"page-{name}-phone.png")
+
+
+def written(page: Browser, path: Path) -> Path:
+    path.write_bytes(page.picture())
+    return path
+
+
+def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) -> Iterator[Path]:
+    """load_s: for so long the charts fill."""
+    month_of_usage(server.database)
+    keys = new_keys(server)
+    page.show(*LAPTOP)
+    log_in(page, server)
+    talk(page)
+    yield from take(page, "playground", LAPTOP, folder)
+    with load(server, keys):
+        page.show(*TALL)
+        page.click("nav a", "Status")
+        time.sleep(load_s)
+        page.wait_for("td", "decode")
+        yield from take(page, "status", TALL, folder)
+        (folder / "top.svg").write_text(top(server))
+    page.show(*LAPTOP)
+    page.click("nav a", "Keys")
+    page.wait_for("td", "batch jobs")
+    yield from take(page, "keys", LAPTOP, folder)
+    page.show(*LAPTOP)
+    page.click(".tabs button", "Usage")
+    page.wait_for("td", "globex")
+    yield from take(page, "usage", LAPTOP, folder)
+
+
+def top(server: KeyedApp) -> str:
+    """`triton-openai top` of the server, as a terminal of 100 columns shows it."""
+    out = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, highlight=False)
+    with AdminClient(server.url, key=server.admin) as proxy:
+        shown = Top(lambda: read(proxy), time.sleep, out.print, interval_s=5, url=SHOWN_URL)
+        shown.once()
+    return WEB_FONTS.sub("", out.export_svg(title="triton-openai top"))
+
+
+if __name__ == "__main__":
+    with (
+        TemporaryDirectory() as data,
+        TemporaryDirectory() as profile,
+        served(Path(data)) as server,
+        browser(Path(profile)) as page,
+    ):
+        for _ in pictures(page, server, FOLDER, load_s=120):
+            pass
+        page.open("about:blank")

@@ -1,0 +1,213 @@
+"""The playground in a real browser, over a scripted engine: ask, stream, stop, tools, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.pictures import PNG
+from tests.fixtures.stack import eventually
+from tests.long.page.browser import Browser
+from tests.long.page.conftest import Serve
+from tests.long.page.engine import HOSTILE, LONG, PageEngine
+
+MESSAGE, ANSWER = "[name=message]", ".message.assistant"
+ENTER = "\ue007"
+DONE = "!document.querySelector('.stop')"
+STUTTER_MS = 250  # between two frames, on two cores that the server and the browser share
+
+
+def opened(page: Browser, url: str) -> None:
+    page.open(f"{url}/")
+    page.run("localStorage.clear()")
+    page.open(f"{url}/?again")
+    page.wait_for("h2", "Talk to")
+
+
+def ask(page: Browser, text: str) -> None:
+    page.type(MESSAGE, text)
+    page.press(ENTER)
+
+
+def model(page: Browser, name: str) -> None:
+    script = (
+        "const e = document.querySelector('[name=model]'); e.value = arguments[0];"
+        "e.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    page.run(script, name)
+
+
+def test_an_answer_streams_with_its_figures_and_stays_in_the_history(serve: Serve, page: Browser):
+    server = serve()
+    opened(page, server.url)
+    model(page, "demo")
+    ask(page, "a story")
+    page.wait_for(f"{ANSWER}[aria-busy=true]", "Once upon")
+    page.wait(DONE)
+    page.wait_for(ANSWER, "went to the oven.")
+    figures = page.text(f"{ANSWER} .figures").replace("\n", " ")
+    assert [word for word in ("TTFT", "tok/s", "stop") if word not in figures] == []
+    ask(page, "and now?")
+    page.wait_for(ANSWER, "You said: and now?")
+    page.open(f"{server.url}/?later")
+    page.click(".history li button", "a story")
+    page.wait_for(ANSWER, "went to the oven.")
+    page.wait_for(ANSWER, "You said: and now?")
+
+
+def test_stop_frees_the_engine(serve: Serve, page: Browser):
+    engine = PageEngine()
+    opened(page, serve(engine).url)
+    ask(page, "endless")
+    page.wait_for(ANSWER, "on and on and")
+    assert engine.running == 1
+    page.click(".stop")
+    eventually(lambda: engine.running == 0, 5, "the engine is free")
+    assert engine.closed == 1
+    page.wait_for(f"{ANSWER} .figures", "stopped")
+
+
+def test_a_tool_is_called_and_its_result_goes_back(serve: Serve, page: Browser):
+    engine = PageEngine(step_s=0.002)
+    opened(page, serve(engine).url)
+    page.click("summary", "Tools")
+    page.click("details[open] button", "Insert an example")
+    ask(page, "the weather in Paris?")
+    page.wait_for(".call", "get_weather")
+    assert json.loads(page.text(".call pre")) == {"city": "Paris"}
+    page.wait(DONE)
+    page.type(".call input", "21 degrees")
+    page.press(ENTER)
+    page.wait_for(ANSWER, "It is 21 degrees and sunny in Paris.")
+    assert "21 degrees" in engine.requests[-1].text
+
+
+def test_reasoning_stands_apart_from_the_answer(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    ask(page, "17 times 23?")
+    page.wait_for(".reasoning", "340")
+    page.wait(DONE)
+    assert "391" in page.text(f"{ANSWER} > .text")
+    assert "340" not in page.text(f"{ANSWER} > .text")
+
+
+def test_probabilities_are_colours_with_the_alternatives_on_hover_and_by_key(
+    serve: Serve, page: Browser
+):
+    opened(page, serve().url)
+    page.click("[name=logprobs]")
+    ask(page, "hello there")
+    page.wait(DONE)
+    classes = page.run(
+        "return [...document.querySelectorAll('[data-token]')].map((e) => e.className)"
+    )
+    assert classes[:4] == ["t0", "t1", "t0", "t2"]
+    page.run("document.querySelector('.tokens').focus()")
+    page.press("\ue014\ue014")
+    page.wait_for(".alternatives", "71.0 %")
+    page.wait_for(".alternatives", '" other"')
+
+
+def test_an_image_goes_with_the_message(serve: Serve, page: Browser, tmp_path: Path):
+    engine = PageEngine()
+    (tmp_path / "picture.png").write_bytes(PNG)
+    opened(page, serve(engine).url)
+    page.choose_file("input[type=file]", tmp_path / "picture.png")
+    page.wait_for(".composer button", "Remove image")
+    ask(page, "what is this?")
+    page.wait(DONE)
+    assert engine.requests[-1].images
+
+
+def test_a_schema_and_sampling_are_in_the_request_and_in_its_code(serve: Serve, page: Browser):
+    engine = PageEngine()
+    opened(page, serve(engine).url)
+    model(page, "demo")
+    page.type("[name=temperature]", "0.3")
+    page.type("[name=system]", "It's short.")
+    page.click("summary", "Schema of the answer")
+    page.type("[name=schema]", '{"type": "object"')
+    page.wait_for(".field.wrong")
+    page.type("[name=schema]", '{"type": "object"}')
+    page.click("summary", "This request as code")
+    for form, part in (
+        ("curl", "It'\\''s short."),
+        ("Python", "temperature=0.3,"),
+        ("JavaScript", 'import OpenAI from "openai";'),
+    ):
+        page.click(".code .tabs button", form)
+        page.wait_for(".code pre", part)
+    page.click(".code .tabs button", "Python")
+    compile(page.text(".code pre"), "shown", "exec")
+    ask(page, "hi")
+    page.wait_for(ANSWER)
+    eventually(lambda: engine.requests, 5, "it is sent")
+    assert engine.requests[-1].sampling.temperature == 0.3
+    assert engine.requests[-1].constraint is not None
+
+
+@pytest.mark.parametrize(("text", "code"), [("fail at once", "model_unavailable")])
+def test_an_error_within_a_stream_is_shown_in_full(serve: Serve, page: Browser, text, code):
+    opened(page, serve().url)
+    ask(page, text)
+    page.wait_for(f"{ANSWER} .error", code)
+    page.wait_for(f"{ANSWER} .error", "req_")
+    assert "You said:" in page.text(ANSWER)
+
+
+def test_a_refused_parameter_is_shown_by_name(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    page.type("[name=max_tokens]", "1000000000")
+    page.type("[name=temperature]", "99")
+    ask(page, "hi")
+    page.wait_for(".error dl", "temperature")
+    page.wait_for(".error dl", "req_")
+    assert all("400" in each for each in page.errors())
+
+
+def test_names_and_texts_with_markup_are_only_text(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    model(page, HOSTILE)
+    ask(page, "<img src=x onerror=alert(1)> <script>alert(2)</script>")
+    page.wait(DONE)
+    page.wait_for(f"{ANSWER} .text", "<script>alert(2)</script>")
+    page.wait_for(".history li", "<img src=x")
+    page.click("nav a", "Status")
+    page.wait_for("td", HOSTILE)
+    assert page.run("return document.querySelectorAll('body script, main img').length") == 0
+
+
+def test_fifty_thousand_characters_come_without_a_stutter(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    page.run(
+        "window.gaps = []; let last = performance.now();"
+        "const tick = (now) => { gaps.push(now - last); last = now; requestAnimationFrame(tick) };"
+        "requestAnimationFrame(tick)"
+    )
+    ask(page, "a long answer")
+    page.wait_for(ANSWER, "Line 00001")
+    page.wait(DONE, within_s=60)
+    assert len(LONG) > 50_000
+    assert page.text(f"{ANSWER} .text").strip() == LONG.strip()
+    gaps = sorted(page.run("return gaps"))
+    assert gaps[-1] < STUTTER_MS, f"{len(gaps)} frames, median {gaps[len(gaps) // 2]:.0f} ms"
+
+
+def test_with_a_wrong_key_it_says_so_and_keeps_asking(keyed, page: Browser):
+    page.open(f"{keyed.url}/")
+    page.wait_for("dialog", "Your API key")
+    page.type("[name=key]", "sk-wrong-key")
+    page.press(ENTER)
+    page.wait_for("dialog .error", "invalid_api_key")
+    assert all("401" in each for each in page.errors())
+    page.type("[name=key]", keyed.admin)
+    page.press(ENTER)
+    page.wait("!document.querySelector('dialog')")
+    page.wait_for(".error", "insufficient_scope")  # an admin key does not chat
+    assert all("403" in each for each in page.errors())
+    stored = page.run(
+        "return JSON.stringify({...localStorage, ...sessionStorage}) + document.cookie"
+    )
+    assert "sk-" not in stored
