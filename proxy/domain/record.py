@@ -313,10 +313,6 @@ class RequestRecord:
             self.content.add(event)
         return event
 
-    def begin_generation(self, request: GenerationRequest, card: ModelCard) -> None:
-        self.generation_began = perf_counter()
-        self.id, self.model = request.id, card.name
-
     def end_generation(
         self, request: GenerationRequest, card: ModelCard, error: BaseException | None
     ) -> None:

@@ -289,7 +289,8 @@ class GenerationMetrics:
         active, gaps = labeled
         error: BaseException | None = None
         active.inc()
-        record.begin_generation(request, card)
+        record.generation_began = time.perf_counter()
+        record.id, record.model = request.id, card.name  # known while it runs
         try:
             yield
         except BaseException as raised:
