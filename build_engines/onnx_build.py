@@ -22,6 +22,7 @@ from build_engines import (
     onnx_agreement,
     onnx_folder,
     onnx_graph,
+    onnx_int8,
     tokenizer_tables,
     tool,
     whole_folder,
@@ -29,7 +30,7 @@ from build_engines import (
 from build_engines.errors import BuildError
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
-from build_engines.machine import memory_bytes
+from build_engines.machine import has_int8_dot, memory_bytes
 from build_engines.models_file import OnnxEntry, Precision
 from build_engines.onnx_folder import CONFIG
 from build_engines.step import Step
@@ -49,6 +50,9 @@ from build_engines.whole_folder import Provenance, contents_hash
 SMALL = 1e9  # parameters: as int8, less than a gigabyte on any machine
 BYTES = {"fp32": 4.0, "int8": 1.2}  # of a parameter, with scales and what is not quantized
 SHARE = 0.5  # of the machine's memory that weights may take
+# The largest model whose int8 form is made of its fp32 graph, and the bytes per parameter of that.
+MOST_BY_TOKEN = 3e9  # parameters
+BY_TOKEN_BYTES = 10.0
 
 # More than the default options of the builder. The runtime needs whole rows: a KV cache that slides
 # with the window does not keep them. k_quant_mixed: 8 bits for the matrices where they matter most.
@@ -69,8 +73,12 @@ def command(weights: Path, target: Path, *, precision: str) -> list[str]:
     return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
 
 
-def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.Say) -> None:
+def export(
+    weights: Path, target: Path, *, precision: str, by_token: bool, log: Path, say: tool.Say
+) -> None:
     """Writes genai_config.json, model.onnx and its data to `target`.
+
+    by_token: `onnx_int8` quantizes the builder's fp32 graph; else the builder quantizes.
 
     Raises:
         BuildError: the builder failed; the message has its last lines, `log` all of them.
@@ -78,7 +86,7 @@ def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     try:
         tool.run(
-            command(weights, target, precision=precision),
+            command(weights, target, precision="fp32" if by_token else precision),
             log=log,
             say=say,
             environment=environment,
@@ -92,6 +100,8 @@ def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.
     if not is_exported(target):
         raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
     _drop_nulls(target / CONFIG)
+    if by_token:
+        in_child(onnx_int8.quantize, str(target), str(weights))
     in_child(onnx_graph.rewrite, str(target))
 
 
@@ -155,7 +165,11 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
         yield f"link {target / 'engine'} to {weights}"
     else:
         precision, _ = chosen_precision(entry, source.folder)
-        yield tool.shown(command(weights, target / "engine", precision=precision))
+        by_token = quantizes_by_token(precision, source.folder)
+        built = "fp32" if by_token else precision
+        yield tool.shown(command(weights, target / "engine", precision=built))
+        if by_token:
+            yield f"quantize {target / 'engine'}: {_FORMS[by_token]}"
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
 
@@ -192,8 +206,10 @@ def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Sa
         engine.symlink_to(weights.resolve())
     else:
         precision, reason = chosen_precision(entry, weights)
-        say(f"converting {weights} to ONNX ({precision}, {reason})")
-        export(weights, engine, precision=precision, log=log, say=say)
+        by_token = quantizes_by_token(precision, weights)
+        form = f"; {_FORMS[by_token]}" if precision == "int8" else ""
+        say(f"converting {weights} to ONNX ({precision}, {reason}{form})")
+        export(weights, engine, precision=precision, by_token=by_token, log=log, say=say)
         if precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
             say(f"{precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}")
 
@@ -212,6 +228,24 @@ def default_precision(parameters: int, machine_bytes: int) -> tuple[Precision, s
     if _fits(parameters, "int8", machine_bytes):
         return "int8", f"which takes less than {SHARE:.0%} of this machine's memory"
     return "int4", f"because int8 would take over {SHARE:.0%} of this machine's memory"
+
+
+_FORMS = {
+    True: "activations are quantized per token",
+    False: "activations are quantized per block, which is slower and needs less of machine and CPU",
+}
+
+
+def quantizes_by_token(precision: str, weights: Path) -> bool:
+    """Whether int8 is made by `onnx_int8` on this machine. weights: as in `chosen_precision`."""
+    return precision == "int8" and can_quantize_by_token(
+        _parameters(weights), memory_bytes(), has_int8_dot()
+    )
+
+
+def can_quantize_by_token(parameters: int, machine_bytes: int, is_int8_dot: bool) -> bool:
+    fits = BY_TOKEN_BYTES * parameters < machine_bytes
+    return is_int8_dot and fits and parameters <= MOST_BY_TOKEN
 
 
 def _parameters(weights: Path) -> int:
@@ -263,7 +297,10 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
-        made_of.append(chosen_precision(entry, weights.folder)[0])
+        precision, _ = chosen_precision(entry, weights.folder)
+        made_of.append(precision)
+        if quantizes_by_token(precision, weights.folder):
+            made_of.append(f"by token, {onnx_int8.VERSION}")
         tools |= versions(["onnxruntime-genai"])
     if gguf_weights.is_gguf(weights.folder):
         tools |= versions(["gguf", "transformers"])

@@ -18,13 +18,16 @@ import numpy.typing as npt
 from build_engines import onnx_agreement, onnx_graph
 from build_engines.onnx_folder import QUANTIZED_MATMUL, DecoderConfig
 
-# A file beside the graph that names what its matmuls need: on an x86 CPU without VNNI, ONNX Runtime
-# adds their products in 16 bits, which saturate. genai_config.json may have no keys of ours.
+VERSION = 1  # a new number makes the models stale that were built in this form
+
+# A file beside the graph with the CPU features that its matmuls need: on an x86 CPU without VNNI,
+# ONNX Runtime adds their products in 16 bits, which saturate. genai_config.json cannot record it:
+# onnxruntime-genai rejects keys that it does not know.
 CPU_FEATURES = "cpu_features"
 VNNI = "vnni"
 
 NORMS = {"SimplifiedLayerNormalization": 1, "SkipSimplifiedLayerNormalization": 2}  # weight's input
-HEAD_BLOCK = 32
+BLOCK = 32
 LARGEST = 127
 EXPONENTS = [
     (activation, weight) for activation in np.arange(0.3, 0.9, 0.1) for weight in (0.0, 0.3, 0.6)
@@ -34,10 +37,10 @@ TINY = 1e-6
 Floats = npt.NDArray[np.float32]
 
 TEXT = """\
-The committee met on a Tuesday in March, shortly after nine. Of the twelve members, ten were there; \
-two had written that the snow kept them at home. "We have $4,350 left," said the treasurer, "and a \
-roof that lets in the rain." Nobody laughed. Last year's plan -- new windows, a second door, 25% \
-less for heating -- had been too hopeful, and everyone knew it.
+The committee met on a Tuesday in March, shortly after nine. Of the twelve members, ten were \
+there; two had written that the snow kept them at home. "We have $4,350 left," said the treasurer, \
+"and a roof that lets in the rain." Nobody laughed. Last year's plan -- new windows, a second door, \
+25% less for heating -- had been too hopeful, and everyone knew it.
 
 ## Installation
 
@@ -152,7 +155,8 @@ class _Quantizer:
             scales = best_scales(activations, weights)
             self._set(weight, self._array(weight) / scales)
         elif maker.op_type == "Mul":  # of the activation function and the up projection
-            up = [node for node in map(self._makers.get, maker.input) if self._is_projection(node)]
+            makers = [self._makers[source] for source in maker.input if source in self._makers]
+            up = [node for node in makers if self._is_projection(node)]
             if len(up) != 1 or len(self._users[up[0].output[0]]) != 1:
                 return
             scales = best_scales(activations, weights)
@@ -176,7 +180,8 @@ class _Quantizer:
 
     def replace(self) -> None:
         """Writes the quantized matmuls in place of the projections."""
-        nodes, old = [], {}
+        nodes: list[Any] = []
+        old: dict[str, list[Any]] = {}
         for group in self.projections.values():
             old |= {node.name: group for node in group}
         self._add("int8/last", np.array([-1], np.int64))
@@ -184,7 +189,7 @@ class _Quantizer:
         self._add("int8/zero", np.array(128, np.uint8))
         for node in self._graph.node:
             if node is self._head:
-                nodes += self._quantized_head()
+                nodes.append(self._quantized_in_blocks(node))
             elif node.name not in old:
                 nodes.append(node)
             elif old[node.name][0] is node:
@@ -235,37 +240,33 @@ class _Quantizer:
         outputs = [node.output[0] for node in nodes]
         yield helper.make_node("Split", [f"{prefix}/joined", sizes], outputs, axis=-1)
 
-    def _quantized_head(self) -> Iterator[Any]:
-        """8 bits per block: per token, it would cost a quarter of the agreement for little time."""
+    def _quantized_in_blocks(self, node: Any) -> Any:
         from onnx import helper
 
-        head = self._head
-        weights = self._array(head.input[1]).T
+        weights = self._array(node.input[1]).T
         rows, columns = weights.shape
-        blocks = -(-columns // HEAD_BLOCK)
-        weights = np.pad(weights, ((0, 0), (0, blocks * HEAD_BLOCK - columns)))
-        weights = weights.reshape(rows, blocks, HEAD_BLOCK)
+        blocks = -(-columns // BLOCK)
+        weights = np.pad(weights, ((0, 0), (0, blocks * BLOCK - columns)))
+        weights = weights.reshape(rows, blocks, BLOCK)
         steps = np.maximum(np.abs(weights).max(-1), TINY) / LARGEST
         packed = (np.rint(weights / steps[..., None]) + 128).astype(np.uint8)
-        yield helper.make_node(
+        packed_name = self._add(f"{node.name}/packed", packed)
+        scales = self._add(f"{node.name}/scales", steps.astype(np.float32))
+        return helper.make_node(
             QUANTIZED_MATMUL,
-            [
-                head.input[0],
-                self._add(f"{head.name}/packed", packed),
-                self._add(f"{head.name}/scales", steps.astype(np.float32)),
-            ],
-            list(head.output),
-            head.name,
+            [node.input[0], packed_name, scales],
+            list(node.output),
+            node.name,
             domain="com.microsoft",
             K=columns,
             N=rows,
             bits=8,
-            block_size=HEAD_BLOCK,
+            block_size=BLOCK,
             accuracy_level=4,
         )
 
     def _own_embedding(self, node: Any) -> Any:
-        """Gather from [vocabulary, hidden] itself where it was the transposed weight of the head."""
+        """Gives a Gather from the transposed weight of the head a table [vocabulary, hidden]."""
         maker = self._makers.get(node.input[0]) if node.op_type == "Gather" else None
         if maker is not None and maker.op_type == "Transpose":
             weight = maker.input[0]
@@ -277,7 +278,7 @@ class _Quantizer:
     def _values(self, attention: Any) -> Iterator[str]:
         """The weight, and the bias, that make the values of an attention, if nothing else does."""
         source = attention.input[2] or attention.input[0]
-        tensors = []
+        tensors: list[str] = []
         while len(self._users[source]) == 1 and (maker := self._makers.get(source)) is not None:
             if self._is_projection(maker):
                 yield from [*tensors, maker.input[1]]
@@ -288,9 +289,7 @@ class _Quantizer:
             source = next(name for name in maker.input if name not in biases)
 
     def _is_projection(self, node: Any) -> bool:
-        return node is not None and any(
-            node is one for name in node.input for one in self.projections.get(name, [])
-        )
+        return any(node is one for name in node.input for one in self.projections.get(name, []))
 
     def _has_own_weight(self, node: Any) -> bool:
         is_matmul = node.op_type == "MatMul" and self._is_own(node.input[1])
@@ -324,7 +323,8 @@ def best_scales(
     activations: [tokens, channels]. weights: [channels, outputs]. heads: (heads of keys and values,
     query heads of each, -1) of channels; the query heads of one then share their scales.
     """
-    importance = 1 / np.maximum(np.square(activations).mean(1), TINY)  # of a token: it is normalized
+    # Of each token: what is added to a token counts in relation to its norm.
+    importance = 1 / np.maximum(np.square(activations).mean(1), TINY)
     mean_square = (np.square(activations) * importance[:, None]).sum(0) / importance.sum()
     spread = [np.abs(activations).max(0), np.sqrt(mean_square)]
     widths = np.sqrt(np.square(weights).mean(1))
