@@ -29,7 +29,7 @@ VNNI = "vnni"
 NORMS = {"SimplifiedLayerNormalization": 1, "SkipSimplifiedLayerNormalization": 2}  # weight's input
 BLOCK = 32
 # Of the inputs: those with the largest errors per token are quantized per block, which is slower.
-SHARE_IN_BLOCKS = 0.1
+SHARE_IN_BLOCKS = 0.2
 LARGEST = 127
 EXPONENTS = [
     (activation, weight) for activation in np.arange(0.3, 0.9, 0.1) for weight in (0.0, 0.3, 0.6)
