@@ -81,6 +81,14 @@ def _logits(engine: Path, ids: list[int]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     session = ort.InferenceSession(str(engine / config.filename), options)
+    logits = session.run([config.logits], prefill_feeds(session, config, ids))[0][0]
+    return np.asarray(logits, np.float32)
+
+
+def prefill_feeds(session: Any, config: DecoderConfig, ids: list[int]) -> dict[str, Any]:
+    """The inputs of a run over `ids` and an empty KV cache."""
+    import numpy as np
+
     kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
     inputs = {node.name: node for node in session.get_inputs()}
     feeds: dict[str, Any] = {
@@ -92,5 +100,4 @@ def _logits(engine: Path, ids: list[int]) -> Any:
     for name in config.of_each_layer(config.past):
         shape = (1, config.kv_heads, 0, config.head_size)
         feeds[name] = np.zeros(shape, kinds[inputs[name].type])
-    logits = session.run([config.logits], feeds)[0][0]
-    return np.asarray(logits, np.float32)
+    return feeds

@@ -22,6 +22,7 @@ from build_engines import (
     onnx_agreement,
     onnx_folder,
     onnx_graph,
+    onnx_int8,
     tokenizer_tables,
     tool,
     whole_folder,
@@ -29,7 +30,7 @@ from build_engines import (
 from build_engines.errors import BuildError
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
-from build_engines.machine import memory_bytes
+from build_engines.machine import has_int8_dot, memory_bytes
 from build_engines.models_file import OnnxEntry, Precision
 from build_engines.onnx_folder import CONFIG
 from build_engines.step import Step
@@ -49,6 +50,9 @@ from build_engines.whole_folder import Provenance, contents_hash
 SMALL = 1e9  # parameters: as int8, less than a gigabyte on any machine
 BYTES = {"fp32": 4.0, "int8": 1.2}  # of a parameter, with scales and what is not quantized
 SHARE = 0.5  # of the machine's memory that weights may take
+# The largest model whose int8 form is made of its fp32 graph, and the bytes per parameter of that.
+MOST_BY_TOKEN = 3e9  # parameters
+BY_TOKEN_BYTES = 10.0
 
 # More than the default options of the builder. The runtime needs whole rows: a KV cache that slides
 # with the window does not keep them. k_quant_mixed: 8 bits for the matrices where they matter most.
@@ -58,9 +62,24 @@ EXTRA_INT4 = "algo_config=k_quant_mixed"
 
 @dataclass(frozen=True, slots=True)
 class ChosenPrecision:
+    """by_token: `onnx_int8` makes int8 of the builder's fp32 graph; else the builder makes it.
+
+    keeps_blocks: those of a GGUF file in Q4_0 and Q8_0 stay as they are.
+    """
+
     precision: Precision
     reason: str
-    keeps_blocks: bool = False  # of a GGUF file, in Q4_0 and Q8_0
+    by_token: bool = False
+    keeps_blocks: bool = False
+
+    @property
+    def builders(self) -> Precision:
+        """What the builder is asked for."""
+        return "fp32" if self.by_token else self.precision
+
+    def __str__(self) -> str:
+        by_token = "; activations are quantized per token" if self.by_token else ""
+        return f"{self.precision}, {self.reason}{by_token}"
 
 
 def is_exported(folder: Path) -> bool:
@@ -80,14 +99,14 @@ def export(
     weights: Path,
     target: Path,
     *,
-    precision: str,
+    chosen: ChosenPrecision,
     log: Path,
     say: tool.Say,
     blocks: Path | None = None,
 ) -> None:
     """Writes genai_config.json, model.onnx and its data to `target`.
 
-    blocks: a GGUF file whose blocks stay as they are.
+    blocks: the GGUF file whose blocks stay as they are.
 
     Raises:
         BuildError: the builder failed; the message has its last lines, `log` all of them.
@@ -95,7 +114,7 @@ def export(
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     try:
         tool.run(
-            command(weights, target, precision=precision),
+            command(weights, target, precision=chosen.builders),
             log=log,
             say=say,
             environment=environment,
@@ -109,6 +128,8 @@ def export(
     if not is_exported(target):
         raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
     _drop_nulls(target / CONFIG)
+    if chosen.by_token:
+        in_child(onnx_int8.quantize, str(target), str(weights))
     in_child(onnx_graph.rewrite, str(target), None if blocks is None else str(blocks))
 
 
@@ -172,8 +193,9 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     if source.is_done and is_exported(weights):
         yield f"link {target / 'engine'} to {weights}"
     else:
-        precision = chosen_precision(entry, source.folder).precision
-        yield tool.shown(command(weights, target / "engine", precision=precision))
+        chosen = chosen_precision(entry, source.folder)
+        yield tool.shown(command(weights, target / "engine", precision=chosen.builders))
+        yield f"make {target / 'engine'} {chosen}"
     names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
 
@@ -213,20 +235,32 @@ def _export(
         engine.symlink_to(weights.resolve())
     else:
         chosen = chosen_precision(entry, source)
-        precision, blocks = chosen.precision, source if chosen.keeps_blocks else None
-        say(f"converting {source} to ONNX ({precision}, {chosen.reason})")
-        export(weights, engine, precision=precision, log=log, say=say, blocks=blocks)
-        if precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
-            say(f"{precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}")
+        blocks = source if chosen.keeps_blocks else None
+        say(f"converting {source} to ONNX ({chosen})")
+        export(weights, engine, chosen=chosen, log=log, say=say, blocks=blocks)
+        if chosen.precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
+            say(
+                f"{chosen.precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}"
+            )
 
 
 def chosen_precision(entry: OnnxEntry, weights: Path) -> ChosenPrecision:
     """weights: a Hugging Face folder, or a GGUF file."""
-    if (wanted := entry.onnx.precision) is not None:
-        return ChosenPrecision(wanted, "as models.yaml says")
-    if gguf_weights.is_gguf(weights) and gguf_weights.has_blocks(weights):
-        return ChosenPrecision("int8", "but blocks of Q4_0 and Q8_0 stay as they are", True)
-    return default_precision(_parameters(weights), memory_bytes())
+    if entry.onnx.precision is not None:
+        chosen = ChosenPrecision(entry.onnx.precision, "as models.yaml says")
+    elif gguf_weights.is_gguf(weights) and gguf_weights.has_blocks(weights):
+        reason = "but blocks of Q4_0 and Q8_0 stay as they are"
+        return ChosenPrecision("int8", reason, keeps_blocks=True)
+    else:
+        chosen = default_precision(_parameters(weights), memory_bytes())
+    if chosen.precision != "int8" or not has_int8_dot():
+        return chosen
+    by_token = can_quantize_by_token(_parameters(weights), memory_bytes())
+    return replace(chosen, by_token=by_token)
+
+
+def can_quantize_by_token(parameters: int, machine_bytes: int) -> bool:
+    return parameters <= MOST_BY_TOKEN and BY_TOKEN_BYTES * parameters < machine_bytes
 
 
 def default_precision(parameters: int, machine_bytes: int) -> ChosenPrecision:
@@ -289,7 +323,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
-        made_of.append(repr(chosen_precision(entry, weights.folder)))
+        made_of += [repr(chosen_precision(entry, weights.folder)), str(onnx_int8.VERSION)]
         tools |= versions(["onnxruntime-genai"])
     if gguf_weights.is_gguf(weights.folder):
         tools |= versions(["gguf", "transformers"])

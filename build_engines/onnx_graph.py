@@ -46,6 +46,13 @@ def rewrite(folder: str, gguf: str | None) -> None:
         _take_blocks(model.graph, gguf_weights.matrices(Path(gguf)))
     _join_projections(model.graph)
     _add_logits_from(model.graph, config.logits)
+    save(model, path)
+
+
+def save(model: Any, path: Path) -> None:
+    """Writes the model, with its weights in one file beside it."""
+    import onnx
+
     data = f"{path.name}.data"
     (path.parent / data).unlink(missing_ok=True)
     onnx.save(model, path, save_as_external_data=True, location=data)
@@ -105,17 +112,23 @@ def _add_logits_from(graph: Any, logits: str) -> None:
     """
     from onnx import TensorProto, helper
 
-    head = _making(graph, logits)
-    while head.op_type not in ("MatMul", QUANTIZED_MATMUL):  # Gemma 2 caps its logits afterwards
-        head = _making(graph, head.input[0])
+    last = head(graph, logits)
     graph.input.append(helper.make_tensor_value_info(LOGITS_FROM, TensorProto.INT64, [1]))
     _constant(graph, LOGITS_FROM, [0])  # the default, for other programs that load the folder
     end = _constant(graph, f"{LOGITS_FROM}/end", [2**62])
     axis = _constant(graph, f"{LOGITS_FROM}/axis", [1])
     wanted = f"{LOGITS_FROM}/hidden"
-    node = helper.make_node("Slice", [head.input[0], LOGITS_FROM, end, axis], [wanted])
-    graph.node.insert(list(graph.node).index(head), node)
-    head.input[0] = wanted
+    node = helper.make_node("Slice", [last.input[0], LOGITS_FROM, end, axis], [wanted])
+    graph.node.insert(list(graph.node).index(last), node)
+    last.input[0] = wanted
+
+
+def head(graph: Any, logits: str) -> Any:
+    """The matmul that makes the logits."""
+    node = _making(graph, logits)
+    while node.op_type not in ("MatMul", QUANTIZED_MATMUL):  # Gemma 2 caps its logits afterwards
+        node = _making(graph, node.input[0])
+    return node
 
 
 def _join_projections(graph: Any) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from build_engines import onnx_agreement, onnx_build
+from build_engines import onnx_agreement, onnx_build, onnx_int8
+from build_engines.machine import has_int8_dot, is_int8_dot
 from build_engines.models_file import OnnxEntry, OnnxOptions
+from build_engines.onnx_build import ChosenPrecision
 from build_engines.onnx_folder import LOGITS_FROM, DecoderConfig, Graph
-from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.cpu import missing_feature
+from onnx_cpu.decoder import OnnxDecoder, UnservableModel, refuse_missing_feature
+from tests.fixtures.families import COMMON
+from tests.fixtures.random_model import make
 
 IDS = [7 + at * at % 90 for at in range(40)]
 
@@ -20,17 +25,35 @@ def weights(artifacts: Path) -> Path:
     return artifacts / "weights" / "llama"
 
 
-@pytest.fixture(scope="module")
-def exported(weights: Path, tmp_path_factory) -> Path:
-    """The engine's folder."""
-    folder = tmp_path_factory.mktemp("int8") / "engine"
-    log = folder.with_name("log")
-    onnx_build.export(weights, folder, precision="int8", log=log, say=lambda line: None)
+def export(weights: Path, folder: Path, *, by_token: bool) -> Path:
+    onnx_build.export(
+        weights,
+        folder,
+        chosen=ChosenPrecision("int8", "for a test", by_token=by_token),
+        log=folder.with_name("log"),
+        say=lambda line: None,
+    )
     return folder
 
 
+@pytest.fixture(scope="module")
+def exported(weights: Path, tmp_path_factory) -> Path:
+    """As the builder quantizes: per block."""
+    return export(weights, tmp_path_factory.mktemp("int8") / "engine", by_token=False)
+
+
+@pytest.fixture(scope="module", params=[*COMMON, "gemma2"])
+def by_token(request, tmp_path_factory) -> tuple[Path, Path]:
+    """A family's weights, and its folder, quantized per token."""
+    if not has_int8_dot():
+        pytest.skip("needs VNNI")
+    folder = tmp_path_factory.mktemp(request.param)
+    make(request.param, folder / "weights")
+    return folder / "weights", export(folder / "weights", folder / "engine", by_token=True)
+
+
 def decoder(folder: Path) -> OnnxDecoder:
-    return OnnxDecoder(folder, threads=1, rows=4, context_length=128)
+    return OnnxDecoder(folder, threads=1, rows=8, context_length=128)
 
 
 def test_logits_are_computed_from_the_wanted_token_on(artifacts):
@@ -79,6 +102,92 @@ def test_gate_and_up_projection_are_one_matmul(exported):
     matmuls = [node.name for node in nodes if node.op_type == "MatMulNBits"]
     assert len(matmuls) == 4 * config.layers + 1
     assert graph.parameters > 0
+
+
+def test_int8_per_token_is_near_fp32(by_token):
+    weights, engine = by_token
+    agreement = onnx_agreement.measure(str(weights), str(engine))
+    assert agreement.argmax > 0.9
+    assert agreement.divergence < 0.02
+
+
+def test_a_row_computes_the_same_whatever_the_others_are(by_token):
+    one = decoder(by_token[1])
+    for row in range(8):
+        one.prefill(row, IDS[row:], 0, 0)
+    ids, past = np.arange(3, 11), np.array([len(IDS) - row for row in range(8)])
+    together = one.decode(ids, past).copy()
+    for rows in (1, 3):
+        assert np.array_equal(one.decode(ids[:rows], past[:rows]), together[:rows])
+
+
+def test_int8_per_token_computes_logits_from_the_wanted_token_on(by_token):
+    one = decoder(by_token[1])
+    whole = one.prefill(0, IDS, 0, 0).copy()
+    found = one.prefill(1, IDS, 0, len(IDS) - 1)
+    np.testing.assert_allclose(found, whole[-1:], rtol=1e-5, atol=1e-5)
+
+
+def test_projections_are_quantized_per_token_but_the_worst_two(by_token):
+    import onnx
+
+    config = DecoderConfig.read(by_token[1])
+    nodes = onnx.load(by_token[1] / config.filename, load_external_data=False).graph.node
+    kinds = [node.op_type for node in nodes]
+    assert kinds.count("MatMulIntegerToFloat") == 4 * config.layers - 2
+    assert kinds.count("MatMulNBits") == 3
+    assert "MatMul" not in kinds
+
+
+def test_smoothing_scales_follow_outliers_and_are_shared_by_a_head():
+    random = np.random.default_rng(0)
+    activations = random.normal(size=(64, 16)).astype(np.float32)
+    activations[:, 5] *= 100
+    weights = random.normal(size=(16, 8)).astype(np.float32)
+    scales = onnx_int8.best_scales(activations, weights)
+    assert scales.argmax() == 5
+    shared = onnx_int8.best_scales(activations, weights, (2, 2, -1)).reshape(2, 2, 4)
+    assert np.array_equal(shared[:, 0], shared[:, 1])
+
+
+@pytest.mark.parametrize("channels", [np.zeros(8), np.full(8, 1e-30)])
+def test_smoothing_scales_of_silent_channels_are_finite(channels):
+    scales = onnx_int8.best_scales(np.tile(channels, (4, 1)).astype(np.float32), np.zeros((8, 3)))
+    assert np.isfinite(scales).all()
+    assert (scales > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flags", "wanted"),
+    [
+        ("x86_64", "flags : fpu avx2 avx512f avx512_vnni", True),
+        ("x86_64", "flags : fpu avx2 avx_vnni", True),
+        ("x86_64", "flags : fpu avx2 avx512f", False),
+        ("x86_64", "", False),
+        ("aarch64", "Features : fp asimd", True),
+    ],
+)
+def test_a_cpu_without_vnni_is_refused(tmp_path, architecture, flags, wanted):
+    assert is_int8_dot(architecture, flags) == wanted
+    assert missing_feature(tmp_path, architecture, flags) is None
+    (tmp_path / onnx_int8.CPU_FEATURES).write_text(f"{onnx_int8.VNNI}\n")
+    missing = missing_feature(tmp_path, architecture, flags)
+    assert missing == (None if wanted else "VNNI")
+    if missing:
+        with pytest.raises(UnservableModel, match="build the model again on this machine"):
+            refuse_missing_feature(tmp_path, missing)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "memory_gb", "wanted"),
+    [
+        (5e8, 16, True),
+        (5e8, 4, False),
+        (4e9, 128, False),
+    ],
+)
+def test_memory_decides_the_form_of_int8(parameters, memory_gb, wanted):
+    assert onnx_build.can_quantize_by_token(parameters, memory_gb * 10**9) == wanted
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from onnx_cpu import cpu
 from onnx_cpu.kv_rows import Ids, KvRows, KvShape, Logits
 
 NUMPY_TYPES: dict[str, type[Any]] = {
@@ -90,6 +91,7 @@ class OnnxDecoder:
     """A decoder_port.Decoder. `rows`: the sequences that one run can decode."""
 
     def __init__(self, folder: Path, *, threads: int, rows: int, context_length: int) -> None:
+        refuse_missing_feature(folder, cpu.missing_here(folder))
         self._spec = spec = DecoderSpec.read(folder)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
@@ -173,6 +175,15 @@ class OnnxDecoder:
                 _bind(binding.bind_input, past, buffer)
                 _bind(binding.bind_output, present, buffer)
         return binding
+
+
+def refuse_missing_feature(folder: Path, feature: str | None) -> None:
+    """Raises UnservableModel if there is one."""
+    if feature is not None:
+        raise UnservableModel(
+            f"{folder} was built on another machine, for a CPU with {feature}, which this CPU "
+            "lacks: build the model again on this machine"
+        )
 
 
 class _Buffer:
