@@ -29,7 +29,8 @@ def complete(folder: Path, say: Say) -> None:
     with tempfile.TemporaryDirectory() as place:
         built = Path(place) / "engine"
         log = Path(place) / "builder.log"
-        onnx_build.export(folder, built, precision="fp32", log=log, say=say)
+        chosen = onnx_build.ChosenPrecision("fp32", "for the demo")
+        onnx_build.export(folder, built, chosen=chosen, log=log, say=say)
         graph = share(built / GRAPH, SafetensorsFile(folder / WEIGHTS))
         (folder / GRAPH).write_bytes(graph.SerializeToString(deterministic=True))
         shutil.copyfile(built / onnx_folder.CONFIG, folder / onnx_folder.CONFIG)
