@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-serve: $(INSTALLED) $(if $(MODEL),$(VENV)/.$(MODEL))
+serve: $(INSTALLED) $(if $(filter smollm2,$(MODEL)),$(VENV)/.smollm2)
 	@exec $(RUN) proxy.cli serve $(if $(MODEL),--model $(MODEL))
 
 build: $(INSTALLED)

@@ -31,7 +31,7 @@ import yaml
 
 from tests.fixtures.pool_load import KEY, Callers, until
 from tests.fixtures.random_model import medium
-from tests.fixtures.running import ARTIFACTS, ROWS, Start, alone, build
+from tests.fixtures.running import ARTIFACTS, FP32, ROWS, Start, alone, build
 from tests.fixtures.stack import ROOT, SECRET, Stack, eventually
 from tests.server.test_tools import TOOLS
 
@@ -153,7 +153,7 @@ def own_models() -> Path:
         slow = medium(ARTIFACTS / "weights" / "medium")
         models = {
             "demo": {**demo, "weights": str(ROOT / demo["weights"])},
-            "slow": {"weights": str(slow), "onnx": {"threads": 1, "max_rows": ROWS}},
+            "slow": {"weights": str(slow), "onnx": {**FP32, "max_rows": ROWS}},
         }
         OWN.mkdir(exist_ok=True)
         path = OWN / "models.yaml"
