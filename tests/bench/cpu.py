@@ -228,7 +228,7 @@ def figures(report: Mapping[str, Any]) -> str:
     lines = [
         "![tokens a second and time to first token of both servers](images/llama_cpp.svg)",
         "",
-        f"{report['machine']}, {report['threads']} threads, against {report['llama_cpp']}; "
+        f"{report['machine']}, threads: {report['threads']}, against {report['llama_cpp']}; "
         f"medians of {report['rounds']}; {report['max_tokens']} tokens an answer; "
         "CPU is microseconds a token.",
         "",
