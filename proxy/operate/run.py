@@ -124,8 +124,9 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
         if polls % REMIND_POLLS == 0:
             say(f"not ready yet: {waits_for}")
         await asyncio.sleep(POLL_S)
-    base = f"{probe.own_url(settings)}/v1"
-    say(f"ready: {base}")
+    root = probe.own_url(settings)
+    base = f"{root}/v1"
+    say(f"ready: {base}, and for a browser {root}/" if settings.page else f"ready: {base}")
     if not settings.is_authenticated and not settings.opens_administration:
         say(f"{NO_ADMIN} (docs/access.md)")
     if not settings.is_authenticated:
