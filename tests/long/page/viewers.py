@@ -47,22 +47,20 @@ async def serve() -> None:
 @contextmanager
 def proxy() -> Iterator[tuple[str, psutil.Process]]:
     command = [sys.executable, "-m", "tests.long.page.viewers", "serve"]
-    child = subprocess.Popen(
+    with subprocess.Popen(
         command,
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    try:
-        url = next(line for line in child.stdout if line.startswith("http"))
-        yield url.strip(), psutil.Process(child.pid)
-    finally:
-        child.kill()
-        child.wait()
+    ) as child:
+        assert child.stdout is not None
+        try:
+            url = next(line for line in child.stdout if line.startswith("http"))
+            yield url.strip(), psutil.Process(child.pid)
+        finally:
+            child.kill()
 
 
 async def cost(process: psutil.Process, url: str, viewers: int, *, seconds: float) -> float:
