@@ -21,6 +21,8 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from build_engines.onnx_folder import LOGITS_FROM
+
 PREFIX = "float16."  # of the tensors' names in the graph: the builder's names stay its float32 ones
 TIED = {
     "lm_head.MatMul.weight": "model.embed_tokens.weight",  # the output layer is the embedding
@@ -94,7 +96,7 @@ def share(built: Path, weights: SafetensorsFile) -> onnx.ModelProto:
     tables: list[TensorProto] = []
     loading: list[NodeProto] = []
     for initializer in model.graph.initializer:
-        if initializer.name in ("cos_cache", "sin_cache"):
+        if initializer.name.startswith(("cos_cache", "sin_cache", LOGITS_FROM)):
             tables.append(initializer)
             continue
         names = tensor_names(initializer.name)

@@ -12,9 +12,12 @@ import pytest
 from onnx import numpy_helper
 
 from build_engines.build import build_all, needing_tools
-from build_engines.models_file import ModelsFile, OnnxEntry
+from build_engines.models_file import ModelsFile, OnnxEntry, OnnxOptions
 from build_engines.tokenizer_tables import FILES
 from tests.fixtures.demo_folder import FOLDER, TRAINED
+
+
+FP32 = OnnxOptions(precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights.mkdir()
     for name in TRAINED:
         (weights / name).write_bytes((FOLDER / name).read_bytes())
-    models = ModelsFile(models={"demo": OnnxEntry(weights=weights)})
+    models = ModelsFile(models={"demo": OnnxEntry(weights=weights, onnx=FP32)})
     assert needing_tools(models, folder) == ["demo"]
     build_all(models, folder, say=print)
     return folder / "demo"
