@@ -16,7 +16,6 @@ from build_engines.models_file import ModelsFile, OnnxEntry, OnnxOptions
 from build_engines.tokenizer_tables import FILES
 from tests.fixtures.demo_folder import FOLDER, TRAINED
 
-
 FP32 = OnnxOptions(precision="fp32")
 
 
