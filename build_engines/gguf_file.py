@@ -1,6 +1,6 @@
 """A GGUF file, llama.cpp's format: its metadata, its tensors, and their names in transformers.
 
-Read with the package gguf. What is refused, is refused when the file is opened or first read.
+Read with the package gguf. A file is refused when it is opened, or when it is first read.
 """
 
 from __future__ import annotations
@@ -161,6 +161,11 @@ class GgufFile:
                 f"{self.path}: {self.architecture}.{key} is {value!r}; one whole number is needed"
             )
         return value
+
+    @property
+    def size(self) -> int:
+        """How many weights it has."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
 
     @property
     def architecture(self) -> str:

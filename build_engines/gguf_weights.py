@@ -19,7 +19,6 @@ import numpy.typing as npt
 from build_engines import gguf_config, gguf_tokenizer
 from build_engines.errors import BuildError
 from build_engines.gguf_file import GgufFile
-from build_engines.weights import gguf_in
 
 BLOCK = 32  # weights that share a scale
 SHARD_BYTES = 1_000_000_000
@@ -40,28 +39,14 @@ class QuantizedMatrix:
         return QuantizedMatrix(bits=self.bits, codes=self.codes[order], scales=self.scales[order])
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether it is a GGUF file, or a folder with exactly one and no config.json."""
-    return gguf_in(path) is not None
-
-
-def parameters(gguf: Path) -> int:
-    """How many weights the file has. Raises BuildError: it cannot be read."""
-    return sum(math.prod(tensor.shape) for tensor in GgufFile.open(gguf).tensors.values())
-
-
 def has_blocks(gguf: Path) -> bool:
     """Whether `matrices` has most of the weights. Raises BuildError: the file cannot be read."""
-    file = GgufFile.open(gguf)
-    sizes = [
-        (tensor.kind.name in UNPACKED, math.prod(tensor.shape))
-        for parameter, name in file.parameters()
-        for tensor in [file.tensors[name]]
-        if ".layers." in parameter
-    ]
-    return 2 * sum(size for is_unpacked, size in sizes if is_unpacked) > sum(
-        size for _, size in sizes
-    )
+    unpacked = total = 0
+    for name, tensor in GgufFile.open(gguf).tensors.items():
+        if name.startswith("blk."):  # of a layer: the embedding often has more bits
+            total += math.prod(tensor.shape)
+            unpacked += math.prod(tensor.shape) * (tensor.kind.name in UNPACKED)
+    return 2 * unpacked > total
 
 
 def matrices(gguf: Path) -> dict[str, QuantizedMatrix]:

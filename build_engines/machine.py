@@ -8,6 +8,7 @@ from pathlib import Path
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CPU_INFO = Path("/proc/cpuinfo")
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # flags of x86 CPUs, of which one is enough
 
 
 def memory_bytes() -> int:
@@ -18,12 +19,12 @@ def memory_bytes() -> int:
     return memory
 
 
-def has_int8_dot() -> bool:
-    """Whether this CPU adds products of 8 bits in 32 bits."""
-    return is_int8_dot(platform.machine(), CPU_INFO.read_text() if CPU_INFO.is_file() else "")
+def is_x86() -> bool:
+    return platform.machine() == "x86_64"
 
 
-def is_int8_dot(architecture: str, cpu_info: str) -> bool:
-    """cpu_info: the text of /proc/cpuinfo. The engine's onnx_cpu/cpu.py has the same test."""
-    is_x86 = architecture.lower() in ("x86_64", "amd64")
-    return not is_x86 or not {"avx512_vnni", "avx_vnni"}.isdisjoint(cpu_info.split())
+def adds_int8_exactly(*, is_x86: bool, cpu_info: str) -> bool:
+    """Whether ONNX Runtime's sums of 8-bit products are exact: on x86 without VNNI it adds them in
+    16 bits, which saturate. cpu_info: the text of /proc/cpuinfo.
+    """
+    return not is_x86 or not VNNI.isdisjoint(cpu_info.split())

@@ -5,7 +5,6 @@ Published folders carry the name, such as `phi-3.5-mini`; others get one of arch
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -83,7 +82,7 @@ def _gguf_name(file: GgufFile) -> str:
     for text in (str(file.get("general.name", "")), *reversed(file.path.resolve().parts)):
         if name := _published(text.replace(" ", "-"), kind):
             return name
-    return f"{kind}-{size_name(sum(math.prod(each.shape) for each in file.tensors.values()))}"
+    return f"{kind}-{size_name(file.size)}"
 
 
 def size_name(parameters: int) -> str:

@@ -28,9 +28,10 @@ from build_engines import (
     whole_folder,
 )
 from build_engines.errors import BuildError
+from build_engines.gguf_file import GgufFile
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
-from build_engines.machine import has_int8_dot, memory_bytes
+from build_engines.machine import CPU_INFO, adds_int8_exactly, is_x86, memory_bytes
 from build_engines.models_file import OnnxEntry, Precision
 from build_engines.onnx_folder import CONFIG
 from build_engines.step import Step
@@ -187,7 +188,7 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
     weights = source.folder
     if not source.is_done:
         yield from source.shown(weights)
-    if gguf_weights.is_gguf(weights):
+    if gguf_in(weights) is not None:
         yield f"write {weights} as a Hugging Face folder to {_rewritten(artifacts, name)}"
         weights = _rewritten(artifacts, name)
     if source.is_done and is_exported(weights):
@@ -212,7 +213,7 @@ def _rewritten(artifacts: Path, name: str) -> Path:
 @contextmanager
 def _readable(weights: Path, rewritten: Path, say: Say) -> Iterator[Path]:
     """The weights as a folder that the tools of a build read."""
-    if not gguf_weights.is_gguf(weights):
+    if gguf_in(weights) is None:
         yield weights
         return
     say(f"writing {weights} as a Hugging Face folder")
@@ -239,21 +240,21 @@ def _export(
         say(f"converting {source} to ONNX ({chosen})")
         export(weights, engine, chosen=chosen, log=log, say=say, blocks=blocks)
         if chosen.precision != "fp32" and _fits(_parameters(weights), "fp32", memory_bytes()):
-            say(
-                f"{chosen.precision}: {in_child(onnx_agreement.measure, str(weights), str(engine))}"
-            )
+            found = in_child(onnx_agreement.measure, str(weights), str(engine))
+            say(f"{chosen.precision}: {found}")
 
 
 def chosen_precision(entry: OnnxEntry, weights: Path) -> ChosenPrecision:
     """weights: a Hugging Face folder, or a GGUF file."""
     if entry.onnx.precision is not None:
         chosen = ChosenPrecision(entry.onnx.precision, "as models.yaml says")
-    elif gguf_weights.is_gguf(weights) and gguf_weights.has_blocks(weights):
+    elif gguf_in(weights) is not None and gguf_weights.has_blocks(weights):
         reason = "but blocks of Q4_0 and Q8_0 stay as they are"
         return ChosenPrecision("int8", reason, keeps_blocks=True)
     else:
         chosen = default_precision(_parameters(weights), memory_bytes())
-    if chosen.precision != "int8" or not has_int8_dot():
+    is_exact = adds_int8_exactly(is_x86=is_x86(), cpu_info=CPU_INFO.read_text())
+    if chosen.precision != "int8" or not is_exact:
         return chosen
     by_token = can_quantize_by_token(_parameters(weights), memory_bytes())
     return replace(chosen, by_token=by_token)
@@ -275,8 +276,8 @@ def default_precision(parameters: int, machine_bytes: int) -> ChosenPrecision:
 
 
 def _parameters(weights: Path) -> int:
-    if gguf_weights.is_gguf(weights):
-        return gguf_weights.parameters(weights)
+    if gguf_in(weights) is not None:
+        return GgufFile.open(weights).size
     return Architecture.read(read_object(weights / "config.json")).parameters
 
 
@@ -323,9 +324,10 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     if is_exported(weights.folder):
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
-        made_of += [repr(chosen_precision(entry, weights.folder)), str(onnx_int8.VERSION)]
+        chosen = chosen_precision(entry, weights.folder)
+        made_of.append(f"{chosen.precision} {chosen.by_token} {chosen.keeps_blocks}")
         tools |= versions(["onnxruntime-genai"])
-    if gguf_weights.is_gguf(weights.folder):
+    if gguf_in(weights.folder) is not None:
         tools |= versions(["gguf", "transformers"])
     if not _is_ready(weights.folder):
         tools |= versions(TOOLS)

@@ -60,7 +60,10 @@ def save(model: Any, path: Path) -> None:
 
 
 def _take_blocks(graph: Any, matrices: dict[str, QuantizedMatrix]) -> None:
-    """A matrix of several whose bits differ stays as the builder has quantized it."""
+    """Puts the file's blocks in place of the builder's.
+
+    A node that joins matrices of different bits keeps the builder's.
+    """
     from onnx import helper, numpy_helper
 
     initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -82,7 +85,7 @@ def _take_blocks(graph: Any, matrices: dict[str, QuantizedMatrix]) -> None:
 
 
 def _parts(node: str, matrices: dict[str, QuantizedMatrix]) -> list[QuantizedMatrix]:
-    """Nothing if one of them is not there."""
+    """The matrices that a node joins; an empty list if the file lacks one of them."""
     if node.startswith("/lm_head/"):
         return [matrices[name] for name in HEADS if name in matrices][:1]
     if (found := PLACE.match(node)) is None or found[2] not in PARTS:
@@ -95,7 +98,7 @@ def _parts(node: str, matrices: dict[str, QuantizedMatrix]) -> list[QuantizedMat
 
 
 def _of_phi3(layer: str, place: str, matrices: dict[str, QuantizedMatrix]) -> list[QuantizedMatrix]:
-    """Its projections are joined in transformers already."""
+    """Phi-3 has joined projections in transformers, too."""
     if place == "attn/qkv_proj" and (whole := matrices.get(f"{layer}.self_attn.qkv_proj.weight")):
         return [whole]
     whole = matrices.get(f"{layer}.mlp.gate_up_proj.weight")

@@ -15,16 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from build_engines import onnx_agreement, onnx_graph
+from build_engines import machine, onnx_agreement, onnx_graph
 from build_engines.onnx_folder import QUANTIZED_MATMUL, DecoderConfig
 
-VERSION = 1  # a new number makes the models stale that were built in this form
-
-# A file beside the graph with the CPU features that its matmuls need: on an x86 CPU without VNNI,
-# ONNX Runtime adds their products in 16 bits, which saturate. genai_config.json cannot record it:
-# onnxruntime-genai rejects keys that it does not know.
-CPU_FEATURES = "cpu_features"
-VNNI = "vnni"
+# A file beside the graph: the engine refuses a CPU that has none of these flags. genai_config.json
+# cannot have them, because onnxruntime-genai rejects keys that it does not know.
+CPU_FLAGS = "cpu_flags"
 
 NORMS = {"SimplifiedLayerNormalization": 1, "SkipSimplifiedLayerNormalization": 2}  # weight's input
 BLOCK = 32
@@ -94,7 +90,8 @@ def quantize(folder: str, weights: str) -> None:
     worst = sorted(errors, key=errors.__getitem__, reverse=True)
     quantizer.replace(in_blocks=worst[: round(SHARE_IN_BLOCKS * len(worst))])
     onnx_graph.save(model, path)
-    (path.parent / CPU_FEATURES).write_text(f"{VNNI}\n")
+    if machine.is_x86():
+        (path.parent / CPU_FLAGS).write_text(" ".join(sorted(machine.VNNI)))
 
 
 def _token_ids(weights: str) -> list[int]:

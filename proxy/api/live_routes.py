@@ -37,7 +37,7 @@ from proxy.telemetry.request_log import RequestLog, line_of
 FRAME_S, FRAMES_A_POINT, POINTS = 1.0, 5, 720  # points of an hour
 MOST_REQUESTS, MOST_VIEWERS = 50, 50
 VIEW_S = 600.0  # then viewers come again: a revoked key must not watch for ever
-WATCHING = (*UNWATCHED, "/metrics")  # paths: of requests that ask nothing of a model
+WATCHING = (*UNWATCHED, "/metrics")  # paths of requests that need no model
 # Generated tokens with those of running requests. The metric counts a request when it ends.
 TOKENS_SO_FAR = "tokens_so_far"
 RATES = ("requests_per_s", "failures_per_s", "prompt_tokens_per_s", "completion_tokens_per_s")
@@ -82,7 +82,7 @@ class LiveStatus:
                     self._make_frames()
 
     async def events(self, *, is_operator: bool) -> AsyncGenerator[bytes, None]:
-        """`hello` with the series, then a `frame` a second, of which a slow reader misses some.
+        """Yields `hello` with the series, then a `frame` each second. A slow reader misses frames.
 
         Ends when the proxy stops, or after VIEW_S.
         """

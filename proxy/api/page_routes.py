@@ -1,6 +1,6 @@
 """The web page at `/`: playground, live status, keys. Its files are in `proxy/page`.
 
-The page knows nothing of this server: it calls the public API with the key that its user gives.
+The files are the same on every server. The page calls the public API with its user's key.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ READY, REJECTIONS = "proxy_ready", "proxy_rejections_total"
 COUNTERS = (REQUESTS, TOKENS_IN, TOKENS_OUT, ENDPOINT_TOKENS, REJECTIONS)
 OF_TENANTS = (TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT)
 NAMES = (*COUNTERS, *OF_TENANTS, ACTIVE, WAITING, READY, f"{TTFT}_bucket", f"{LAG}_bucket")
-"""Of all samples that are read."""
+"""The names of all samples that are read."""
 # Outcomes that are not failures: the answer ended, or its client disconnected.
 ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
 

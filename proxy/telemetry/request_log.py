@@ -53,7 +53,7 @@ class RequestLog:
 
     @property
     def running(self) -> Iterator[RequestRecord]:
-        """Of the requests that have not ended, the oldest first."""
+        """The records of the requests that have not ended, the oldest first."""
         return iter(self._running)
 
     @contextmanager

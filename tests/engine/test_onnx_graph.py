@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from build_engines import onnx_agreement, onnx_build, onnx_int8
-from build_engines.machine import has_int8_dot, is_int8_dot
+from build_engines.machine import CPU_INFO, VNNI, adds_int8_exactly, is_x86
 from build_engines.models_file import OnnxEntry, OnnxOptions
 from build_engines.onnx_build import ChosenPrecision
 from build_engines.onnx_folder import LOGITS_FROM, DecoderConfig, Graph
-from onnx_cpu.cpu import missing_feature
-from onnx_cpu.decoder import OnnxDecoder, UnservableModel, refuse_missing_feature
+from onnx_cpu.decoder import CPU_FLAGS, OnnxDecoder, UnservableModel, check_cpu
 from tests.fixtures.families import COMMON
 from tests.fixtures.random_model import make
 
@@ -45,7 +45,7 @@ def exported(weights: Path, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module", params=[*COMMON, "gemma2"])
 def by_token(request, tmp_path_factory) -> tuple[Path, Path]:
     """A family's weights, and its folder, quantized per token."""
-    if not has_int8_dot():
+    if not adds_int8_exactly(is_x86=is_x86(), cpu_info=CPU_INFO.read_text()):
         pytest.skip("needs VNNI")
     folder = tmp_path_factory.mktemp(request.param)
     make(request.param, folder / "weights")
@@ -168,14 +168,18 @@ def test_smoothing_scales_of_silent_channels_are_finite(channels):
     ],
 )
 def test_a_cpu_without_vnni_is_refused(tmp_path, architecture, flags, wanted):
-    assert is_int8_dot(architecture, flags) == wanted
-    assert missing_feature(tmp_path, architecture, flags) is None
-    (tmp_path / onnx_int8.CPU_FEATURES).write_text(f"{onnx_int8.VNNI}\n")
-    missing = missing_feature(tmp_path, architecture, flags)
-    assert missing == (None if wanted else "VNNI")
-    if missing:
-        with pytest.raises(UnservableModel, match="build the model again on this machine"):
-            refuse_missing_feature(tmp_path, missing)
+    is_x86 = architecture == "x86_64"
+    assert adds_int8_exactly(is_x86=is_x86, cpu_info=flags) == wanted
+    check_cpu(tmp_path, flags)
+    if is_x86:  # others write no such file
+        (tmp_path / onnx_int8.CPU_FLAGS).write_text(" ".join(VNNI))
+    is_refused = pytest.raises(UnservableModel, match="build the model again on this machine")
+    with contextlib.nullcontext() if wanted else is_refused:
+        check_cpu(tmp_path, flags)
+
+
+def test_the_build_and_the_engine_have_the_same_file_of_flags():
+    assert onnx_int8.CPU_FLAGS == CPU_FLAGS
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ _SEAL = "toai1:"
 
 
 def items_of(given: str | list[AnyItem | ReferenceItem] | None) -> list[AnyItem | ReferenceItem]:
-    """A text is a message of the user."""
+    """Returns the items; a text becomes one message of the user."""
     if isinstance(given, str):
         return [MessageItem(role="user", content=given)]
     return given or []

@@ -27,7 +27,7 @@ KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Right": "\ue014"}
 
 
 class Browser:
-    """css: a selector, of which the first match counts."""
+    """css: a selector; its first match counts."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
@@ -83,7 +83,7 @@ class Browser:
         return base64.b64decode(self._send("GET", "screenshot"))
 
     def command(self, name: str, **parameters: object) -> Any:
-        """Of Chromium's DevTools protocol."""
+        """Calls a command of Chromium's DevTools protocol."""
         return self._post("goog/cdp/execute", cmd=name, params=parameters)
 
     def errors(self) -> list[str]:

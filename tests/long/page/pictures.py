@@ -146,7 +146,7 @@ def talk(page: Browser) -> None:
 
 
 def take(page: Browser, name: str, size: tuple[int, int], folder: Path) -> Iterator[Path]:
-    """Of the view that is open: light, dark, and on a phone."""
+    """Takes pictures of the open view: light, dark, and on a phone."""
     for theme in ("light", "dark"):
         page.show(*size, theme=theme)
         time.sleep(1.5)

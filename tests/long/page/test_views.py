@@ -24,7 +24,7 @@ LABEL = "(e) => `${e.tagName} ${e.ariaLabel ?? e.name ?? ''} ${e.textContent.sli
 
 
 def violations(page: Browser) -> list[str]:
-    """Of axe's rules, with the elements."""
+    """The rules of axe that the page breaks, with the elements."""
     page.run(AXE)
     options = {"runOnly": RULES, "resultTypes": ["violations"]}
     found = page.run("return axe.run(document, arguments[0]).then((r) => r.violations)", options)
@@ -145,5 +145,5 @@ def test_the_pictures_of_the_documentation_can_be_made(tmp_path: Path, page: Bro
 
 
 def size(picture: Path) -> tuple[int, int]:
-    """Of a PNG, in pixels."""
+    """Width and height of a PNG, in pixels."""
     return struct.unpack(">II", picture.read_bytes()[16:24])

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from build_engines.errors import BuildError
 from build_engines.gguf_file import GgufFile
-from build_engines.gguf_weights import QuantizedMatrix, is_gguf, matrices, write_folder
+from build_engines.gguf_weights import QuantizedMatrix, matrices, write_folder
+from build_engines.weights import gguf_in
 from tests.fixtures import gguf_files
 from tests.fixtures.examples import examples
 from tests.fixtures.gguf_files import FAMILIES, MIXED, write
@@ -268,13 +269,13 @@ def test_no_space_is_added_before_a_text_where_the_file_says_so(tmp_path):
 
 def test_a_folder_with_one_file_is_gguf(tmp_path):
     path = write(tmp_path / "model.gguf", "llama").path
-    assert is_gguf(path)
-    assert is_gguf(tmp_path)
+    assert gguf_in(path) == path
+    assert gguf_in(tmp_path) == path
     assert matrices(tmp_path).keys() == matrices(path).keys()
     (tmp_path / "config.json").write_text("{}")
-    assert not is_gguf(tmp_path)
-    assert not is_gguf(tmp_path / "config.json")
-    assert not is_gguf(tmp_path / "nothing")
+    assert gguf_in(tmp_path) is None
+    assert gguf_in(tmp_path / "config.json") is None
+    assert gguf_in(tmp_path / "nothing") is None
 
 
 REFUSED = {

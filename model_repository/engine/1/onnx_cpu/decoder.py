@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from onnx_cpu import cpu
 from onnx_cpu.kv_rows import Ids, KvRows, KvShape, Logits
 
 NUMPY_TYPES: dict[str, type[Any]] = {
@@ -28,6 +27,8 @@ PREFILL_LOGITS_BYTES = 128_000_000
 # An input [1] of graphs that our build has rewritten: the first token whose logits are computed.
 # Other graphs return the logits of every token that they are fed.
 LOGITS_FROM = "logits_from"
+CPU_INFO = Path("/proc/cpuinfo")
+CPU_FLAGS = "cpu_flags"  # a file of our build, for graphs that not every CPU runs correctly
 
 
 class UnservableModel(Exception):
@@ -91,7 +92,7 @@ class OnnxDecoder:
     """A decoder_port.Decoder. `rows`: the sequences that one run can decode."""
 
     def __init__(self, folder: Path, *, threads: int, rows: int, context_length: int) -> None:
-        refuse_missing_feature(folder, cpu.missing_here(folder))
+        check_cpu(folder, CPU_INFO.read_text())
         self._spec = spec = DecoderSpec.read(folder)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
@@ -177,12 +178,18 @@ class OnnxDecoder:
         return binding
 
 
-def refuse_missing_feature(folder: Path, feature: str | None) -> None:
-    """Raises UnservableModel if there is one."""
-    if feature is not None:
+def check_cpu(folder: Path, cpu_info: str) -> None:
+    """cpu_info: the text of /proc/cpuinfo.
+
+    Raises UnservableModel: the graph needs one of several CPU flags, and the CPU has none of them.
+    Its sums of 8-bit products would saturate without an error.
+    """
+    file = folder / CPU_FLAGS
+    wanted = file.read_text().split() if file.is_file() else []
+    if wanted and set(wanted).isdisjoint(cpu_info.split()):
         raise UnservableModel(
-            f"{folder} was built on another machine, for a CPU with {feature}, which this CPU "
-            "lacks: build the model again on this machine"
+            f"{folder} was built on another machine, for a CPU with {' or '.join(wanted)}, which "
+            "this CPU lacks: build the model again on this machine"
         )
 
 

@@ -139,6 +139,7 @@ class Scheduler:
         self._ended = ended
         self._arrivals = 0
         self._libc = ctypes.CDLL(None)
+        self._has_worked = False  # since the last rest
         self._check_waiting_at = self._report_at = 0.0
         kv_tokens = config.kv_bytes // decoder.kv.shape.token_bytes
         self.stats = Stats(
@@ -196,6 +197,7 @@ class Scheduler:
 
     def step(self) -> bool:
         """One step of everything; False if all sequences wait for their guides to compile."""
+        self._has_worked = True
         self._end_cancelled()
         self._take_guides()
         self._allocator.admit()
@@ -209,7 +211,9 @@ class Scheduler:
         """Called about once a second while there is nothing to do."""
         self._allocator.limit_cache()
         self._allocator.report()
-        self._libc.malloc_trim(0)  # returns what malloc holds free: takes some milliseconds
+        if self._has_worked:
+            self._has_worked = False
+            self._libc.malloc_trim(0)  # returns what malloc holds free: takes some milliseconds
 
     def end_all(self) -> None:
         """Ends every job as cancelled."""

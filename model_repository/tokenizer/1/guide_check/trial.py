@@ -89,7 +89,7 @@ class _Walk:
         return word * BITS + self._random.choice([i for i in range(BITS) if bits >> i & 1])
 
     def costly_token(self) -> int:
-        """Of some allowed tokens, the one that makes the next mask take longest."""
+        """The one of several random tokens after which the next mask takes longest."""
         costs = {self.random_token(): 0.0 for _ in range(CANDIDATES)}
         for token in costs:
             costs[token] = self._timed(self._matcher.accept_token, token)
