@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
@@ -68,12 +69,12 @@ def triton(run: Run, models: TrtllmModels) -> Stack:
 
 @pytest.fixture(scope="session")
 def stack(run: Run, triton: Stack) -> Stack:
-    """The proxy; its engine() is that Triton's."""
+    """The proxy; its engine() is that Triton's. They become ready one by one."""
     proxy = run(proxy_for=triton)
 
     def is_ready() -> bool:
         assert triton.process.poll() is None, triton.log.read_text()
-        return proxy.is_ready()
+        return proxy.is_ready() and "concerns" not in httpx.get(f"{proxy.url}/health/ready").json()
 
     eventually(is_ready, 110, "Triton and the proxy are ready")
     return proxy
