@@ -21,7 +21,9 @@ VLLM, ONNX = "fast", "twin"
 PROMPTS = ["Hello", "The weather in Rome", "What is a proxy?", "1, 2, 3,"]
 START_S = 60  # of tritonserver with this engine
 HANG_S, SILENCE_S = 25.0, 8.0  # of an engine until it is ended; of a stream until it moves
-ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # other tests run on the same cores
+# Other tests and engines run on the same cores, and two threads of one engine wait for each other in
+# a loop.
+ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
 def models_file(interpreter: Path) -> Path:

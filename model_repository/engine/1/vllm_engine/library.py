@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import locale
 import multiprocessing
+import os
 import secrets
 import shutil
 import sys
@@ -92,6 +93,10 @@ class Library:
         given.setdefault("seed", secrets.randbits(SEED_BITS))
         if self.is_on_cpu:  # where vLLM takes gpu_memory_utilization of the machine's memory
             given.setdefault("kv_cache_memory_bytes", CPU_KV_CACHE_BYTES)
+            # The worker stays in the engine's process. Apart, both poll shared memory with
+            # sched_yield(2), which starves all other processes on Linux 6.18: a second of CPU took
+            # them 45 s.
+            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         try:
             args = self.engine_args(model=str(engine), tokenizer=str(engine), **given)
             return self.llm.from_engine_args(args, stat_loggers=[stat_logger])
