@@ -21,8 +21,7 @@ VLLM, ONNX = "fast", "twin"
 PROMPTS = ["Hello", "The weather in Rome", "What is a proxy?", "1, 2, 3,"]
 START_S = 60  # of tritonserver with this engine
 HANG_S, SILENCE_S = 25.0, 8.0  # of an engine until it is ended; of a stream until it moves
-# Other tests and engines run on the same cores, and two threads of one engine wait for each other in
-# a loop.
+# Other tests and engines run on the same cores; threads of one engine wait for each other in loops.
 ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 

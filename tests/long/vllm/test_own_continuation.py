@@ -1,11 +1,8 @@
-"""Streams of a real vLLM that lose their engine go on at another one, where that is exact. Two
-engines take minutes on two cores, so SOAK_SECONDS asks for these tests.
-"""
+"""Streams of a real vLLM that lose their engine go on at another one, where that is exact."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +14,6 @@ from tests.long.vllm.own import PROMPTS, VLLM, Pair, address_of
 pytestmark = [
     pytest.mark.xdist_group("own_vllm"),
     pytest.mark.timeout(1800),
-    pytest.mark.skipif("SOAK_SECONDS" not in os.environ, reason="minutes: set SOAK_SECONDS"),
 ]
 
 TOKENS, MIDDLE = 500, 40  # a stream in its middle has so many events

@@ -10,30 +10,31 @@ from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import SequenceOutput
 from stats import Stats
 
-LEAST_TOKENS = 8
-LEAST_STALL_S = 0.02
-DECODE_STEPS = 2.0
+# A run reads all weights, as a decode step does, so small chunks cost almost twice as much a token.
+LEAST_TOKENS = 16
+LEAST_STALL_S = 0.05
+DECODE_STEPS = 4.0
 WEIGHT = 0.2  # of a new measurement in the running means
 
 
 class PrefillBudget:
     """How many prompt tokens a step may feed.
 
-    stall_s: how long prefill may delay decoding rows in one step. None: two decode steps, and at
-    least 20 ms. Both speeds are measured while the engine runs.
+    stall_s: how long prefill may delay decoding rows in one step. None: four decode steps, and at
+    least 50 ms. Both speeds are measured while the engine runs.
     """
 
     def __init__(self, *, step_tokens: int, stall_s: float | None) -> None:
-        self._step_tokens = step_tokens
+        self.most = step_tokens
         self._stall_s = stall_s
         self._token_s: float | None = None
         self._decode_s = 0.0
 
     def tokens(self, *, is_decoding: bool) -> int:
         if not is_decoding or self._token_s is None:
-            return self._step_tokens
+            return self.most
         stall_s = self._stall_s or max(LEAST_STALL_S, DECODE_STEPS * self._decode_s)
-        return min(self._step_tokens, max(LEAST_TOKENS, int(stall_s / self._token_s)))
+        return min(self.most, max(LEAST_TOKENS, int(stall_s / self._token_s)))
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         token_s = seconds / tokens
@@ -64,11 +65,11 @@ class Prefill:
         self._stats = stats
 
     def step(self) -> None:
-        """Feeds prompt tokens until the budget is used up."""
+        """Feeds prompt tokens until what is left of the budget is not worth a run."""
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
-        while left > 0 and self._batch.prefilling:
+        while self._batch.prefilling:
             sequence = self._next()
-            end = min(sequence.computed + left, sequence.prefill_end)
+            end = self._end_of_chunk(sequence, left)
             left -= end - sequence.computed
             try:
                 if sequence.computed < end:
@@ -77,6 +78,14 @@ class Prefill:
                     self._batch.promote(sequence)
             except Exception as error:
                 self._output.fail(sequence, error)
+            if left < LEAST_TOKENS:
+                break
+
+    def _end_of_chunk(self, sequence: Sequence, left: int) -> int:
+        """A short rest of the prompt is fed along, beyond the budget."""
+        missing = sequence.prefill_end - sequence.computed
+        is_rest_short = missing - left < max(LEAST_TOKENS, left // 2)
+        return sequence.computed + min(missing, self._budget.most if is_rest_short else left)
 
     def _next(self) -> Sequence:
         """The oldest and the shortest take turns, so that neither waits for all others."""
