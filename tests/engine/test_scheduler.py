@@ -213,6 +213,17 @@ def test_a_short_prompt_overtakes_a_long_one_in_prefill(artifacts):
     assert long.sink.ids == bench.right(long)
 
 
+@pytest.mark.parametrize(("length", "runs"), [(31, 1), (32, 2), (47, 2), (48, 3)])
+def test_a_short_rest_of_a_prompt_takes_no_run_of_its_own(artifacts, length, runs):
+    bench = Bench(artifacts / "llama", stall_s=1e-9)  # for the fewest tokens: 16
+    bench.add(prompt(10), 100)
+    bench.run(steps=3)
+    before = bench.scheduler.stats.prefill_steps
+    late = bench.add(prompt(length, 1), 5)
+    bench.steps_until(lambda: late.sink.ids)
+    assert bench.scheduler.stats.prefill_steps - before == runs
+
+
 def test_a_newcomer_among_seven_has_its_first_token_within_three_decode_steps(artifacts):
     bench = Bench(artifacts / "llama", rows=ROWS)
     for seed in range(ROWS - 1):
