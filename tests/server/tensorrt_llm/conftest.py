@@ -23,6 +23,7 @@ from tests.fixtures.trtllm_models import TrtllmModels
 from tests.server.tensorrt_llm.streams import STREAMS
 
 Run = Callable[..., Stack]
+MODELS = ("llm", "slow", "mortal", "stuck", "cpp")
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +68,11 @@ def triton(run: Run, models: TrtllmModels) -> Stack:
     return run(models.artifacts)
 
 
+def answers(proxy: Stack, model: str) -> bool:
+    body = {"model": model, "prompt": [10, 60, 61], "max_tokens": 1, "temperature": 0}
+    return httpx.post(f"{proxy.url}/v1/completions", json=body).status_code == 200
+
+
 @pytest.fixture(scope="session")
 def stack(run: Run, triton: Stack) -> Stack:
     """The proxy; its engine() is that Triton's. They become ready one by one."""
@@ -74,7 +80,7 @@ def stack(run: Run, triton: Stack) -> Stack:
 
     def is_ready() -> bool:
         assert triton.process.poll() is None, triton.log.read_text()
-        return proxy.is_ready() and "concerns" not in httpx.get(f"{proxy.url}/health/ready").json()
+        return proxy.is_ready() and all(answers(proxy, one) for one in MODELS)
 
     eventually(is_ready, 110, "Triton and the proxy are ready")
     return proxy
