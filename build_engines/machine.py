@@ -8,7 +8,7 @@ from pathlib import Path
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CPU_INFO = Path("/proc/cpuinfo")
-VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # flags of x86 CPUs, of which one is enough
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # an x86 CPU has VNNI with either flag
 
 
 def memory_bytes() -> int:

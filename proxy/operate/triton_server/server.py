@@ -40,7 +40,7 @@ STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped
 QUIET_S = 2.0
 DRAIN_POLL_S = 0.25
 
-# Triton's Python backend, now and then, while the processes of several models start at once (2.51).
+# Triton's Python backend (2.51), where a stub dies while it starts, holding a mutex of the server.
 CRASH = "boost::interprocess::lock_exception"
 _ERROR = re.compile(r'^E\d{4} [^\]]*\] "?(?:ERROR: )?(.*?)"?$')
 _FAILED_LOAD = re.compile(r"failed to load '([^']+)' version \d+: (.*)")

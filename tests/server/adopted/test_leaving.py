@@ -88,7 +88,7 @@ def test_bls_goes_on_without_its_client(adopted, http):
     assert after["generated_tokens"] - before["generated_tokens"] == 200
 
 
-@pytest.mark.xdist_group("adopted")  # one worker writes that folder
+@pytest.mark.xdist_group("adopted")  # no other worker may write the folder
 def test_models_whose_processes_are_killed_fail_alone(start, http):
     """Triton does not start them again; whoever runs it must. Streams that hang come to an end."""
     adopted = started(start, STALL_TIMEOUT_S=3, REQUEST_TIMEOUT_S=8)

@@ -75,7 +75,7 @@ def answers(proxy: Stack, model: str) -> bool:
 
 @pytest.fixture(scope="session")
 def stack(run: Run, triton: Stack) -> Stack:
-    """The proxy; its engine() is that Triton's. They become ready one by one."""
+    """The proxy, once each model answers; its engine() is that Triton's."""
     proxy = run(proxy_for=triton)
 
     def is_ready() -> bool:

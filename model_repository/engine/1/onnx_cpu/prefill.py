@@ -25,16 +25,16 @@ class PrefillBudget:
     """
 
     def __init__(self, *, step_tokens: int, stall_s: float | None) -> None:
-        self.most = step_tokens
+        self.step_tokens = step_tokens
         self._stall_s = stall_s
         self._token_s: float | None = None
         self._decode_s = 0.0
 
     def tokens(self, *, is_decoding: bool) -> int:
         if not is_decoding or self._token_s is None:
-            return self.most
+            return self.step_tokens
         stall_s = self._stall_s or max(LEAST_STALL_S, DECODE_STEPS * self._decode_s)
-        return min(self.most, max(LEAST_TOKENS, int(stall_s / self._token_s)))
+        return min(self.step_tokens, max(LEAST_TOKENS, int(stall_s / self._token_s)))
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         token_s = seconds / tokens
@@ -85,7 +85,7 @@ class Prefill:
         """A short rest of the prompt is fed along, beyond the budget."""
         missing = sequence.prefill_end - sequence.computed
         is_rest_short = missing - left < max(LEAST_TOKENS, left // 2)
-        return sequence.computed + min(missing, self._budget.most if is_rest_short else left)
+        return sequence.computed + min(missing, self._budget.step_tokens if is_rest_short else left)
 
     def _next(self) -> Sequence:
         """The oldest and the shortest take turns, so that neither waits for all others."""

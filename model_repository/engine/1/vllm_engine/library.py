@@ -93,9 +93,8 @@ class Library:
         given.setdefault("seed", secrets.randbits(SEED_BITS))
         if self.is_on_cpu:  # where vLLM takes gpu_memory_utilization of the machine's memory
             given.setdefault("kv_cache_memory_bytes", CPU_KV_CACHE_BYTES)
-            # The worker stays in the engine's process. Apart, both poll shared memory with
-            # sched_yield(2), which starves all other processes on Linux 6.18: a second of CPU took
-            # them 45 s.
+            # Keeps vLLM's worker in its engine's process. As two processes they poll shared memory
+            # with sched_yield(2), and on Linux 6.18 others waited 45 s for a second of CPU.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         try:
             args = self.engine_args(model=str(engine), tokenizer=str(engine), **given)
