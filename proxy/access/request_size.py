@@ -6,7 +6,7 @@ cost too much. Called by the service, before anything is sent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
@@ -67,21 +67,36 @@ def check_copies(
     copies = request.generations
     if copies == 1:
         return
-    prompts = sum(
-        len((each.text or "").encode())
-        + len((each.pair or "").encode())
-        + ID_BYTES * len(each.token_ids or ())
-        + sum(len(image.base64) for image in each.images)
-        for each in engine_requests
-    )
-    copied = prompts * request.candidates + _parameter_bytes(request) * copies
-    if copied > most:
+    sampling, constraint = request.sampling, request.constraint
+    ids = len(sampling.allowed_token_ids or ()) + 2 * len(sampling.logit_bias or ())
+    left = most - ID_BYTES * ids * copies
+    for each in engine_requests:
+        sizes = ID_BYTES * len(each.token_ids or ()) + sum(len(one.base64) for one in each.images)
+        left -= sizes * request.candidates
+    prompts = [(each.text or "", request.candidates) for each in engine_requests]
+    shared = [*(sampling.bad_words or ()), "" if constraint is None else constraint.text]
+    if exceed(left, [*prompts, *((text, copies) for text in shared)]):
         raise InvalidRequest(
-            f"Each of the {copies} choices is sent its prompt and its guide, which makes "
-            f"{copied} bytes: at most {most} are allowed. Ask for fewer choices.",
+            f"Each of the {copies} choices is sent its prompt and its guide, and at most {most} "
+            "bytes are allowed. Ask for fewer choices.",
             code=ErrorCode.INVALID_PARAMETER,
             param="choices",
         )
+
+
+def exceed(most: int, copied: Iterable[tuple[str, int]]) -> bool:
+    """Whether texts, each with the number of its copies, have more bytes than `most` together.
+
+    Costs less than what it bounds: a text that is too long by its characters is not encoded.
+    """
+    for text, copies in copied:
+        if len(text) * copies <= most:
+            most -= (len(text) if text.isascii() else len(text.encode())) * copies
+        else:
+            most = -1
+        if most < 0:
+            return True
+    return most < 0
 
 
 def limit_log_probs(
@@ -125,15 +140,8 @@ def _echoed_tokens(request: GenerationRequest, card: ModelCard) -> int:
     most = 0
     for prompt in request.prompts:
         if isinstance(prompt, TextPrompt):
-            most = max(most, len(prompt.text.encode()) + 1)
+            is_short = len(prompt.text) < card.facts.context_length
+            most = max(most, len(prompt.text.encode() if is_short else prompt.text) + 1)
         elif isinstance(prompt, TokenPrompt):
             most = max(most, len(prompt.ids))
     return min(most, card.facts.context_length)
-
-
-def _parameter_bytes(request: GenerationRequest) -> int:
-    """Bytes of the parameters that are sent with each choice and may be large."""
-    sampling, constraint = request.sampling, request.constraint
-    ids = len(sampling.allowed_token_ids or ()) + 2 * len(sampling.logit_bias or ())
-    words = sum(len(word.encode()) for word in sampling.bad_words or ())
-    return ID_BYTES * ids + words + (0 if constraint is None else len(constraint.text.encode()))

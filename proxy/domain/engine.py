@@ -12,7 +12,7 @@ from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import Stage
-from proxy.domain.request import PromptLimit, Sampling
+from proxy.domain.request import PromptLimit, Sampling, TextPrompt, TokenPrompt
 from proxy.domain.request_limits import smaller
 
 HIGHEST_PRIORITY = 2**31 - 1
@@ -57,7 +57,7 @@ class EngineRequest:
     interrupt: Interrupt | None = field(default=None, compare=False)
     embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     pair: str | None = None  # the text that is scored with `text`
-    batch: tuple[EngineRequest, ...] = ()  # of texts or ids: one call embeds them all
+    batch: tuple[TextPrompt | TokenPrompt, ...] = ()  # all inputs that are embedded
     stage: Stage | None = field(default=None, compare=False)  # of the request's record
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:

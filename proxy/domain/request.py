@@ -250,6 +250,13 @@ class GenerationRequest:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
 
     @property
+    def inputs(self) -> tuple[TextPrompt | TokenPrompt, ...]:
+        """What is embedded or scored; nothing where an answer is generated."""
+        if self.embeds is None:
+            return ()
+        return tuple(each for each in self.prompts if not isinstance(each, ChatPrompt))
+
+    @property
     def echoes_tokens(self) -> bool:
         """Whether the engine sends the prompt's tokens, because its text is not enough."""
         knows_text = isinstance(self.prompt, TextPrompt) and self.prompt_limit is None

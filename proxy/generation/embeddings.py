@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest, ModelUnavailable
 from proxy.domain.output import Usage
 from proxy.domain.record import RequestRecord, Stage, StageName
+from proxy.domain.request import TextPrompt, TokenPrompt
 
 AT_ONCE, BATCHES_AT_ONCE = 8, 2  # streams of one request, of one input each or of several
 BATCH_INPUTS, BATCH_BYTES = 16, 262_144
 ID_BYTES = 4
+Inputs = tuple[TextPrompt | TokenPrompt, ...]
 MOST_NUMBERS = 4_194_304  # of all vectors of one answer, which are held until it is written
 
 
@@ -25,29 +28,41 @@ class _Cost:
     usage: Usage
 
 
-def batched(requests: Sequence[EngineRequest]) -> list[EngineRequest]:
-    """The calls that embed all inputs: several in one, if the model is ours."""
-    if requests[0].model.facts.pooling is None:
-        return [*requests]
-    found: list[list[EngineRequest]] = []
+def batched(request: EngineRequest) -> list[Inputs]:
+    """The inputs of each call: several, if the model is ours."""
+    if request.model.facts.pooling is None:
+        return [(each,) for each in request.batch]
+    found: list[list[TextPrompt | TokenPrompt]] = []
     size = 0
-    for each in requests:
-        own = len(each.text or "") + len(each.pair or "") + ID_BYTES * len(each.token_ids or ())
+    for each in request.batch:
+        if isinstance(each, TokenPrompt):
+            own = ID_BYTES * len(each.ids)
+        else:
+            own = len(each.text) + len(each.pair or "")
         if not found or len(found[-1]) == BATCH_INPUTS or size + own > BATCH_BYTES:
             found.append([])
             size = 0
         found[-1].append(each)
         size += own
-    return [replace(group[0], batch=tuple(group)) for group in found]
+    return [*map(tuple, found)]
 
 
-def at_once(calls: Sequence[EngineRequest]) -> int:
+def at_once(request: EngineRequest, calls: Sequence[Inputs]) -> int:
     """How many of the calls run at once."""
-    return min(BATCHES_AT_ONCE if calls[0].batch else AT_ONCE, len(calls))
+    return min(AT_ONCE if request.model.facts.pooling is None else BATCHES_AT_ONCE, len(calls))
+
+
+def _call(request: EngineRequest, inputs: Inputs, number: int) -> EngineRequest:
+    """number: of the first of these inputs."""
+    id = request.id if len(request.batch) == 1 else f"{request.id}-{number}"
+    batch = () if request.model.facts.pooling is None else inputs
+    if isinstance(first := inputs[0], TokenPrompt):
+        return replace(request, id=id, token_ids=first.ids, batch=batch)
+    return replace(request, id=id, text=first.text, pair=first.pair, batch=batch)
 
 
 async def embedded(
-    calls: Sequence[EngineRequest], engine: Engine, record: RequestRecord
+    request: EngineRequest, calls: Sequence[Inputs], engine: Engine, record: RequestRecord
 ) -> list[bytes]:
     """A vector for each input: numbers of 32 bits, little-endian. A stream that is lost is sent
     once more.
@@ -59,23 +74,24 @@ async def embedded(
     """
     cost = _Cost(Usage())
     record.counts.append(cost)
-    inputs = sum(len(call.batch) or 1 for call in calls)
+    inputs = len(request.batch)
+    firsts = [0, *accumulate(map(len, calls))]
     found: list[list[bytes]] = [[]] * len(calls)
     left = enumerate(calls)
 
-    async def vectors(request: EngineRequest) -> bytes:
+    async def vectors(call: EngineRequest) -> bytes:
         with Stage(StageName.TRITON, record) as stage:
-            async with aclosing(engine.generate(replace(request, stage=stage))) as deltas:
+            async with aclosing(engine.generate(replace(call, stage=stage))) as deltas:
                 async for delta in deltas:
                     cost.usage += Usage(prompt_tokens=delta.prompt_tokens or 0)
                     return delta.embedding
         raise EngineFailed("The model server failed.", detail="a stream without an embedding")
 
-    async def answered(request: EngineRequest) -> bytes:
+    async def answered(call: EngineRequest) -> bytes:
         try:
-            return await vectors(request)
+            return await vectors(call)
         except ModelUnavailable as error:
-            again = replace(request, avoids=frozenset(filter(None, [error.endpoint])))
+            again = replace(call, avoids=frozenset(filter(None, [error.endpoint])))
             if not again.avoids or not engine.has_another(again):
                 raise
             record.resends += 1
@@ -84,13 +100,12 @@ async def embedded(
     async def work() -> None:
         for index, call in left:
             try:
-                answer = await answered(call)
+                answer = await answered(_call(request, call, firsts[index]))
             except InvalidRequest as error:
                 if (error.param or "").startswith("prompt["):
-                    first = sum(len(one.batch) for one in calls[:index])
-                    error.param = f"prompt[{first + int(str(error.param)[7:-1])}]"
+                    error.param = f"prompt[{firsts[index] + int(str(error.param)[7:-1])}]"
                 raise
-            size = len(answer) // (len(call.batch) or 1)
+            size = len(answer) // len(call)
             if (numbers := size // 4 * inputs) > MOST_NUMBERS:
                 raise InvalidRequest(
                     f"The vectors of {inputs} inputs have {numbers} numbers: at most "
@@ -100,7 +115,7 @@ async def embedded(
                 )
             found[index] = [answer[at : at + size] for at in range(0, len(answer), size)]
 
-    workers = [asyncio.create_task(work()) for _ in range(at_once(calls))]
+    workers = [asyncio.create_task(work()) for _ in range(at_once(request, calls))]
     try:
         await asyncio.gather(*workers)
     finally:

@@ -183,7 +183,7 @@ class Preparation:
                     raise
                 refusal = refusal or error
             else:
-                if plan.generations > 1:
+                if plan.generations > 1 and limited.embeds is None:
                     check_copies(limited, plan.engine_requests)
                 return plan
         assert refusal is not None  # there is at least one build
@@ -220,13 +220,15 @@ class Preparation:
                     param="thinking_token_budget",
                 )
             answer_format = await self._formats.answer_format(request, card, syntax)
-            for index in range(0, generations, request.candidates):
+            # inputs to embed differ in nothing else: one engine request has them all
+            inputs = request.inputs
+            for index in range(0, 1 if inputs else generations, request.candidates):
                 if index:
                     await self._gate.wait()
                 part = request if generations == 1 else request.part(index)
                 prompt = await self._prompts.written(part, card, syntax)
                 engine_requests.append(
-                    self._engine_request(part, card, prompt, answer_format, shows_specials)
+                    self._engine_request(part, card, prompt, answer_format, shows_specials, inputs)
                 )
         except InvalidRequest as error:
             map_constraint_error(error, request.constraint)
@@ -251,6 +253,7 @@ class Preparation:
         prompt: RenderedPrompt | None,
         answer_format: AnswerFormat,
         shows_specials: bool,
+        inputs: tuple[TextPrompt | TokenPrompt, ...],
     ) -> EngineRequest:
         text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
         is_ours, has_stops = card.facts.adopted is None, bool(request.sampling.stop_token_ids)
@@ -290,10 +293,11 @@ class Preparation:
             prompt_cap=request.prompt_cap,
             embeds=request.embeds,
             pair=request.prompt.pair if isinstance(request.prompt, TextPrompt) else None,
+            batch=inputs,
         )
         _check_capabilities(engine_request, card)
         if card.facts.pooling is not None:
-            _check_pooling(engine_request, card.facts.pooling, card)
+            _check_dimensions(engine_request, card.facts.pooling, card)
         _check_token_ids(engine_request, card)
         return engine_request
 
@@ -318,9 +322,8 @@ def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
         )
 
 
-def _check_pooling(request: EngineRequest, pooling: Pooling, card: ModelCard) -> None:
-    """Refuses dimensions that the model was not trained for, and ids that are too many."""
-    facts = card.facts
+def _check_dimensions(request: EngineRequest, pooling: Pooling, card: ModelCard) -> None:
+    """Refuses dimensions that the model was not trained for."""
     if request.embeds and request.embeds not in (*pooling.dimensions, pooling.width):
         known = ", ".join(map(str, (*pooling.dimensions, pooling.width)))
         raise InvalidRequest(
@@ -329,23 +332,25 @@ def _check_pooling(request: EngineRequest, pooling: Pooling, card: ModelCard) ->
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="dimensions",
         )
-    tokens = len(request.token_ids or ())
-    if tokens > facts.context_length:
-        raise InvalidRequest(
-            f"This model's maximum context length is {facts.context_length} tokens, and an input "
-            f"has {tokens}. Shorten it, or split it.",
-            code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-            param="prompt",
-        )
 
 
 def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
     """Refuses ids outside the vocabulary before the request waits for a row, as the tokenizer and
-    the engine do after that.
+    the engine do after that; and more ids than a model that embeds can take.
     """
-    sampling, size = request.sampling, card.facts.vocab_size
+    sampling, size, context = request.sampling, card.facts.vocab_size, card.facts.context_length
+    inputs = [each.ids for each in request.batch if isinstance(each, TokenPrompt)]
+    longest = max(map(len, inputs), default=0)
+    if card.facts.pooling is not None and longest > context:
+        raise InvalidRequest(
+            f"This model's maximum context length is {context} tokens, and an input "
+            f"has {longest}. Shorten it, or split it.",
+            code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+            param="prompt",
+        )
     for param, ids in (
         ("prompt", request.token_ids),
+        ("prompt", [*map(max, inputs)]),
         ("logit_bias", sampling.logit_bias and [token for token, _ in sampling.logit_bias]),
         ("allowed_token_ids", sampling.allowed_token_ids),
         ("stop_token_ids", sampling.stop_token_ids),

@@ -74,15 +74,15 @@ class Service:
         record, means = self._begin(request, card), self._means
         with self._metrics.counted(record, request, card):
             plan = await means.preparation.prepare(request, card, record)
-            card, asked = plan.card, plan.engine_requests
+            card, asked = plan.card, plan.engine_requests[0]
             reserving = self._limiter.reservation(
-                current_caller.get(), plan.request, card, asked, record, is_stream=False
+                current_caller.get(), plan.request, card, [asked], record, is_stream=False
             )
             calls = batched(asked)
-            running = replace(request, prompt=request.prompts[0], choices=at_once(calls))
+            running = replace(request, prompt=request.prompts[0], choices=at_once(asked, calls))
             async with reserving:
                 with self._concurrency.permits(card, running):
-                    found = await embedded(calls, means.streams.engine, record)
+                    found = await embedded(asked, calls, means.streams.engine, record)
             record.finish = FinishReason.STOP
         return found
 

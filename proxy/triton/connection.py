@@ -13,7 +13,7 @@ from proxy.domain.endpoints import EndpointRefused
 from proxy.domain.engine import HIGHEST_PRIORITY, EngineRequest
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import Kind, LoadedModel, ModelCard
-from proxy.domain.request import Sampling
+from proxy.domain.request import Sampling, TextPrompt
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.kserve_backend import TritonKserve
@@ -59,6 +59,7 @@ class TritonConnection:
             text="Hello",
             max_tokens=TRIAL_TOKENS,
             embeds=None if pooling is None else 0,
+            batch=() if pooling is None else (TextPrompt(text="Hello"),),
             timeout_s=TRIAL_S,
             sampling=Sampling(min_tokens=TRIAL_TOKENS if "min_tokens" in takes else None),
             priority=HIGHEST_PRIORITY if "priority" in takes else None,

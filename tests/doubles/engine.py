@@ -11,6 +11,7 @@ from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
 from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
+from proxy.domain.request import TextPrompt, TokenPrompt
 from tests.fixtures.logged import LOGGED
 
 FACTS = ModelFacts(
@@ -29,6 +30,12 @@ FACTS = ModelFacts(
     detokenizer_model="demo_detokenizer",
 )
 CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
+
+
+def _prompt(request: EngineRequest) -> TextPrompt | TokenPrompt:
+    if request.token_ids is not None:
+        return TokenPrompt(ids=request.token_ids)
+    return TextPrompt(text=request.text or "", pair=request.pair)
 
 
 class ScriptedEngine:
@@ -120,10 +127,10 @@ class ScriptedEngine:
         finally:
             self.embedding -= 1
         tokens, vectors = 0, b""
-        for one in request.batch or (request,):
-            size = len((one.text or "").encode() or one.token_ids or ())
+        for one in request.batch or (_prompt(request),):
+            size = len(one.ids if isinstance(one, TokenPrompt) else one.text.encode())
             numbers = (size, 0.25, *[0.0] * ((request.embeds or 4) - 2))
-            if one.pair is not None:
+            if isinstance(one, TextPrompt) and one.pair is not None:
                 numbers = (len(one.pair),)
             tokens += size
             vectors += struct.pack(f"<{len(numbers)}f", *numbers)

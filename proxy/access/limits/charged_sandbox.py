@@ -1,7 +1,7 @@
 """A sandbox whose wasted time counts in the caller's limits on requests. Made by `app`.
 
-A call that is ended at the sandbox's limits has taken seconds of CPU for a request that is then
-refused. Such a request counts as one that was served, so that its limits bound it as well.
+A request that a call refuses has taken CPU, up to seconds where the call was ended at the sandbox's
+limits. It counts as one that was served, so that its limits bound it as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cachetools import TLRUCache
 
 from proxy.access.limits.caller_meters import MOST, Standings
 from proxy.access.limits.request_limiter import RequestLimiter
-from proxy.domain.errors import LimitsUnavailable, RateLimited
+from proxy.domain.errors import LimitsUnavailable, RateLimited, RequestError
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
@@ -69,7 +69,9 @@ class ChargedSandbox:
     async def _charged(self, who: Caller, call: Coroutine[Any, Any, Result]) -> Result:
         try:
             return await call
-        except TooCostly:
+        except (TooCostly, RequestError) as error:
+            if isinstance(error, RateLimited):
+                raise  # it did not run
             standings: Standings = running_record().standings or Standings()  # a WebSocket has none
             standings.is_costly = True
             if not standings.is_counted:

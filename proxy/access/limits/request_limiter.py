@@ -5,6 +5,7 @@ Called by the generation service and by api.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -358,8 +359,9 @@ class Reservation:
         """
         counted = dict(bounds)
         for each in engine_requests:
-            if each.token_ids is not None or each.images or each.model.facts.pooling is not None:
+            if each.token_ids is not None or each.images or each.embeds is not None:
                 continue
+            await asyncio.sleep(0)  # a tokenizer of this process waits for nothing
             try:
                 admitted = await self._limiter.tokenizer.admit(replace(each, constraint=None))
             except (RateLimited, ServiceError):

@@ -11,7 +11,7 @@ from itertools import repeat
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
-from proxy.domain.request import GenerationRequest
+from proxy.domain.request import GenerationRequest, TextPrompt, TokenPrompt
 from proxy.domain.request_limits import smaller
 
 # BOS, EOS, the space that some tokenizers put in front, and one to spare
@@ -37,18 +37,24 @@ def prompt_bound(request: EngineRequest, *, is_counted: bool = True) -> int:
     context = request.model.facts.context_length
     limit = None if request.prompt_limit is None else request.prompt_limit.tokens
     most = context if limit is None else min(context, limit)
-    if request.token_ids is not None:
-        return min(len(request.token_ids) + ADDED_TOKENS, most)
-    first = _text_bound(request.text or "", most, is_counted=is_counted)
-    if request.pair is None:
-        return first
-    return first + _text_bound(request.pair, most, is_counted=is_counted)
+    known = dict[str, int]()  # a query is sent with each document, and looked at once
 
+    def bound(given: str | Sequence[int] | None) -> int:
+        if given is None or len(given) >= most:
+            return 0 if given is None else most
+        if not isinstance(given, str):
+            return min(len(given) + ADDED_TOKENS, most)
+        if given not in known:
+            size = _normalized_bytes(given, is_counted=is_counted)
+            known[given] = min(size + ADDED_TOKENS, most)
+        return known[given]
 
-def _text_bound(text: str, most: int, *, is_counted: bool) -> int:
-    if len(text) >= most:
-        return most
-    return min(_normalized_bytes(text, is_counted=is_counted) + ADDED_TOKENS, most)
+    if not request.batch:
+        return bound(request.text or "" if request.token_ids is None else request.token_ids)
+    return sum(
+        bound(each.ids) if isinstance(each, TokenPrompt) else bound(each.text) + bound(each.pair)
+        for each in request.batch
+    )
 
 
 def output_bound(request: GenerationRequest, card: ModelCard) -> int:
@@ -64,12 +70,19 @@ def prompt_bounds(
     requests: Sequence[EngineRequest], thinking_budget: int | None = None
 ) -> dict[str, int]:
     """By engine request. A model that has thought enough is sent its thoughts as a prompt."""
-    texts = sum(len(each.text or "") + len(each.pair or "") for each in requests)
+    texts = sum(map(_characters, requests))
     is_counted = texts <= COUNTED_CHARACTERS
     return {
         each.id: prompt_bound(each, is_counted=is_counted) + (thinking_budget or 0)
         for each in requests
     }
+
+
+def _characters(request: EngineRequest) -> int:
+    if not request.batch:
+        return len(request.text or "")
+    texts = (each for each in request.batch if isinstance(each, TextPrompt))
+    return sum(len(each.text) + len(each.pair or "") for each in texts)
 
 
 def _normalized_bytes(text: str, *, is_counted: bool) -> int:

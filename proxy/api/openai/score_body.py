@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from proxy.access.request_size import COPIED_BYTES, exceed
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.embedding_body import (
     MOST_INPUTS,
@@ -59,6 +60,11 @@ class RerankBody(RequestBody):
     )
     return_documents: bool = Field(True, description="Whether results have the documents.")
     user: Label | None = Field(None, description="Written to the log.")
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> RerankBody:
+        _check_copies("query", [self.query], "documents", len(self.documents))
+        return self
 
     def names(self) -> dict[str, str]:
         """Prepared field -> the caller's."""
@@ -105,6 +111,7 @@ class ScoreBody(RequestBody):
         one, other = map(len, self._sides())
         if one not in (1, other):
             raise FieldError(self._field(0), f"has {one} texts to {other}: give one, or as many")
+        _check_copies(self._field(0), self._sides()[0], self._field(1), other)
         return self
 
     def names(self) -> dict[str, str]:
@@ -187,6 +194,16 @@ def _request(
         embeds=0,
         user=user,
     )
+
+
+def _check_copies(field: str, texts: list[str], of: str, count: int) -> None:
+    """Raises FieldError: one text, sent with each of the others, is too large altogether."""
+    if len(texts) == 1 and exceed(COPIED_BYTES, [(texts[0], count)]):
+        raise FieldError(
+            of,
+            f"'{field}' is sent with each of the {count} texts of '{of}', and at most "
+            f"{COPIED_BYTES} bytes are allowed: send a shorter one, or fewer texts",
+        )
 
 
 def _list(given: str | list[str]) -> list[str]:

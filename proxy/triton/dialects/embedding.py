@@ -12,6 +12,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.domain.model import ModelFacts, Pooling
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import TextPrompt, TokenPrompt
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import Declared, Read, raw_outputs
 from proxy.triton.tensors import Value
@@ -43,16 +44,16 @@ class Embedding:
         message = service_pb2.ModelInferRequest(model_name=model.triton_model, id=request.id)
         if model.version is not None:
             message.model_version = str(model.version)
-        rows = request.batch or (request,)
+        rows = request.batch
+        texts = [each for each in rows if isinstance(each, TextPrompt)]
+        ids = [each.ids for each in rows if isinstance(each, TokenPrompt)]
         given: dict[str, Value | None] = {
             "dimensions": [request.embeds] * len(rows) if request.embeds else None,
             "max_prompt_tokens": [request.prompt_cap] * len(rows) if request.prompt_cap else None,
-            "text_pair": None if request.pair is None else [each.pair or "" for each in rows],
+            "text_pair": None if request.pair is None else [each.pair or "" for each in texts],
+            "text_input": [each.text for each in texts] or None,
+            "input_ids": _padded(ids) if ids else None,
         }
-        if request.token_ids is None:
-            given["text_input"] = [each.text or "" for each in rows]
-        else:
-            given["input_ids"] = _padded([each.token_ids or () for each in rows])
         for name, value in given.items():
             if value is not None:
                 datatype = adopted.inputs[name]
@@ -69,7 +70,7 @@ class Embedding:
             if not (raw := raw_outputs(response)):
                 return codec.StreamMessage(None, is_final)
             ids = codec.bytes_elements(raw.get("pooled_for", b""))
-            if ids != (request.id.encode(),) * len(request.batch or (request,)):
+            if ids != (request.id.encode(),) * len(request.batch):
                 raise codec.ForeignReceipt(f"the embedding model answered for {ids[:1]}")
             tokens = sum(array("i", raw["num_input_tokens"]))
             delta = TokenDelta((), tokens, finish=FinishReason.STOP, embedding=raw["pooled"])

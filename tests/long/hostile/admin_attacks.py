@@ -34,7 +34,13 @@ def random_paths(target: Target) -> list[Reply]:
 
 FORBIDDEN = frozenset({403})
 ATTACKS: list[Attack] = [
-    Attack("admin: every documented route", documented_routes, answers=FORBIDDEN, cpu_s=3),
+    Attack(
+        "admin: every documented route",
+        documented_routes,
+        answers=FORBIDDEN,
+        cpu_s=3,
+        attacks=("/admin/",),
+    ),
     Attack(
         "admin: 2,000 random paths",
         random_paths,

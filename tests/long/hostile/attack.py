@@ -25,6 +25,7 @@ class Target:
     source: str | None = None
     steady: str = "steady"  # a model that gives a token every 20 ms, whatever it is asked
     demo: str = "demo"  # a model on the ONNX engine
+    pooled: str = "pooled"  # a model that embeds and scores
 
     @property
     def address(self) -> tuple[str, int]:
@@ -52,6 +53,8 @@ class Attack:
     gap_s: the largest in the bystander's stream, of 20 ms a token.
     is_on_engine: the bystander is a row of the same engine, else of another model.
     connections: how many it opens, where `send` is no Burst, which has a count of its own.
+    waits_s: of the bystander's small requests at most.
+    attacks: the routes of a `send` that names none; such are chats, unless they say otherwise.
     """
 
     name: str
@@ -63,6 +66,13 @@ class Attack:
     gap_s: float = 0.25
     is_on_engine: bool = False
     connections: int = 1
+    waits_s: float = 1.5
+    attacks: tuple[str, ...] = ()
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """Paths of the application, as it declares them. One that ends with a slash: all below."""
+        return self.attacks or (getattr(self.send, "route", "/v1/chat/completions"),)
 
     @property
     def requests(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.long.hostile.attack import CLOSED, SILENT, Reply, Send, Target
+from tests.long.hostile.attack import CLOSED, SILENT, Reply, Target
 
 KEPT_BYTES = 20_000  # of a reply
 CHAT = "/v1/chat/completions"
@@ -27,8 +27,8 @@ def allow_many_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def encoded(body: Any) -> bytes:
-    return body if isinstance(body, bytes) else json.dumps(body).encode()
+def encoded(body: Any, *, ascii_only: bool = True) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=ascii_only).encode()
 
 
 def message(
@@ -57,30 +57,34 @@ def connected(target: Target) -> socket.socket:
     return sock
 
 
-def post(body: Body, path: str = CHAT) -> Send:
-    """Sends one request. The body is built before the clock starts."""
-
-    def send(target: Target) -> list[Reply]:
-        return [exchange(target, message(target, encoded(body(target)), path))]
-
-    return send
-
-
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Sends the same request many times, each on a connection of its own, all at once."""
+    """Sends the same request `count` times, each on a connection of its own, all at once.
+
+    The body is built before the clock starts. declared: the route, where it is not the path.
+    """
 
     body: Body
     path: str
     count: int
+    declared: str = ""
+
+    @property
+    def route(self) -> str:
+        return self.declared or self.path
 
     def __call__(self, target: Target) -> list[Reply]:
         request = message(target, encoded(self.body(target)), self.path)
         return many(target, [request] * self.count, self.count)
 
 
-def burst(body: Body, path: str = CHAT, *, count: int) -> Burst:
-    return Burst(body, path, count)
+def post(body: Body, path: str = CHAT, route: str = "") -> Burst:
+    """One request. route: as the application declares it, where that is not the path."""
+    return Burst(body, path, 1, declared=route)
+
+
+def burst(body: Body, path: str = CHAT, *, count: int, route: str = "") -> Burst:
+    return Burst(body, path, count, declared=route)
 
 
 def exchange(target: Target, request: bytes) -> Reply:

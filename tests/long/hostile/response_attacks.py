@@ -17,6 +17,7 @@ from tests.long.hostile.socket_attacks import TEXT, flood, frame
 from tests.long.hostile.structured_attacks import fresh
 
 RESPONSES = "/v1/responses"
+ONE = f"{RESPONSES}/{{response_id}}"
 OPEN = OVERLOADED | {CLOSED, SILENT, 101}
 STRANGER = f"resp_{'0' * 32}"
 Json = dict[str, Any]
@@ -213,13 +214,14 @@ ATTACKS = [
     Attack("responses: a conversation that grows by 1,000 bytes a turn", chain(1_000, 150),
         wall_s=20, cpu_s=6),
     Attack("responses: 3,000 looks at one in the background", polls, connections=3_000,
-        wall_s=30, cpu_s=10),
+        wall_s=30, cpu_s=10, attacks=(ONE,)),
     Attack("responses: 200 streams of one in the background", listeners, connections=200,
         wall_s=30, cpu_s=6),
     Attack("responses: 100 streams of one that nobody reads", deaf_listeners, connections=100,
         answers=OPEN, wall_s=20, cpu_s=6),
     Attack("responses: cancelled, deleted, read and continued at once", races, connections=140,
-        answers=OVERLOADED, wall_s=30, cpu_s=4),
+        answers=OVERLOADED, wall_s=30, cpu_s=4,
+        attacks=(f"{ONE}/cancel", f"{ONE}/input_items")),
     Attack("responses: 200 in the background at once", in_background, connections=200,
         answers=OVERLOADED, wall_s=30, cpu_s=6),
     Attack("responses: 60 of 1.9 MB in the background at once",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.long.hostile.attack import Attack, Send, Target
-from tests.long.hostile.caller import CHAT, RENDER, burst, post
+from tests.long.hostile.attack import Attack, Target
+from tests.long.hostile.caller import CHAT, RENDER, Burst, burst, post
 from tests.long.hostile.structured_attacks import fresh, on_engine
 
 FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "duration", "date")
 
 
-def schema(given: Any) -> Send:
+def schema(given: Any) -> Burst:
     def body(target: Target) -> dict[str, Any]:
         wanted = {"name": "s", "schema": {**given, "title": fresh()}, "strict": True}
         return on_engine(response_format={"type": "json_schema", "json_schema": wanted})(target)
@@ -19,7 +19,7 @@ def schema(given: Any) -> Send:
     return post(body)
 
 
-def guided(given: Any, path: str = CHAT) -> Send:
+def guided(given: Any, path: str = CHAT) -> Burst:
     return post(lambda target: on_engine(guided_json={**given, "title": fresh()})(target), path)
 
 

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tests.long.hostile.attack import ANY, CLOSED, SILENT, Attack, Reply, Target
 from tests.long.hostile.caller import SOCKET, connected, status_of
@@ -81,11 +82,20 @@ def _flood(target: Target, data: bytes, within_s: float, path: str) -> Reply:
     return Reply(status=reply.status, body=reply.body, wall_s=time.monotonic() - began)
 
 
-def flood(data: bytes, *, within_s: float = 10, path: str = SOCKET):
-    def send(target: Target) -> list[Reply]:
-        return [_flood(target, data, within_s, path)]
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """Sends all of it through one socket."""
 
-    return send
+    data: bytes
+    within_s: float
+    route: str
+
+    def __call__(self, target: Target) -> list[Reply]:
+        return [_flood(target, self.data, self.within_s, self.route)]
+
+
+def flood(data: bytes, *, within_s: float = 10, path: str = SOCKET) -> Flood:
+    return Flood(data, within_s, path)
 
 
 def many_requests(target: Target) -> list[Reply]:

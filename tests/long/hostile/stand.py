@@ -8,10 +8,12 @@ from typing import Any
 
 import yaml
 
+from tests.fixtures import embedding_models
 from tests.fixtures.scripted import STORY
 from tests.fixtures.stack import ROOT, Stack, free_ports
 
 ARTIFACTS = ROOT / "artifacts" / "hostile"
+POOLED = ARTIFACTS / "weights" / "pooled"
 STEP_MS = 20.0
 
 
@@ -34,6 +36,7 @@ def models(**onnx: Any) -> dict[str, Any]:
             "onnx": {"precision": "fp32", "threads": 1, **onnx},
             "sampling": {"temperature": 0.0},
         },
+        "pooled": {"runtime": "embedding", "weights": str(POOLED)},
     }
 
 
@@ -41,6 +44,7 @@ def models(**onnx: Any) -> dict[str, Any]:
 def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Stack]:
     """Built where that is missing, and stopped at the end."""
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    embedding_models.static(POOLED)
     file = ARTIFACTS / "models.yaml"
     file.write_text(yaml.safe_dump({"models": models(**(onnx or {}))}))
     environment = free_ports()

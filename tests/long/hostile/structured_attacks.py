@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from tests.long.hostile.attack import Attack, Send, Target
-from tests.long.hostile.caller import CHAT, RENDER, Body, burst, post
+from tests.long.hostile.attack import Attack, Target
+from tests.long.hostile.caller import CHAT, RENDER, Body, Burst, burst, post
 
 HI = [{"role": "user", "content": "Hello! Who are you?"}]
 AMBIGUOUS = 'root ::= s\ns ::= s s | "a" | ""'
@@ -33,7 +33,7 @@ def fresh() -> str:
     return secrets.token_hex(4)
 
 
-def grammar(text: str, path: str = CHAT) -> Send:
+def grammar(text: str, path: str = CHAT) -> Burst:
     comment = "#" if "::=" in text else "//"
 
     def body(target: Target) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def grammar(text: str, path: str = CHAT) -> Send:
     return post(body, path)
 
 
-def regex(text: str) -> Send:
+def regex(text: str) -> Burst:
     return post(lambda target: on_engine(guided_regex=f"{text}(?:x{fresh()})?")(target))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import service_pb2
@@ -12,7 +11,7 @@ from build_engines import triton_models
 from proxy.domain.engine import EngineRequest
 from proxy.domain.model import Kind, ModelCard
 from proxy.domain.output import FinishReason
-from proxy.domain.request import Sampling
+from proxy.domain.request import Sampling, TextPrompt, TokenPrompt
 from proxy.triton.codec import ForeignReceipt, MalformedResponse, bytes_elements
 from proxy.triton.dialects.recognition import DIALECTS, recognized
 
@@ -78,29 +77,29 @@ def test_it_is_recognized_by_its_tensors_with_its_facts():
 
 
 def test_texts_of_a_batch_are_rows():
-    one, two = request(text="a", embeds=4, prompt_cap=9), request(text="bé", embeds=4)
-    given = sent(replace(one, batch=(one, two)))
+    batch = TextPrompt(text="a"), TextPrompt(text="bé")
+    given = sent(request(text="a", embeds=4, prompt_cap=9, batch=batch))
     shape, texts = given["text_input"]
     assert (shape, bytes_elements(texts)) == ([2, 1], (b"a", "bé".encode()))
     assert given["dimensions"] == ([2, 1], struct.pack("<2i", 4, 4))
     assert given["max_prompt_tokens"] == ([2, 1], struct.pack("<2i", 9, 9))
-    assert sent(request(text="a")).keys() == {"text_input"}
+    assert sent(request(text="a", batch=batch)).keys() == {"text_input"}
 
 
 def test_rows_of_ids_are_as_long_as_the_longest():
-    one, two = request(token_ids=(1, 2, 3)), request(token_ids=(4,))
-    given = sent(replace(one, batch=(one, two)))
+    batch = TokenPrompt(ids=(1, 2, 3)), TokenPrompt(ids=(4,))
+    given = sent(request(token_ids=(1, 2, 3), batch=batch))
     assert given == {"input_ids": ([2, 3], struct.pack("<6i", 1, 2, 3, 4, -1, -1))}
 
 
 def test_a_pair_has_two_texts():
-    given = sent(request(text="a", pair="b"))
+    given = sent(request(text="a", pair="b", batch=(TextPrompt(text="a", pair="b"),)))
     assert bytes_elements(given["text_pair"][1]) == (b"b",)
 
 
 def test_an_answer_is_the_vectors_and_the_sum_of_the_tokens():
-    asked = request(text="a")
-    read = DIALECTS[Kind.EMBEDDING].reader(replace(asked, batch=(asked, asked)), None)
+    asked = request(text="a", batch=(TextPrompt(text="a"),) * 2)
+    read = DIALECTS[Kind.EMBEDDING].reader(asked, None)
     found = read(answer(b"x" * 8, (3, 4), (b"r", b"r")))
     assert found.is_final
     assert (found.delta.embedding, found.delta.prompt_tokens) == (b"x" * 8, 7)
@@ -109,7 +108,8 @@ def test_an_answer_is_the_vectors_and_the_sum_of_the_tokens():
 
 @pytest.mark.parametrize("ids", [(b"other",), (b"r", b"r"), ()])
 def test_an_answer_for_another_request_is_foreign(ids):
-    read = DIALECTS[Kind.EMBEDDING].reader(request(text="a"), None)
+    asked = request(text="a", batch=(TextPrompt(text="a"),))
+    read = DIALECTS[Kind.EMBEDDING].reader(asked, None)
     with pytest.raises(ForeignReceipt):
         read(answer(b"x" * 4, (3,), ids))
 
