@@ -13,7 +13,7 @@ _STARTS = {
     b"GIF89a": "image/gif",
 }
 MEDIA_TYPES = (*dict.fromkeys(_STARTS.values()), "image/webp")
-MOST_BLOCKS = 10_000  # of a file, that are passed on the way to its size
+MOST_BLOCKS = 1_000  # of a file, that are passed on the way to its size
 NO_FRAMES = (0xFFC4, 0xFFC8, 0xFFCC)  # JPEG's markers among those of frames that are none
 
 

@@ -54,6 +54,7 @@ class ImageFetcher:
                         data = await asyncio.wait_for(self._file(image.url, left), until - now())
                         left -= len(data)
                         images[number] = _image(data)
+                    await asyncio.sleep(0)  # each image takes up to a few milliseconds
                     total += pixels(b64decode(images[number].base64))
                     if total <= MOST_PIXELS:
                         continue

@@ -25,6 +25,8 @@ from proxy.api.anthropic.conversation import conversation, words_of
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     INT32_MAX,
+    AtMostMessages,
+    AtMostTools,
     Label,
     ListOf,
     Only,
@@ -181,9 +183,9 @@ class CountTokensBody(RequestBody):
     """What both routes take."""
 
     model: str
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1), AtMostMessages]
     system: Words | None = None
-    tools: ListOf[CustomTool] | None = None
+    tools: Annotated[ListOf[CustomTool] | None, AtMostTools] = None
     tool_choice: ChoiceBody | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputConfig | None = None

@@ -37,6 +37,7 @@ NULL = {"type": "null"}
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 SLICE = 100
+MOST_MESSAGES, MOST_TOOLS = 2_048, 128
 
 
 def _in_slices(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
@@ -167,6 +168,21 @@ class Only:
         return value
 
 
+def at_most(most: int, code: ErrorCode = ErrorCode.INVALID_PARAMETER) -> BeforeValidator:
+    """Refuses a longer list as it is parsed: many objects cost the event loop even to receive."""
+
+    def check(given: Any) -> Any:
+        if isinstance(given, list) and len(given) > most:
+            raise FieldError(
+                None, f"at most {most} are allowed, {len(given)} are asked for", code=code
+            )
+        return given
+
+    return BeforeValidator(check)
+
+
+AtMostMessages = at_most(MOST_MESSAGES, ErrorCode.INVALID_MESSAGES)
+AtMostTools = at_most(MOST_TOOLS)
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 AnyTokenIds = Annotated[ListOf[TokenId], BeforeValidator(_whole_each)]
 TokenIds = Annotated[ListOf[TokenId], Field(min_length=1), BeforeValidator(_whole_each)]

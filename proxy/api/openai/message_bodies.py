@@ -16,6 +16,7 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     AnswerText,
     AnyText,
+    AtMostMessages,
     ImagePart,
     ListOf,
     Only,
@@ -315,4 +316,6 @@ def _wrong(path: str, message: str) -> FieldError:
     return FieldError(path, message, code=ErrorCode.INVALID_MESSAGES)
 
 
-Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(check_tool_history)]
+Messages = Annotated[
+    ListOf[MessageBody], Field(min_length=1), AfterValidator(check_tool_history), AtMostMessages
+]

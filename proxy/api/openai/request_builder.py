@@ -16,6 +16,7 @@ from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.field_types import MOST_MESSAGES, MOST_TOOLS
 from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
@@ -39,11 +40,11 @@ class FieldLimits:
 
     stops: int = 16
     stop_bytes: int = 4096
-    messages: int = 2048
+    messages: int = MOST_MESSAGES
     logit_bias: int = 1024
     allowed_token_ids: int = 16_384
     choices: int = 128
-    tools: int = 128
+    tools: int = MOST_TOOLS
     tools_bytes: int = 256_000
     priority_words: Mapping[str, int] = field(default_factory=dict)
 

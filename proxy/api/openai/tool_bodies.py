@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from proxy.api.openai.field_types import ListOf, Only, RequestBody, check_own_names, type_of
+from proxy.api.openai.field_types import (
+    AtMostTools,
+    ListOf,
+    Only,
+    RequestBody,
+    check_own_names,
+    type_of,
+)
 from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
@@ -158,7 +165,7 @@ ToolChoiceBody = Annotated[
 class ToolsBody(RequestBody):
     """The fields of a chat about tools. An empty list of tools is the same as none."""
 
-    tools: ListOf[ToolBody] | None = None
+    tools: Annotated[ListOf[ToolBody] | None, AtMostTools] = None
     tool_choice: ToolChoiceBody | None = None
     parallel_tool_calls: bool | None = None
     server_tools: bool | None = None

@@ -16,6 +16,8 @@ from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.chat_body import DEFAULT_VERBOSITY, Effort
 from proxy.api.openai.field_types import (
     INT32_MAX,
+    AtMostMessages,
+    AtMostTools,
     DictOf,
     ListOf,
     Only,
@@ -215,12 +217,12 @@ class ResponseBody(GenerationBody):
     `client_metadata` is what Codex says about itself, and has no effect.
     """
 
-    input: Input | None = None
+    input: Annotated[Input | None, AtMostMessages] = None
     instructions: str | None = None
     previous_response_id: ResponseId | None = None
     max_output_tokens: TokenLimit | None = None
     max_tool_calls: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
-    tools: ListOf[AnyTool] | None = None
+    tools: Annotated[ListOf[AnyTool] | None, AtMostTools] = None
     tool_choice: AnyChoice | None = None
     parallel_tool_calls: bool | None = None
     server_tools: bool | None = None

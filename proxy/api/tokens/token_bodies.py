@@ -11,7 +11,13 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import AnyTokenIds, ListOf, RequestBody
+from proxy.api.openai.field_types import (
+    AnyTokenIds,
+    AtMostMessages,
+    AtMostTools,
+    ListOf,
+    RequestBody,
+)
 from proxy.api.openai.message_bodies import MessageBody, check_tool_history, to_domain
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.api.openapi.responses import Answer
@@ -24,7 +30,7 @@ class TokenizeBody(RequestBody):
 
     model: str | None = Field(None, description="A public name or alias; default: the first model.")
     prompt: str | None = Field(None, description="A text.")
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)] | None = Field(
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1), AtMostMessages] | None = Field(
         None, description="A chat, which the model's chat template turns into text."
     )
     add_special_tokens: bool | None = Field(
@@ -33,7 +39,7 @@ class TokenizeBody(RequestBody):
     return_token_strs: bool | None = Field(
         None, description="True: the answer has each token's text."
     )
-    tools: ListOf[ToolBody] | None = Field(
+    tools: Annotated[ListOf[ToolBody], AtMostTools] | None = Field(
         None, description="The tools that the chat template writes into the prompt."
     )
     add_generation_prompt: bool | None = Field(

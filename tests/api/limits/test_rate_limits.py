@@ -5,6 +5,7 @@ The tests that name an issue are of limits that another gateway's users got arou
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -354,3 +355,24 @@ def _tokens_left(client: TestClient) -> int:
 )
 def test_durations_are_written_as_openai_writes_them(seconds: float, text: str):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/rerank", {"query": "é" * 900_000, "documents": ["a"] * 2_048}),
+        ("/v1/score", {"text_1": "é" * 900_000, "text_2": ["a"] * 2_048}),
+        ("/v1/score", {"queries": ["é" * 900_000], "documents": ["a"] * 2_048}),
+        ("/v1/embeddings", {"input": ["a"] * 2_047 + [""]}),
+        ("/v1/messages", {"messages": PROMPT, "max_tokens": 1, "tools": [{"name": "f"}] * 12_000}),
+        (CHAT, {"messages": PROMPT * 9_000}),
+        ("/tokenize", {"messages": PROMPT * 9_000}),
+    ],
+)
+def test_a_refusal_that_took_the_sandbox_counts(limited: Limited, path, body):
+    client = limited(caller(key=Limits(requests_per_minute=2)))
+    content = json.dumps({"model": "demo", **body}, ensure_ascii=False).encode()
+    headers = {"content-type": "application/json"}
+    answers = [client.post(path, content=content, headers=headers) for _ in range(4)]
+    assert [answers[at].status_code for at in (0, 1, 3)] == [400, 400, 429]
+    assert [each.headers["x-ratelimit-remaining-requests"] for each in answers[:2]] == ["1", "0"]

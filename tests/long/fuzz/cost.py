@@ -24,12 +24,15 @@ START_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """loop_s: of the longest step of the event loop. is_killed: it ran over the time limit."""
+    """loop_s: of the longest step of the event loop. is_free: the limit on requests did not count
+    it. is_killed: it ran over the time limit.
+    """
 
     status: int | str
     loop_s: float
     total_s: float
     grown_bytes: int
+    is_free: bool = False
     is_killed: bool = False
 
 

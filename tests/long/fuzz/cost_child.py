@@ -1,7 +1,8 @@
 """The proxy in this process, and what each request costs its event loop. Started by cost.CostMeter.
 
 Reads cases as lines of JSON and answers each with a line: loop_s, the longest time that one step of
-the loop took (CPU of its thread); total_s, all steps; grown_bytes, memory at its peak.
+the loop took (CPU of its thread); total_s, all steps; grown_bytes, memory at its peak; and is_free,
+whether its caller's limit on requests has not counted it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Any, TextIO
 
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.app import compose
+from proxy.domain.engine import EngineRequest
 from proxy.domain.identity import Limits
+from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.settings import Settings
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
@@ -40,7 +43,9 @@ TEMPLATE = (
     "{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 MODEL = replace(FACTS, chat_template=TEMPLATE, context_length=100_000)
-LIMITED = caller(key=Limits(tokens_per_minute=10**12))  # its requests are bounded and counted
+# its requests are bounded and counted
+LIMITED = caller(key=Limits(tokens_per_minute=10**12, requests_per_day=10**6))
+LEFT = b"x-ratelimit-remaining-requests"
 HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 
@@ -49,6 +54,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.longest_s = self.total_s = 0.0
+        self.left: int | None = None  # requests, after the last answer
         self._run = events.Handle._run
         meter = self
 
@@ -68,11 +74,19 @@ class Meter:
         self.longest_s = self.total_s = 0.0
 
 
-async def call(app: Any, case: Case, data: bytes) -> int:
-    """The status; for a WebSocket, the code of its end, or 0."""
+class OffLoop(ByteTokenizer):
+    """Counts in a thread: what a tokenizer of Triton's does is no work of the loop."""
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        return await asyncio.to_thread(lambda: asyncio.run(ByteTokenizer.admit(self, request)))
+
+
+async def call(app: Any, case: Case, data: bytes) -> tuple[int, int | None]:
+    """The status, for a WebSocket the code of its end, or 0; and the requests that are left."""
     is_socket = case.path == SOCKET
     received = _socket_messages(data) if is_socket else _http_messages(data)
     statuses: list[int] = []
+    left: list[int] = []
     is_answered = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -83,13 +97,14 @@ async def call(app: Any, case: Case, data: bytes) -> int:
 
     async def send(message: dict[str, Any]) -> None:
         statuses.extend(message[key] for key in ("status", "code") if key in message)
+        left.extend(int(value) for name, value in message.get("headers", ()) if name == LEFT)
         ends = message["type"] == "http.response.body" and not message.get("more_body")
         is_last = is_socket and ('"done"' in (text := message.get("text", "")) or '"error"' in text)
         if ends or is_last:
             is_answered.set()
 
     await app(_scope(case.path, is_socket=is_socket), receive, send)
-    return statuses[0] if statuses else 0
+    return statuses[0] if statuses else 0, left[0] if left else None
 
 
 def _http_messages(data: bytes) -> list[dict[str, Any]]:
@@ -146,14 +161,17 @@ async def measured(app: Any, meter: Meter, case: Case) -> dict[str, Any]:
     await asyncio.sleep(0)  # what came before is over: the next step is the request's
     meter.reset()
     status: int | str
+    left = None
     try:
-        status = await asyncio.ensure_future(call(app, case, data))
+        status, left = await asyncio.ensure_future(call(app, case, data))
     except Exception as error:
         status = type(error).__name__
     finally:
         gc.enable()
+    is_free, meter.left = left is None or left == meter.left, left
     return {
         "status": status,
+        "is_free": is_free,
         "loop_s": meter.longest_s,
         "total_s": meter.total_s,
         "grown_bytes": max(0, memory("VmHWM") - before),
@@ -169,7 +187,7 @@ async def serve(answers: TextIO) -> None:
         settings = Settings(models_file=file, log_level="error")
         catalog = FixedCatalog(facts=MODEL)
         # what runs in the sandbox costs the loop nothing: do not wait for long
-        app = compose(settings, engine, catalog, ByteTokenizer(), ProcessSandbox(cpu_s=0.5))
+        app = compose(settings, engine, catalog, OffLoop(), ProcessSandbox(cpu_s=0.5))
         async with app.router.lifespan_context(app):
             loop = asyncio.get_running_loop()
             gc.collect()

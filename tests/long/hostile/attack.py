@@ -53,7 +53,7 @@ class Attack:
     gap_s: the largest in the bystander's stream, of 20 ms a token.
     is_on_engine: the bystander is a row of the same engine, else of another model.
     connections: how many it opens, where `send` is no Burst, which has a count of its own.
-    waits_s: of the bystander's small requests at most.
+    waits_s: of the bystander's small requests; of a flood they may wait as long as its own do.
     attacks: the routes of a `send` that names none; such are chats, unless they say otherwise.
     """
 
@@ -66,7 +66,7 @@ class Attack:
     gap_s: float = 0.25
     is_on_engine: bool = False
     connections: int = 1
-    waits_s: float = 1.5
+    waits_s: float = 1.0
     attacks: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,5 @@
-"""A caller whose stream must keep its pace, in a process of its own, and what the server costs.
+"""A caller whose stream must keep its pace, and whose small requests are answered soon, in a
+process of its own; and what the server costs.
 
 usage: python -m tests.long.hostile.bystander < plan.json-line   (started by watch.Watch)
 
@@ -20,12 +21,14 @@ from typing import Any
 
 from tests.long.hostile import processes
 from tests.long.hostile.attack import Target
-from tests.long.hostile.caller import connected, message, status_of
+from tests.long.hostile.caller import connected, exchange, message, status_of
 
 SAMPLE_S = 0.01
 KEPT_S = 200.0
 RETRY_S = 0.1
 SILENCE_S = 60.0
+ASK_EVERY_S = 0.2
+ANSWERS = {200, 429, 503}  # a flood may use up what its address, which is ours too, may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +152,41 @@ class Stream:
         return "done" if b"[DONE]" in tail else "cut off"
 
 
-def figures(sampler: Sampler, stream: Stream, since: float) -> dict[str, Any]:
+class Requests:
+    """The same small request over and over, in a thread."""
+
+    def __init__(self, target: Target, body: bytes) -> None:
+        self._target = target
+        self._request = message(target, body)
+        self.answers: deque[tuple[float, float, int]] = deque(maxlen=10_000)  # begin, end, status
+        self.open_since: float | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.open_since = began = time.monotonic()
+            status = exchange(self._target, self._request).status
+            self.answers.append((began, time.monotonic(), status))
+            self.open_since = None
+            time.sleep(ASK_EVERY_S)
+
+    def waits(self, since: float, now: float) -> list[tuple[float, float]]:
+        """Begin and end of those that were answered with 200; the last may still wait."""
+        found = [(began, end) for began, end, status in list(self.answers) if status == 200]
+        if (began := self.open_since) is not None:
+            found.append((began, now))
+        return [(max(began, since), end) for began, end in found if end > since]
+
+    def wrong(self, since: float) -> list[int]:
+        """Statuses that no attack may cause."""
+        return [one for _, end, one in list(self.answers) if end > since and one not in ANSWERS]
+
+
+def figures(sampler: Sampler, stream: Stream, requests: Requests, since: float) -> dict[str, Any]:
     """From then until now. cpu_s: of the event loop. *_growth: to the peak, in bytes.
 
-    machine_s: in which some process of the machine waited for a CPU.
+    machine_s: in which some process of the machine waited for a CPU. wait: the longest of a small
+    request.
     """
     now = time.monotonic()
     inside = sampler.between(since, now)
@@ -162,6 +196,12 @@ def figures(sampler: Sampler, stream: Stream, since: float) -> dict[str, Any]:
         "tokens": sum(at >= since for at, _ in list(stream.arrivals)),
         "machine_s": inside[-1].pressure_s - first.pressure_s,
         "gap": max(gaps, key=own_gap_s, default=sampler.gap(now, now)),
+        "wait": max(
+            (sampler.gap(*each) for each in requests.waits(since, now)),
+            key=own_gap_s,
+            default=sampler.gap(now, now),
+        ),
+        "wrong": requests.wrong(since),
         "cpu_s": inside[-1].ran_s - first.ran_s,
         "proxy_growth": max(sample.proxy_rss for sample in inside) - first.proxy_rss,
         "triton_growth": max(sample.triton_rss for sample in inside) - first.triton_rss,
@@ -195,10 +235,11 @@ def main() -> None:
     watched = processes.Processes(tuple(plan["proxies"]), tuple(plan["triton"]))
     sampler = Sampler(watched, plan["guard_bytes"], plan["engine"])
     stream = Stream(target, json.dumps(plan["body"]).encode())
+    requests = Requests(target, json.dumps(plan["small"]).encode())
     while not sampler.samples:
         time.sleep(SAMPLE_S)
     while line := sys.stdin.readline():
-        answer = figures(sampler, stream, json.loads(line)["since"])
+        answer = figures(sampler, stream, requests, json.loads(line)["since"])
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

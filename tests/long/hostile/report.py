@@ -15,7 +15,10 @@ from tests.long.hostile.attack import Attack
 from tests.long.hostile.catalogue import EVERY
 from tests.long.hostile.trial import Result
 
-HEAD = ("attack", "status", "wall s", "CPU s", "proxy MB", "triton MB", "gap ms", "verdict")
+HEAD = (
+    *("attack", "status", "wall s", "CPU s", "proxy MB", "triton MB", "gap ms", "small ms"),
+    "verdict",
+)
 
 
 def results(arena: Arena, attacks: list[Attack]) -> Iterator[Result]:
@@ -40,6 +43,7 @@ def row(result: Result) -> tuple[str, ...]:
         f"{result.proxy_growth_mb:.0f}",
         f"{result.triton_growth_mb:.0f}",
         f"{result.gap_s * 1000:.0f}",
+        f"{result.small_wait_s * 1000:.0f}",
         "; ".join(result.faults) or "ok",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.long.hostile.attack import ANY, Attack, Reply, Send, Target
-from tests.long.hostile.caller import burst, many, message, post
+from tests.long.hostile.caller import burst, encoded, many, message, post
 from tests.long.hostile.structured_attacks import HI
 
 ANYTHING = ANY | {304, 405, 501, 503}
@@ -55,8 +55,9 @@ def numbers(target: Target) -> bytes:
     return json.dumps({"inputs": [data]}).encode()
 
 
-def plain(target: Target) -> dict[str, object]:
-    return {"model": target.steady, "messages": [{"role": "user", "content": LONG}]}
+def plain(target: Target) -> bytes:
+    asked = {"model": target.steady, "messages": [{"role": "user", "content": LONG}]}
+    return encoded(asked, ascii_only=False)
 
 
 ATTACKS = [
@@ -74,6 +75,6 @@ ATTACKS = [
         burst(numbers, "/v2/models/none/versions/1/infer", count=20, route=f"{VERSION}/infer"),
         answers=ANYTHING, wall_s=20),
     Attack("plain: a message of 1.8 MB as a stream", post(plain, "/chat/stream")),
-    Attack("plain: 40,000 messages",
-        post(lambda t: {"model": t.steady, "messages": HI * 40_000}, "/chat/stream")),
+    Attack("plain: 12,000 messages",
+        post(lambda t: {"model": t.steady, "messages": HI * 12_000}, "/chat/stream")),
 ]  # fmt: skip

@@ -31,7 +31,7 @@ def arena() -> Iterator[Arena]:
 
 
 def faults(arena: Arena, path: str) -> str:
-    attack = Attack(path, post(lambda _: b"", path), answers=FINE)
+    attack = Attack(path, post(lambda _: b"", path), answers=FINE, waits_s=0.25)
     return "; ".join(trial.run(attack, arena.target, arena.ready_for(attack)).faults)
 
 
@@ -42,7 +42,13 @@ def test_a_harmless_request_passes(arena):
 
 @pytest.mark.parametrize(
     ("path", "fault"),
-    [("/hold", "gap"), ("/grow", "grew by"), ("/leak", "leaks"), ("/silent", "status none")],
+    [
+        ("/hold", "gap"),
+        ("/hold", "small request"),
+        ("/grow", "grew by"),
+        ("/leak", "leaks"),
+        ("/silent", "status none"),
+    ],
 )
 def test_what_a_server_does_wrong_is_found(arena, path, fault):
     assert fault in faults(arena, path)

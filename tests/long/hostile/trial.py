@@ -34,6 +34,7 @@ class Result:
     triton_growth_mb: float
     gap_s: float
     own_gap_s: float
+    small_wait_s: float
     faults: list[str]
     sample: str
 
@@ -61,6 +62,7 @@ def judged(attack: Attack, replies: list[Reply], sent_s: float, seen: dict[str, 
         triton_growth_mb=round(seen["triton_growth"] / MB, 1),
         gap_s=round(seen["gap"]["length_s"], 3),
         own_gap_s=round(own_gap_s(seen["gap"]), 3),
+        small_wait_s=round(own_gap_s(seen["wait"]), 3),
         faults=[*_wrong_answers(attack, replies), *_costs(attack, slowest, seen)],
         sample=replies[0].body[-300:].decode(errors="replace") if replies else "",
     )
@@ -96,6 +98,11 @@ def _costs(attack: Attack, slowest: float, seen: dict[str, Any]) -> list[str]:
         faults.append(f"the proxy grew by {grown:.0f} MB, {attack.growth_mb:g} allowed")
     if own_gap_s(seen["gap"]) > attack.gap_s:
         faults.append(f"a gap of {own_gap_s(seen['gap']):.3f} s in the bystander's stream")
+    most_s = attack.waits_s if attack.requests == 1 else max(attack.wall_s, attack.waits_s)
+    if own_gap_s(seen["wait"]) > most_s:
+        faults.append(f"a small request of the bystander waited {own_gap_s(seen['wait']):.3f} s")
+    if seen["wrong"]:
+        faults.append(f"small requests of the bystander got {sorted(set(seen['wrong']))}")
     if seen["ends"]:
         faults.append(f"the bystander's stream ended: {seen['ends'][0]}")
     return faults

@@ -45,6 +45,11 @@ class Watch:
             "guard_bytes": guard_bytes,
             "engine": engine_of(watched, target.demo) if is_on_engine else None,
             "body": _body(target, is_on_engine=is_on_engine),
+            "small": {
+                "model": target.steady,
+                "messages": [{"role": "user", "content": "Hi!"}],
+                "max_tokens": 3,
+            },
         }
         self._send(plan)
 

@@ -14,7 +14,8 @@ from proxy.access.concurrency import (
     ModelConcurrency,
     permits_needed,
 )
-from proxy.access.request_size import check_copies
+from proxy.access.limits.token_bounds import prompt_bounds
+from proxy.access.request_size import COPIED_BYTES, check_copies, exceed
 from proxy.access.start_gate import StartGate
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
@@ -128,6 +129,47 @@ def test_choices_times_what_each_is_sent_is_bounded(asked):
         check_copies(asked, sent, most=1000)
     assert refused.value.param == "choices"
     check_copies(asked, sent, most=10_000)
+
+
+class Text(str):
+    """Counts the characters that are encoded of it."""
+
+    encoded = 0
+
+    def encode(self, *args: str) -> bytes:
+        Text.encoded += len(self)
+        return super().encode(*args)
+
+
+@pytest.mark.parametrize(
+    ("size", "copies", "encoded", "is_refused"),
+    [
+        (900_000, 2_048, 0, True),  # by its characters alone
+        (7_000, 2_048, 7_000, True),
+        (3_000, 2_048, 3_000, False),
+        (3_000, 1, 3_000, False),
+    ],
+)
+def test_a_bound_of_copies_looks_at_a_text_once(size, copies, encoded, is_refused):
+    Text.encoded = 0
+    text = Text("é" * size)
+    assert exceed(COPIED_BYTES, [(text, copies)]) is is_refused
+    asked, one = request("x", choices=copies + 1), replace(SENT, text=text)
+    assert Text.encoded == encoded
+    if is_refused:
+        with pytest.raises(InvalidRequest):
+            check_copies(asked, [one])
+    assert Text.encoded <= 2 * encoded
+
+
+@pytest.mark.parametrize("query", ["é" * 1_000, "é" * 100_000, "x" * 1_000])
+def test_a_query_is_looked_at_once_for_all_its_documents(query):
+    Text.encoded = 0
+    pairs = tuple(TextPrompt(text=Text(query), pair="a") for _ in range(2_048))
+    long = replace(CARD, facts=replace(CARD.facts, context_length=200_000))
+    asked = replace(SENT, model=long, text="x", pair="a", embeds=0, batch=pairs)
+    assert 2_048 * len(query) <= prompt_bounds([asked])["r"]
+    assert Text.encoded <= len(query)
 
 
 pytestmark = pytest.mark.anyio
