@@ -81,7 +81,8 @@ class Turn:
 def words_of(content: str | Sequence[TextBlock]) -> str:
     """The text, without a billing header."""
     texts = (content,) if isinstance(content, str) else (block.text for block in content)
-    return "".join(BILLING.sub("", text) for text in texts)
+    found = ((BILLING.match(text), text) for text in texts)  # `sub` would search all of it
+    return "".join(text if header is None else text[header.end() :] for header, text in found)
 
 
 def conversation(
