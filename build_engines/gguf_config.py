@@ -35,19 +35,29 @@ def config(file: GgufFile) -> dict[str, Any]:
                 f"{file.path} has {file.architecture}.{key} = {value!r}, and no {family.model} has"
             )
     heads, head_dim = file.number("attention.head_count"), file.head_dim
+    if head_dim < 2 or head_dim % 2:  # halves are rotated
+        raise BuildError(f"{file.path} has heads of {head_dim} numbers, and even ones are needed")
+    if (layers := file.number("block_count")) > len(file.tensors):
+        raise BuildError(
+            f"{file.path} has {file.architecture}.block_count = {layers}, and only "
+            f"{len(file.tensors)} tensors"
+        )
     if (width := file.own("attention.value_length", head_dim)) != head_dim:
         raise BuildError(f"{file.path} has keys of {head_dim} numbers and values of {width}")
     ids = {name: file.get(f"tokenizer.ggml.{key}_token_id") for name, key in TOKEN_IDS.items()}
     if "token_embd.weight" not in file.tensors:
         raise BuildError(f"{file.path} has no token_embd.weight: it is not a whole model")
+    vocab_size = file.tensors["token_embd.weight"].shape[0]
+    if (tokens := len(file.get("tokenizer.ggml.tokens", ()))) > vocab_size:
+        raise BuildError(f"{file.path} has {tokens} tokens, and embeddings of {vocab_size}")
     return {
         "model_type": file.architecture,
         "architectures": [family.model],
         "dtype": "float32",
-        "vocab_size": file.tensors["token_embd.weight"].shape[0],
+        "vocab_size": vocab_size,
         "hidden_size": file.number("embedding_length"),
         "intermediate_size": file.number("feed_forward_length"),
-        "num_hidden_layers": file.number("block_count"),
+        "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": file.number("attention.head_count_kv", heads),
         "head_dim": head_dim,
@@ -64,14 +74,14 @@ def _rope(file: GgufFile) -> dict[str, Any]:
     theta = {"rope_theta": file.own("rope.freq_base", 10_000.0)}
     rotary = int(file.own("rope.dimension_count", file.head_dim))
     if rotary != file.head_dim:
-        if file.architecture != "phi3":
+        if file.architecture != "phi3" or rotary > file.head_dim:
             raise BuildError(
                 f"{file.path} rotates {rotary} of the {file.head_dim} numbers of a head, "
                 f"and {file.family.model} all"
             )
         theta["partial_rotary_factor"] = rotary / file.head_dim
     if "rope_factors_long.weight" in file.tensors:
-        return {**theta, **_long_rope(file)}
+        return {**theta, **_long_rope(file, rotary)}
     if "rope_freqs.weight" in file.tensors:
         return {**theta, **_llama3_rope(file, theta["rope_theta"])}
     kind = file.own("rope.scaling.type", "none")
@@ -85,23 +95,30 @@ def _rope(file: GgufFile) -> dict[str, Any]:
     )
 
 
-def _long_rope(file: GgufFile) -> dict[str, Any]:
+def _long_rope(file: GgufFile, rotary: int) -> dict[str, Any]:
     return {
         "rope_type": "longrope",
         "type": "longrope",  # onnxruntime-genai's builder reads it under the old name
-        "long_factor": _shortest(file.floats("rope_factors_long.weight")),
-        "short_factor": _shortest(file.floats("rope_factors_short.weight")),
+        "long_factor": _factors(file, "rope_factors_long.weight", rotary),
+        "short_factor": _factors(file, "rope_factors_short.weight", rotary),
         "original_max_position_embeddings": file.number("rope.scaling.original_context_length"),
     }
 
 
-def _shortest(values: npt.NDArray[np.float32]) -> list[float]:
-    return [float(str(value)) for value in values]
+def _factors(file: GgufFile, name: str, rotary: int) -> list[float]:
+    return [float(str(value)) for value in _frequencies(file, name, rotary)]
+
+
+def _frequencies(file: GgufFile, name: str, rotary: int) -> npt.NDArray[np.float32]:
+    shape = None if (tensor := file.tensors.get(name)) is None else tensor.shape
+    if shape != (wanted := (rotary // 2,)):
+        raise BuildError(f"{file.path}: {name} has the shape {shape}, and {wanted} is needed")
+    return file.floats(name)
 
 
 def _llama3_rope(file: GgufFile, theta: float) -> dict[str, Any]:
     """Llama 3's scaling, whose factor is the largest in the file."""
-    found = file.floats("rope_freqs.weight")
+    found = _frequencies(file, "rope_freqs.weight", file.head_dim)
     factor = float(found.max())
     if factor == 1.0:
         return {"rope_type": "default"}

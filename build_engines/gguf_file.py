@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import mmap
 import re
+import reprlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,85 @@ WHOLE = {
     "output": "lm_head",
 }
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a value of the metadata must be."""
+
+    name: str
+    matches: Callable[[Any], bool]
+
+
+def _each(matches: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(matches, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_index(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+COUNT = Kind("one whole number", lambda value: _is_index(value) and value > 0)
+POWER = Kind("a power of two", lambda value: _is_index(value) and value.bit_count() == 1)
+INDEX = Kind("one whole number", _is_index)
+INDICES = Kind("a list of whole numbers", _each(_is_index))
+FACTOR = Kind("one number", lambda value: _is_number(value) and 1e-30 < value < 1e30)
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+WORD = Kind("a text", _is_text)
+WORDS = Kind("a list of texts", _each(_is_text))
+FACTORS = Kind("a list of numbers", _each(_is_number))
+# Every value that a build reads, by key: what it must be.
+KINDS = {
+    "general.architecture": WORD,
+    "general.name": WORD,
+    "general.alignment": POWER,
+    "split.count": INDEX,
+    "tokenizer.ggml.model": WORD,
+    "tokenizer.ggml.pre": WORD,
+    "tokenizer.ggml.tokens": WORDS,
+    "tokenizer.ggml.token_type": INDICES,
+    "tokenizer.ggml.scores": FACTORS,
+    "tokenizer.ggml.merges": WORDS,
+    "tokenizer.ggml.bos_token_id": INDEX,
+    "tokenizer.ggml.eos_token_id": INDEX,
+    "tokenizer.ggml.eot_token_id": INDEX,
+    "tokenizer.ggml.eom_token_id": INDEX,
+    "tokenizer.ggml.unknown_token_id": INDEX,
+    "tokenizer.ggml.padding_token_id": INDEX,
+    "tokenizer.ggml.add_bos_token": FLAG,
+    "tokenizer.ggml.add_space_prefix": FLAG,
+    "tokenizer.chat_template": WORD,
+    "tokenizer.chat_templates": WORDS,
+}
+# The same under the name of the architecture.
+OWN_KINDS = {
+    "block_count": COUNT,
+    "context_length": COUNT,
+    "embedding_length": COUNT,
+    "feed_forward_length": COUNT,
+    "attention.head_count": COUNT,
+    "attention.head_count_kv": COUNT,
+    "attention.key_length": COUNT,
+    "attention.value_length": COUNT,
+    "attention.layer_norm_rms_epsilon": FACTOR,
+    "attention.sliding_window": INDEX,
+    "attn_logit_softcapping": FACTOR,
+    "final_logit_softcapping": FACTOR,
+    "rope.dimension_count": COUNT,
+    "rope.freq_base": FACTOR,
+    "rope.scaling.type": WORD,
+    "rope.scaling.factor": FACTOR,
+    "rope.scaling.original_context_length": COUNT,
+}
+NAMED_TEMPLATE = "tokenizer.chat_template."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +213,10 @@ class GgufFile:
         content = _mapped(file)
         _check_version(file, content)
         try:
-            metadata, tensors = _Content(content).read()
+            reader = _Content(content)
+            metadata = reader.metadata()
+            _check_kinds(file, metadata)
+            tensors = reader.tensors(metadata.get("general.alignment", ALIGNMENT))
         except (ValueError, struct.error) as error:
             raise BuildError(f"{file} is cut off or damaged: {error}. Fetch it again") from error
         if metadata.get("split.count", 0) > 1:
@@ -153,14 +236,12 @@ class GgufFile:
         """A whole number under the name of the architecture.
 
         Raises:
-            BuildError: there is none, or one for each layer.
+            BuildError: there is none.
         """
         value = self.own(key, default)
-        if not isinstance(value, int):
-            raise BuildError(
-                f"{self.path}: {self.architecture}.{key} is {value!r}; one whole number is needed"
-            )
-        return value
+        if value is None:
+            raise _wrong_value(self.path, f"{self.architecture}.{key}", value, OWN_KINDS[key])
+        return int(value)
 
     @property
     def size(self) -> int:
@@ -253,6 +334,20 @@ def _check_version(file: Path, content: mmap.mmap | bytes) -> None:
     )
 
 
+def _check_kinds(file: Path, metadata: dict[str, Any]) -> None:
+    own = f"{metadata.get('general.architecture')}."
+    for key, value in metadata.items():
+        kind = KINDS.get(key) or (WORD if key.startswith(NAMED_TEMPLATE) else None)
+        if kind is None and key.startswith(own):
+            kind = OWN_KINDS.get(key.removeprefix(own))
+        if kind is not None and not kind.matches(value):
+            raise _wrong_value(file, key, value, kind)
+
+
+def _wrong_value(file: Path, key: str, value: Any, kind: Kind) -> BuildError:
+    return BuildError(f"{file}: {key} is {reprlib.repr(value)}; {kind.name} is needed")
+
+
 def _is_split(file: Path) -> BuildError:
     return BuildError(
         f"{file} is one part of a split file: join the parts with llama.cpp's "
@@ -266,19 +361,21 @@ class _Content:
     def __init__(self, content: mmap.mmap | bytes) -> None:
         self._content = content
         self._place = 0
+        self._tensors = 0
 
-    def read(self) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
-        """Metadata and tensors by name.
-
+    def metadata(self) -> dict[str, Any]:
+        """
         Raises:
             ValueError, struct.error: it ends too early, or makes no sense.
         """
-        _, _, tensors, values = self._numbers(HEADER)
-        metadata = {self._text(): self._value(self._number("I")) for _ in range(values)}
-        table = [self._tensor() for _ in range(tensors)]
-        alignment = metadata.get("general.alignment") or ALIGNMENT
+        _, _, self._tensors, values = self._numbers(HEADER)
+        return {self._text(): self._value(self._number("I")) for _ in range(values)}
+
+    def tensors(self, alignment: int) -> dict[str, GgufTensor]:
+        """By name; they follow the metadata. Raises as `metadata`."""
+        table = [self._tensor() for _ in range(self._tensors)]
         start = -(-self._place // alignment) * alignment
-        return metadata, {
+        return {
             name: self._mapped_tensor(name, shape, number, start + offset)
             for name, shape, number, offset in table
         }
@@ -299,7 +396,7 @@ class _Content:
         except ValueError as error:
             raise ValueError(f"{name} has the type {number}, which is unknown") from error
         block, block_bytes = GGML_QUANT_SIZES[kind]
-        if not shape or shape[-1] % block:
+        if not shape or 0 in shape or shape[-1] % block:
             raise ValueError(f"{name} has the shape {shape}, and {kind.name} blocks of {block}")
         stored = (*shape[:-1], shape[-1] // block * block_bytes)
         if place + math.prod(stored) > len(self._content):
@@ -314,6 +411,8 @@ class _Content:
             return self._text()
         if kind == ARRAY:
             item, count = self._number("I"), self._number("Q")
+            if item == ARRAY:
+                raise ValueError(f"byte {self._place} has a list of lists, which GGUF has nowhere")
             return [self._value(item) for _ in range(count)]
         if kind not in NUMBERS:
             raise ValueError(f"byte {self._place} has a value of the type {kind}, which is unknown")

@@ -5,6 +5,7 @@ The tests compare it with the published tokenizers.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ END_TOKENS = frozenset(
     }
 )  # fmt: skip
 END_KEYS = ("eos", "eot", "eom")
+ID_KEYS = ("bos", *END_KEYS, "unknown", "padding")
 TEMPLATE = "tokenizer.chat_template"
 
 
@@ -38,15 +40,20 @@ def tokenizer(file: GgufFile) -> Any:
     """A tokenizer of transformers, with the chat templates.
 
     Raises:
-        BuildError: nobody knows how the tokenizer cuts a text.
+        BuildError: nobody knows how the tokenizer cuts a text, or its metadata contradict
+            themselves.
     """
     from transformers import PreTrainedTokenizerFast
     from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
 
     kind, split = file.get("tokenizer.ggml.model"), file.get("tokenizer.ggml.pre")
     _check(file.path, kind, split)
-    _, vocabulary, options = get_gguf_tokenizer(str(file.path))
-    backend, _ = convert_gguf_tokenizer(file.architecture, vocabulary)
+    _check_vocabulary(file)
+    try:
+        _, vocabulary, options = get_gguf_tokenizer(str(file.path))
+        backend, _ = convert_gguf_tokenizer(file.architecture, vocabulary)
+    except Exception as error:  # tokenizers raises no narrower one
+        raise BuildError(f"{file.path}: its vocabulary makes no tokenizer: {error!r}") from error
     if split in WHOLE_WORDS:
         backend.model.ignore_merges = True
     if split == DIGITS_SPLIT:
@@ -68,7 +75,7 @@ def end_ids(file: GgufFile) -> list[int]:
     """The tokens that end an answer: those that the metadata name, and those known by name."""
     named = [file.get(f"tokenizer.ggml.{key}_token_id") for key in END_KEYS]
     tokens = file.get("tokenizer.ggml.tokens")
-    kinds = file.get("tokenizer.ggml.token_type") or []
+    kinds = file.get("tokenizer.ggml.token_type") or [CONTROL] * len(tokens)
     known = [
         number
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
@@ -89,6 +96,23 @@ def _check(path: Path, kind: Any, split: Any) -> None:
             "give the Hugging Face folder that the file was made from. Known are "
             f"{', '.join(sorted(known))}"
         )
+
+
+def _check_vocabulary(file: GgufFile) -> None:
+    """Tokens, and what the file says of each or some of them, belong together."""
+    count = len(file.get("tokenizer.ggml.tokens") or [])
+    for key in ("token_type", "scores"):
+        if (found := len(file.get(f"tokenizer.ggml.{key}") or [])) not in (0, count):
+            raise BuildError(
+                f"{file.path}: tokenizer.ggml.{key} has {found} entries, and "
+                f"tokenizer.ggml.tokens {count}"
+            )
+    for key in ID_KEYS:
+        if not 0 <= (number := file.get(f"tokenizer.ggml.{key}_token_id") or 0) < count:
+            raise BuildError(
+                f"{file.path}: tokenizer.ggml.{key}_token_id is {number}, and there "
+                f"are {count} tokens (tokenizer.ggml.tokens)"
+            )
 
 
 def _split_digits(backend: Any) -> None:
@@ -113,4 +137,10 @@ def _templates(file: GgufFile) -> str | dict[str, str] | None:
     """By name where the file has more than one, such as one for chats with tools."""
     default, names = file.get(TEMPLATE), file.get("tokenizer.chat_templates") or []
     named = {name: file.get(f"{TEMPLATE}.{name}") for name in names}
+    for name, template in {"default": default, **named}.items() if named else ():
+        if template is None or not re.fullmatch(r"\w+", name):  # it becomes the name of a file
+            raise BuildError(
+                f"{file.path} has no chat template with the name {name!r}, or the "
+                "name has other signs than letters, digits and _"
+            )
     return {"default": default, **named} if named else default

@@ -74,10 +74,10 @@ def write_folder(gguf: Path, target: Path) -> None:
         BuildError: the file cannot be read, or holds a model that cannot be served.
     """
     file = GgufFile.open(gguf)
-    config = gguf_config.config(file)
+    config, tokenizer = gguf_config.config(file), gguf_tokenizer.tokenizer(file)
     _check_tensors(file, config)
     _write_json(target / "config.json", config)
-    gguf_tokenizer.tokenizer(file).save_pretrained(target)
+    tokenizer.save_pretrained(target)
     generation = {name: config[name] for name in ("bos_token_id", "pad_token_id")}
     generation["eos_token_id"] = gguf_tokenizer.end_ids(file)
     _write_json(target / "generation_config.json", generation)
@@ -89,8 +89,11 @@ def _check_tensors(file: GgufFile, config: dict[str, Any]) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    except Exception as error:  # whatever the model's class raises
+        raise BuildError(f"{file.path}: its metadata make no model: {error!r}") from error
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if config["tie_word_embeddings"]:
         del wanted["lm_head.weight"]

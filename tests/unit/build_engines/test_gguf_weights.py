@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import re
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from build_engines import gguf_config, gguf_tokenizer, one_folder
 from build_engines.errors import BuildError
-from build_engines.gguf_file import GgufFile
+from build_engines.gguf_config import UNSUPPORTED_KEYS
+from build_engines.gguf_file import KINDS, OWN_KINDS, GgufFile
 from build_engines.gguf_weights import QuantizedMatrix, matrices, write_folder
 from build_engines.weights import gguf_in
 from tests.fixtures import gguf_files
@@ -291,6 +298,20 @@ REFUSED = {
     "a layer too many": ({"llama.block_count": 3}, "layers.2.input_layernorm.weight has .* None"),
     "an unknown split": ({"tokenizer.ggml.pre": "klingon"}, "the pre-tokenizer 'klingon'"),
     "a wordpiece tokenizer": ({"tokenizer.ggml.model": "bert"}, "the kind 'bert'"),
+    "more layers than tensors": ({"llama.block_count": 2**31 - 1}, "block_count = 2147483647"),
+    "heads that have no halves": ({"llama.attention.key_length": 15}, "heads of 15 numbers"),
+    "a token that is not there": ({"tokenizer.ggml.eos_token_id": 512}, "eos_token_id is 512"),
+    "a control token that is not there": ({"tokenizer.ggml.padding_token_id": 2**31 - 1}, "paddin"),
+    "no tokens": ({"tokenizer.ggml.tokens": []}, "token_type has 512 entries, and .*tokens 0"),
+    "a type too few": ({"tokenizer.ggml.token_type": [1]}, "token_type has 1 entries"),
+    "a merge of one": ({"tokenizer.ggml.merges": ["a"]}, "vocabulary makes no tokenizer: "),
+    "a merge of unknown tokens": ({"tokenizer.ggml.merges": ["a 語"]}, "makes no tokenizer: "),
+    "no scores": ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.merges": None}, "'scores'"),
+    "a template that is not there": ({"tokenizer.chat_templates": ["one"]}, "the name 'one'"),
+    "a template in another folder": (
+        {"tokenizer.chat_templates": ["../a"], "tokenizer.chat_template.../a": "x"},
+        r"'\.\./a'",
+    ),
     "one part in its metadata": ({"split.count": 3}, "join the parts .* llama-gguf-split --merge"),
 }
 
@@ -371,3 +392,129 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
             matrices(cut)
 
     refused()
+
+
+# Every value that a build reads, by key, as a file may have it.
+EXAMPLES: dict[str, Any] = {
+    "general.architecture": "llama", "general.name": "Llama 3.2 1B", "general.alignment": 32,
+    "split.count": 1, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+    "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.token_type": [1],
+    "tokenizer.ggml.scores": [1.0], "tokenizer.ggml.merges": ["a b"],
+    **{f"tokenizer.ggml.{name}_token_id": 1
+       for name in ("bos", "eos", "eot", "eom", "unknown", "padding")},
+    "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_space_prefix": True,
+    "tokenizer.chat_template": "{{ x }}", "tokenizer.chat_templates": ["tool_use"],
+    "tokenizer.chat_template.tool_use": "{{ x }}",
+    **{f"llama.{name}": 64
+       for name in ("block_count", "context_length", "embedding_length", "feed_forward_length",
+                    "attention.head_count", "attention.head_count_kv", "attention.key_length",
+                    "attention.value_length", "rope.dimension_count")},
+    **{f"llama.{name}": 1.5
+       for name in ("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor")},
+    "llama.rope.scaling.type": "linear",
+    "phi3.attention.sliding_window": 64, "phi3.rope.scaling.original_context_length": 64,
+    "gemma2.attn_logit_softcapping": 1.5, "gemma2.final_logit_softcapping": 1.5,
+}  # fmt: skip
+ODD = (
+    *(0, 1, -1, 3, 2**31 - 1, 2**63, 0.0, 1.5, -1e300, 1e300, math.nan, math.inf),
+    *("", "word", "../x", True, False, [], [0], [-1], [1.5], [math.nan], ["a"], [True], [[1]]),
+)  # fmt: skip
+
+
+def own_family(key: str) -> str:
+    family = key.partition(".")[0]
+    return family if family in FAMILIES else "phi3" if key.endswith("scores") else "llama"
+
+
+def fits(value: Any, example: Any) -> bool:
+    """Whether the value has the example's type; one that fits may be wrong for other reasons."""
+    if isinstance(example, list):
+        return isinstance(value, list) and all(fits(item, example[0]) for item in value)
+    return type(value) is type(example) or (type(value) is int and type(example) is float)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # weights read at wrong places
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_a_value_of_any_type_is_read_or_refused_by_name(tmp_path, key):
+    family, longrope = own_family(key), {}
+    if family == "phi3":
+        factors = np.ones(8, np.float32)
+        longrope = {f"rope_factors_{name}.weight": factors for name in ("long", "short")}
+    path = write(tmp_path / "model.gguf", family, tensors=longrope).path
+    file, content = GgufFile.open(path), path.read_bytes()
+    metadata = {"phi3.rope.scaling.original_context_length": 64, **file.metadata}
+    for number, value in enumerate(ODD):
+        values = {**metadata, key: value}
+        path.write_bytes(gguf_files.with_values(content, values, next(iter(file.tensors))))
+        (folder := tmp_path / str(number)).mkdir()
+        if value == [[1]] or not fits(value, EXAMPLES[key]):
+            wrong = "list of lists" if value == [[1]] else re.escape(f"{key} is ")
+            with pytest.raises(BuildError, match=wrong):
+                write_folder(path, folder)
+            continue
+        with contextlib.suppress(BuildError):
+            write_folder(path, folder)
+    assert not list(tmp_path.glob("*.jinja"))
+
+
+class Recorded(dict[str, Any]):
+    """Metadata that know which of them were read."""
+
+    def __init__(self, metadata: dict[str, Any]) -> None:
+        super().__init__(metadata)
+        self.keys_read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_read.add(key)
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_value_that_is_read_has_its_type_checked(tmp_path, family):
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_TOKENIZER_MAPPING
+
+    opened = GgufFile.open(write(tmp_path / "model.gguf", family).path)
+    file = replace(opened, metadata=(recorded := Recorded(opened.metadata)))
+    gguf_config.config(file)
+    gguf_tokenizer.tokenizer(file)
+    gguf_tokenizer.end_ids(file)
+    one_folder._gguf_name(file)
+    read = {f"tokenizer.{key}" for keys in GGUF_TOKENIZER_MAPPING.values() for key in keys}
+    read -= {"tokenizer.ggml.precompiled_charsmap"}  # of tokenizers that are refused
+    own = {f"{family}.{key}" for key in (*OWN_KINDS, *UNSUPPORTED_KEYS)}
+    assert (read | recorded.keys_read) - own <= set(KINDS)
+    examples = {re.sub(r"^(llama|phi3|gemma2)\.", "", key) for key in EXAMPLES}
+    assert examples - {"tokenizer.chat_template.tool_use"} == {*KINDS, *OWN_KINDS}
+
+
+def test_lists_in_lists_are_refused_however_deep(tmp_path):
+    path = write(tmp_path / "model.gguf", "llama").path
+    deep = struct.pack("<IQ", 9, 1) * 100_000
+    values = struct.pack("<Q", 1) + b"a" + struct.pack("<I", 9) + deep
+    path.write_bytes(path.read_bytes()[:16] + struct.pack("<Q", 1) + values)
+    with pytest.raises(BuildError, match="list of lists"):
+        GgufFile.open(path)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "shape"),
+    [
+        ("llama", "rope_freqs.weight", (9,)),
+        ("llama", "rope_freqs.weight", (8, 1)),
+        ("phi3", "rope_factors_long.weight", (8,)),  # and no short ones
+        ("phi3", "rope_factors_long.weight", (9,)),
+    ],
+)
+def test_factors_of_rotary_frequencies_have_one_for_each(tmp_path, family, name, shape):
+    values = {"phi3.rope.scaling.original_context_length": 64}
+    tensors = {name: np.full(shape, 2, np.float32)}
+    path = write(tmp_path / "model.gguf", family, values=values, tensors=tensors).path
+    with pytest.raises(BuildError, match=r"rope_f.*\.weight has the shape .* \(8,\) is needed"):
+        folder_of(path)
+
+
+def test_a_tensor_without_numbers_is_refused(tmp_path):
+    tensors = {"rope_freqs.weight": np.ones((8, 0), np.float32)}
+    path = write(tmp_path / "model.gguf", "llama", tensors=tensors).path
+    with pytest.raises(BuildError, match=r"rope_freqs.weight has the shape \(8, 0\)"):
+        folder_of(path)
