@@ -8,6 +8,7 @@ from tests.fixtures.examples import register_profiles
 from tests.fixtures.stack import HANG_S
 
 pytest_plugins = [
+    "tests.fixtures.process_reaper",
     "tests.fixtures.running",
     "tests.fixtures.embedding_server",
     "tests.fixtures.worker_groups",
