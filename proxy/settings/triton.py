@@ -49,8 +49,9 @@ class TritonServer(Group):
     """Port of that tritonserver's Prometheus metrics. Change it where another program has it."""
     triton_start_timeout_s: Seconds = 120.0
     """How long a start may go without progress until every model is loaded: its processes use CPU
-    time or start others, or its log grows. A start that moves may take 15 minutes longer. Raise it
-    for large models and slow disks."""
+    time, read files or start others, or its log grows. A start that moves may take 15 minutes
+    longer; one that stands still for 10 seconds begins again, three times at most. Raise it for
+    large models and slow disks."""
 
     @model_validator(mode="after")
     def _secret_is_long_and_plain(self) -> TritonServer:

@@ -86,6 +86,18 @@ def all_gone(processes: Iterable[psutil.Process]) -> bool:
     )
 
 
+def test_a_start_with_a_python_model_that_is_stopped_begins_again(start):
+    """Triton would wait for it without end."""
+    stack = start("serve")
+    eventually(lambda: stack.engine_processes("demo"), 60, "the engine's process is there")
+    for process in stack.engine_processes("demo"):
+        process.suspend()
+    stack.wait_ready()
+    (failed,) = [line for line in stack.log.read_text().splitlines() if "is tried again" in line]
+    assert "tritonserver stood still for 10 s while it started" in failed
+    assert stack.stop() == 0
+
+
 def test_a_port_in_use_is_one_clear_line(stack, start):
     refused = start("serve", TRITON_GRPC_PORT=stack.triton_grpc_port)
     assert refused.process.wait(HANG_S) == 1

@@ -71,6 +71,8 @@ class Launch:
     """The longest time without progress."""
     progress_s: float = PROGRESS_S
     """How much longer the whole start may take."""
+    ends_still_start: bool = True
+    """Whether a start that stands still fails at once. Ranks on other nodes may come later."""
 
     @property
     def log(self) -> Path:
@@ -153,6 +155,7 @@ def _launch(
         shm_prefix=shm_prefix,
         secret=secret,
         start_timeout_s=settings.triton_start_timeout_s,
+        ends_still_start=world.size == 1,
     )
     launch.log.parent.mkdir(parents=True, exist_ok=True)
     return launch

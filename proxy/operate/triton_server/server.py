@@ -16,6 +16,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import psutil
@@ -30,6 +31,11 @@ READY_POLL_S = 0.05
 # Of one core. Servers that wait use some (one with a vLLM engine 0.023, as measured): a start that
 # uses less over its timeout stands still.
 LEAST_CPU_SHARE = 0.05
+# Triton's Python backend waits for ever for a stub that does not answer. Looks are a second apart,
+# and counted, because the launcher may be paused together with the server.
+STILL_LOOKS = 10
+STILL_CPU_S = LEAST_CPU_SHARE * STILL_LOOKS
+WORKING = frozenset("RD")  # states of a thread, see proc(5): it waits for a core, or a disk
 MOST_LINES = 3
 TAIL_BYTES = 100_000
 STUB_POLL_S = 0.25
@@ -62,7 +68,7 @@ UNFINISHED = re.compile(
 
 
 class StartCrashed(LaunchError):
-    """The server crashed while it started, by a fault of its own that the next start may lack."""
+    """The server crashed, or stood still, while it started: the next start may do better."""
 
 
 class TritonServer:
@@ -167,6 +173,9 @@ class TritonServer:
             if process.returncode is not None:
                 raise self._failure(f"ended with {_how_it_ended(process.returncode)}")
             await asyncio.to_thread(progress.look)
+            if progress.still_looks >= STILL_LOOKS and self._launch.ends_still_start:
+                still = f"stood still for {STILL_LOOKS} s while it started; {progress.awaited()}"
+                raise self._failure(still, StartCrashed)
             now = time.monotonic()
             if now - progress.seen_at >= timeout_s:
                 within = f"{timeout_s:g} s after it last made progress (TRITON_START_TIMEOUT_S)"
@@ -188,7 +197,7 @@ class TritonServer:
         except OSError:
             return False
 
-    def _failure(self, what: str) -> LaunchError:
+    def _failure(self, what: str, kind: type[LaunchError] = LaunchError) -> LaunchError:
         log = self._launch.log
         errors = log_errors(log.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
         for failed in filter(None, map(_FAILED_LOAD.match, errors)):
@@ -197,14 +206,17 @@ class TritonServer:
             folder = engine.resolve() if engine.exists() else self._launch.artifacts / failed[1]
             return ModelLoadingFailed(folder, f"{failed[2]} (log: {log})")
         reasons = "; ".join(errors[-MOST_LINES:]) or "the log gives no reason"
-        kind = StartCrashed if CRASH in reasons else LaunchError
+        kind = StartCrashed if CRASH in reasons else kind
         return kind(f"tritonserver {what}: {reasons} (log: {log})")
 
 
 class _Progress:
-    """Whether a start moves: its processes use CPU time, or start others, or its log grows.
+    """Whether a start moves: its processes use CPU time, read files, or start others, or its log
+    grows.
 
-    seen_at: when it last did, on the clock of time.monotonic.
+    seen_at: when it last did, on the clock of time.monotonic. still_looks: how many looks in
+    succession found that it neither moved nor had a thread that went on waiting for a core or a
+    disk.
     """
 
     def __init__(self, lifeline: int, launch: Launch) -> None:
@@ -212,8 +224,11 @@ class _Progress:
         self._launch = launch
         self._looks_at = 0.0
         self._cpu_s = 0.0
-        self._others = (0, 0)  # the number of processes, and of the log's bytes
+        self._others = (0, 0, 0)  # the number of processes, of bytes read, and of the log's
         self.seen_at = time.monotonic()
+        self.still_looks = 0
+        self._still_cpu_s = 0.0
+        self._working = set[str]()  # threads that waited for a core or a disk at the last look
 
     def look(self) -> None:
         """Reads all of /proc, so at most every second."""
@@ -223,7 +238,13 @@ class _Progress:
         self._looks_at = now + min(1.0, timeout_s / 10)
         spent = self._cpu_s_by_name()
         cpu_s = sum(each for _, each in spent)
-        others = len(spent), self._launch.log.stat().st_size
+        read_bytes, working = _activity(self._lifeline)
+        others = len(spent), read_bytes, self._launch.log.stat().st_size
+        self.still_looks += 1
+        has_moved = others != self._others or cpu_s - self._still_cpu_s >= STILL_CPU_S
+        if has_moved or working & self._working:
+            self.still_looks, self._still_cpu_s = 0, cpu_s
+        self._working = working
         if cpu_s - self._cpu_s >= LEAST_CPU_SHARE * timeout_s or others != self._others:
             self.seen_at, self._cpu_s, self._others = now, cpu_s, others
 
@@ -246,6 +267,18 @@ class _Progress:
                 with contextlib.suppress(psutil.Error):  # it has ended
                     found.append((_name(process), float(sum(process.cpu_times()[:4]))))
         return found
+
+
+def _activity(lifeline: int) -> tuple[int, set[str]]:
+    """How many bytes its processes read from disks, and the threads that are in WORKING."""
+    read_bytes, working = 0, set[str]()
+    for process in _descendants(lifeline):
+        with contextlib.suppress(psutil.Error, OSError):  # it has ended
+            read_bytes += process.io_counters().read_bytes
+            for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+                if stat.read_text().rpartition(")")[2].split()[0] in WORKING:
+                    working.add(stat.parent.name)
+    return read_bytes, working
 
 
 async def _show(log: BinaryIO, process: Process) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -149,7 +150,9 @@ def test_a_start_that_ends_says_why_in_one_line(tmp_path, port, mode, error, why
 
 
 def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
+    """With ranks on other nodes, which may come later, no start is given up earlier."""
     launch = program(tmp_path, "hangs", port, start_timeout_s=4.0)
+    launch = replace(launch, ends_still_start=False)
     with pytest.raises(
         LaunchError, match="not ready within 4 s after it last made progress"
     ) as why:
@@ -158,6 +161,77 @@ def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
     waits = rf"waits for the metrics port {port}, .* and runs python\S* \(\d+\.\d s of CPU\)"
     assert re.search(waits, str(why.value))
     assert re.search(r"load of [\d. ]+ on \d+ cores, and [\d.]+ of [\d.]+ GB", str(why.value))
+
+
+SLEEP = "import time; time.sleep(300)"
+SPIN = "while True: pass"
+# The kernel's wait for a child that shares our memory is one that signals do not end, as that for a
+# disk: state D.
+WAIT = """
+import os
+os.mkfifo("fifo")
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "fifo", 0, 0)])
+"""
+WAIT_IN_A_THREAD = f"import threading; threading.Thread(target=exec, args=[{WAIT!r}]).start()"
+LOG = """
+import time
+while True:
+    time.sleep(0.001)
+    print("loading", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "sent", "is_still"),
+    [
+        (SLEEP, None, True),
+        (SPIN, signal.SIGSTOP, True),
+        (SPIN, None, False),
+        (WAIT, None, False),
+        (WAIT_IN_A_THREAD, None, False),
+        (LOG, None, False),
+    ],
+    ids=["sleeps", "is stopped", "computes", "waits for a disk", "a thread waits", "logs"],
+)
+def test_a_start_stands_still_if_nothing_works_or_waits_for_the_machine(
+    tmp_path, port, code, sent, is_still
+):
+    launch = program(tmp_path, "", port, start_timeout_s=0.1)
+    command = [sys.executable, "-S", "-c"]
+    parent_code = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    with launch.log.open("wb") as log:
+        parent = subprocess.Popen(
+            [*command, parent_code, *command, f"print(1, flush=True)\n{code}"],
+            cwd=tmp_path,
+            stdout=log,
+        )
+    try:
+        root = psutil.Process(parent.pid)
+        eventually(lambda: launch.log.stat().st_size, 10, "it has started")
+        (child,) = root.children()
+        state = {SLEEP: "S", SPIN: "R", LOG: "S"}.get(code, "D")
+        eventually(lambda: state in states(child), 10, f"it is in {state}: {states(child)}")
+        if sent:
+            child.send_signal(sent)
+        progress = tritonserver._Progress(parent.pid, launch)
+        looks = [look(progress) for _ in range(tritonserver.STILL_LOOKS + 1)]
+        assert (looks == [*range(tritonserver.STILL_LOOKS + 1)]) is is_still, looks
+        assert is_still or max(looks) < tritonserver.STILL_LOOKS
+    finally:
+        for process in (child, root):
+            process.kill()
+        parent.wait()
+
+
+def look(progress: tritonserver._Progress) -> int:
+    time.sleep(0.02)  # over a tenth of the timeout
+    progress.look()
+    return progress.still_looks
+
+
+def states(process: psutil.Process) -> set[str]:
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/stat")
+    return {stat.read_text().rpartition(")")[2].split()[0] for stat in tasks}
 
 
 async def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
