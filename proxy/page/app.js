@@ -7,7 +7,7 @@ import { Keys } from "./keys.js";
 
 const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], keys: ["Keys", Keys] };
 const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
-const viewOf = () => (location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "playground");
+const viewOf = () => (Object.hasOwn(VIEWS, location.hash.slice(1)) ? location.hash.slice(1) : "playground");
 
 function App() {
   const [view, setView] = useState(viewOf);

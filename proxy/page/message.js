@@ -113,7 +113,7 @@ export function AnswerView({ answer, results, onResult, onRetry }) {
       ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
           part="reasoning" /></details>`}
       ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Growing} key=${part} answer=${answer} part=${part} />`}
-      ${calls?.map((call) => html`<${Call} call=${call} result=${results?.[call.id]} onResult=${isRunning ? null : onResult} />`)}
+      ${calls?.map((call) => html`<${Call} call=${call} result=${results?.get(call.id)} onResult=${isRunning ? null : onResult} />`)}
       <${ErrorBox} error=${error}>${onRetry && html`<button type="button" onClick=${onRetry}>Try again</button>`}<//>
       ${timings && html`<${Figures} timings=${timings} finish=${finish} isRunning=${isRunning} />`}
     </article>`;

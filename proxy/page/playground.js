@@ -163,7 +163,7 @@ export function Playground({ models, error }) {
     redraw();
   };
 
-  const results = Object.fromEntries(messages.filter((each) => each.role === "tool").map((each) => [each.callId, each.content]));
+  const results = new Map(messages.filter((each) => each.role === "tool").map((each) => [each.callId, each.content]));
   return html`
     <${History} conversations=${conversations} current=${id} open=${open} remove=${remove} />
     <section class="chat" aria-label="Conversation">

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from proxy.api.openai import chat_socket
+from proxy.api.responses import response_socket
 from proxy.settings import Settings
 from tests.fixtures import nginx
 from tests.fixtures.application import application
@@ -266,7 +267,14 @@ def test_requests_are_taken_over_tls_only(server):
     assert told(plain)["return"] == ["308", "https://$host$request_uri"]
 
 
-def test_the_websockets_are_upgraded(server):
-    headers = [each["args"] for each in block(server, chat_socket.PATH)]
-    assert ["Upgrade", "$http_upgrade"] in headers
-    assert ["Connection", "upgrade"] in headers
+@pytest.mark.parametrize("path", [chat_socket.PATH, response_socket.PATH])
+@pytest.mark.parametrize(
+    ("asked", "passed"), [("websocket", True), ("WebSocket", True), ("h2c", False), (None, False)]
+)
+def test_a_connection_becomes_a_websocket_and_nothing_else(place, path, asked, passed):
+    front, (proxy,) = place(answers)
+    headers = {} if asked is None else {"Upgrade": asked, "Connection": "Upgrade"}
+    httpx.get(f"{front.url}{path}", headers=headers, verify=front.trust, timeout=10)
+    (seen,) = proxy.seen
+    assert seen.get("Upgrade") == ("websocket" if passed else None)
+    assert (seen.get("Connection") == "upgrade") is passed

@@ -1,14 +1,21 @@
-"""Two proxies behind the nginx example share keys, limits and Redis, also when one stops."""
+"""Two proxies behind the nginx example share keys, limits and Redis, also when one stops; both
+WebSockets pass it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import pytest
+import websockets
 
 from proxy.access.store.store import Store
+from proxy.api.openai import chat_socket
+from proxy.api.responses import response_socket
 from proxy.domain.identity import ALL_SCOPES, Limits
 from tests.fixtures import nginx
 from tests.fixtures.metric_samples import MetricSamples
@@ -61,6 +68,32 @@ def test_all_are_answered_while_one_drains_and_when_it_is_gone(start, scripted_s
         assert [one.result() for one in asked] == [200] * REQUESTS
         assert drained.process.wait(HANG_S) == 0
         assert list(pool.map(ask, range(REQUESTS))) == [200] * REQUESTS
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "request_of", "last"),
+    [
+        (chat_socket.PATH, {**ASKED, "type": "chat"}, "done"),
+        (
+            response_socket.PATH,
+            {"type": "response.create", "model": "steady", "input": "Hello!",
+             "max_output_tokens": 20},
+            "response.incomplete",
+        ),
+    ],
+)  # fmt: skip
+async def test_both_websockets_pass(start, scripted_stack, tmp_path, path, request_of, last):
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, ALLOWED_HOSTS="localhost")
+    proxy.wait_ready(120)
+    with nginx.running([proxy.port], tmp_path) as front:
+        url = f"{front.url}{path}".replace("https", "wss")
+        async with websockets.connect(url, ssl=front.trust, proxy=None) as socket:
+            await socket.send(json.dumps(request_of))
+            while json.loads(await asyncio.wait_for(socket.recv(), HANG_S))["type"] != last:
+                pass
+    proxy.stop()
 
 
 @needs_redis

@@ -38,7 +38,6 @@ Read = Callable[[str, str], None]
 """Notes for the audit log that this actor has read keys, or usage."""
 TenantPath = Annotated[str, Path(min_length=1, description="The tenant's name.")]
 KeyId = Annotated[str, Path(min_length=1, description="The key's id, from `sk-<id>-…`.")]
-NOT_STORED = {"Cache-Control": "no-store"}  # of an answer that has a key
 ATTACHED = {"Content-Disposition": 'attachment; filename="usage.csv"'}
 MOST_ROWS = 20_000  # of one report, which is made at once
 USAGE_CSV = (
@@ -195,7 +194,7 @@ def keys_routes(keys: Keys, read: Read, bodies: BodyReader) -> APIRouter:
 
 
 def _issued(made: IssuedKey) -> Response:
-    return JSONResponse(made.view, headers=NOT_STORED)
+    return JSONResponse(made.view)
 
 
 def usage_routes(usage: Usage, read: Read, bodies: BodyReader) -> APIRouter:

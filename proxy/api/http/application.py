@@ -51,6 +51,7 @@ HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
 UNKNOWN = "unknown"
 CORS_DONE = "cors_done"  # in a scope
 USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
 DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
 NO_ADMIN = (
@@ -288,7 +289,9 @@ class Application(FastAPI):
         request_id = record.request_id.encode()
         if scope["path"].startswith(MESSAGES):
             headers.append((b"request-id", request_id))  # the name that Anthropic's SDKs read
-        message["headers"] = [*headers, (b"x-request-id", request_id)]
+        if all(name != b"cache-control" for name, _ in headers):  # it is one caller's
+            headers.append((b"cache-control", b"no-store"))
+        message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]
         route = getattr(scope.get("route"), "path", "unmatched")
         counter = self._counters.get((route, status))
         if counter is None:

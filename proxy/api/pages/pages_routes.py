@@ -43,7 +43,7 @@ REDOC_STYLES = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
     "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='",
 )
-FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosniff"}
+FILE_HEADERS = {"Cache-Control": "max-age=3600"}
 
 
 def docs_routes(document: Callable[[], bytes]) -> APIRouter:
