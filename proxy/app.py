@@ -174,6 +174,7 @@ def compose(
         ValueError: a route has no scope.
     """
     metrics = metrics or Metrics(tenants=settings.metrics_tenants)
+    metrics.isolates_caches.set(settings.isolates_prefix_caches)
     models_file = models_file or _models_file(settings)
     entries = {} if models_file is None else models_file.models
 
@@ -258,7 +259,7 @@ def compose(
         limiter,
         DeploymentChooser(registry, None if operations is None else operations.decisions),
         timeout_s=settings.request_timeout_s,
-        isolates_caches=settings.isolate_prefix_caches,
+        isolates_caches=settings.isolates_prefix_caches,
         clamps_output=settings.max_output_tokens_exceeded == "clamp",
         queues_by_priority=settings.scheduling == "fair",
     )

@@ -89,6 +89,8 @@ async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
     say(f"live state: {settings.live_state}")
+    owner = "each tenant's own" if settings.isolates_prefix_caches else "shared by all callers"
+    say(f"cached prefixes: {owner} (ISOLATE_PREFIX_CACHES)")
     announcing = asyncio.create_task(announce(settings, model, say))
     try:
         await uvicorn_server.run(settings, sock, stop=stop, say=say)

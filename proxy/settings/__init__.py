@@ -181,6 +181,14 @@ class Settings(
         return self.auth != "off" and any(getattr(self, name) for name in CALLERS)
 
     @property
+    def isolates_prefix_caches(self) -> bool:
+        """Whether tenants share no cached prefix."""
+        if self.isolate_prefix_caches is not None:
+            return self.isolate_prefix_caches
+        has_tenants = any(getattr(self, name) for name in CALLERS if name != "api_key")
+        return self.auth != "off" and has_tenants
+
+    @property
     def opens_administration(self) -> bool:
         """Whether callers without a key may use the administration."""
         return self.admin == "on" and self.auth != "off" and not self.is_authenticated

@@ -53,9 +53,11 @@ class Answers(Group):
     report_cached_tokens: bool = True
     """Whether `usage` has `cached_tokens`, which show a caller what others have sent. Turn it off
     where tenants share caches and do not trust each other."""
-    isolate_prefix_caches: bool = False
+    isolate_prefix_caches: bool | None = None
     """Whether each tenant gets cached prefixes of its own; without keys, or with one `API_KEY` for
-    all, each address. Turn it on where they do not trust each other."""
+    all, each address. Without it: where keys or tokens name tenants, of which a second one may come
+    at any time. One tenant alone loses nothing by it. Turn it off where all tenants trust each
+    other, and on where addresses do not."""
 
 
 class Concurrency(Group):

@@ -41,6 +41,10 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
 
+        self.isolates_caches = gauge(
+            "proxy_prefix_caches_isolated",
+            "1 where each tenant has cached prefixes of its own, 0 where they are shared",
+        )
         self.http_responses = counter(
             "proxy_http_responses", "HTTP responses by route and status", "route", "status"
         )

@@ -9,8 +9,10 @@ from starlette.testclient import TestClient
 
 from proxy.domain.identity import ANYONE, Caller
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.settings import Settings
 from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.limits import AsCaller, caller
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -174,6 +176,36 @@ def test_callers_can_be_kept_from_sharing_a_prefix_cache(serve):
 def salt_of(client, engine: ScriptedEngine, who: Caller, address: str) -> str | None:
     TestClient(AsCaller(client.app, who), client=(address, 1)).post(CHAT, json=BODY)
     return engine.requests[-1].cache_salt
+
+
+@pytest.mark.parametrize(
+    ("settings", "isolates"),
+    [
+        ({}, False),
+        ({"api_key": "k" * 32}, False),  # one identity for all
+        ({"key_pepper": "p" * 32}, True),  # a second tenant may be made at any time
+        ({"jwt_issuer": "https://issuer.example", "jwt_audience": "us"}, True),
+        ({"key_pepper": "p" * 32, "isolate_prefix_caches": False}, False),
+        ({"isolate_prefix_caches": True}, True),
+    ],
+)
+def test_tenants_share_no_prefix_cache_unless_the_operator_says_so(settings, isolates):
+    assert Settings(**settings).isolates_prefix_caches is isolates
+
+
+def test_two_tenants_of_a_store_share_no_prefix_cache(serve):
+    engine, who = ScriptedEngine(deltas("a")), KeysInMemory()
+    who.add_tenant("other")
+    client = serve(engine, keys=who, key_pepper=PEPPER)
+    salts = set()
+    for number, tenant in enumerate(("acme", "other", "acme")):
+        key = who.add(f"key{number}", tenant=tenant)
+        client.post(CHAT, json=BODY, headers={"authorization": f"Bearer {key}"})
+        salts.add(engine.requests[-1].cache_salt)
+    assert len(salts) == 2
+    assert None not in salts
+    page = client.get("/metrics", headers={"authorization": f"Bearer {key}"}).text
+    assert "proxy_prefix_caches_isolated 1.0" in page
 
 
 def test_keys_of_one_tenant_share_a_prefix_cache_from_any_address(serve):
