@@ -50,7 +50,7 @@ class TritonServer(Group):
     triton_start_timeout_s: Seconds = 120.0
     """How long a start may go without progress until every model is loaded: its processes use CPU
     time, read files or start others, or its log grows. A start that moves may take 15 minutes
-    longer; one that stands still for 10 seconds begins again, three times at most. Raise it for
+    longer; one that stands still for 10 seconds begins again, twice at most. Raise it for
     large models and slow disks."""
 
     @model_validator(mode="after")

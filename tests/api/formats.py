@@ -21,7 +21,7 @@ def events(response) -> list[dict]:
     """The payloads of a stream that ends with [DONE]."""
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["cache-control"] == "no-cache"
     assert response.headers["x-accel-buffering"] == "no"
     *lines, done, rest = response.text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")

@@ -79,10 +79,10 @@ def named_event(payload: Payload) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), orjson.dumps(payload))
 
 
-_UNBUFFERED = (b"x-accel-buffering", b"no")
+_UNBUFFERED = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 # OpenAI's stream: an error is an ordinary event, and `[DONE]` is the end.
 SSE = StreamFormat(
-    headers=[(b"content-type", b"text/event-stream; charset=utf-8"), _UNBUFFERED],
+    headers=[(b"content-type", b"text/event-stream; charset=utf-8"), *_UNBUFFERED],
     before=b"data: ",
     after=b"\n\n",
     end=b"data: [DONE]\n\n",
@@ -109,7 +109,7 @@ SSE_NAMED_ERRORS = replace(
 )
 # For /chat/stream: newline-delimited JSON; an error is the last line.
 JSON_LINES = StreamFormat(
-    headers=[(b"content-type", b"application/json"), _UNBUFFERED],
+    headers=[(b"content-type", b"application/json"), *_UNBUFFERED],
     error_body=lambda body: {**body, "done": True},
 )
 

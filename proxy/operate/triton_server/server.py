@@ -34,6 +34,7 @@ LEAST_CPU_SHARE = 0.05
 # Triton's Python backend waits for ever for a stub that does not answer. Looks are a second apart,
 # and counted, because the launcher may be paused together with the server.
 STILL_LOOKS = 10
+STILL_STARTS = 2  # in succession that are ended; the next may wait for a network, and has its time
 STILL_CPU_S = LEAST_CPU_SHARE * STILL_LOOKS
 WORKING = frozenset("RD")  # states of a thread, see proc(5): it waits for a core, or a disk
 MOST_LINES = 3
@@ -81,6 +82,7 @@ class TritonServer:
         self._process: Process | None = None
         self._showing: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._still_starts = 0
 
     async def start(self) -> None:
         """Returns when every model is loaded and the server responds.
@@ -94,6 +96,7 @@ class TritonServer:
         process = self._process = await self._spawn()
         try:
             await self._until_ready(process)
+            self._still_starts = 0
         except BaseException:
             await self.stop(grace_s=0)
             raise
@@ -173,7 +176,9 @@ class TritonServer:
             if process.returncode is not None:
                 raise self._failure(f"ended with {_how_it_ended(process.returncode)}")
             await asyncio.to_thread(progress.look)
-            if progress.still_looks >= STILL_LOOKS and self._launch.ends_still_start:
+            may_end_still = self._launch.ends_still_start and self._still_starts < STILL_STARTS
+            if progress.still_looks >= STILL_LOOKS and may_end_still:
+                self._still_starts += 1
                 still = f"stood still for {STILL_LOOKS} s while it started; {progress.awaited()}"
                 raise self._failure(still, StartCrashed)
             now = time.monotonic()

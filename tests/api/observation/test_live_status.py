@@ -67,7 +67,7 @@ def frame(live: Live, scope: Scope, wanted: Callable[[dict], object] = bool) -> 
     """The hello, and the first frame that is wanted."""
     with live.client(scope) as http, http.stream("GET", "/metrics/live") as answer:
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["cache-control"] == "no-cache"
         read = events(answer)
         hello = next(read)
         return hello, next(each for each in read if wanted(each))
