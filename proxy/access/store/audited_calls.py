@@ -1,41 +1,48 @@
 """Gathers admin calls that change nothing, and writes them to the audit log about every second:
 those that were denied, and reads of keys and usage.
 
-A caller that is denied a thousand times a second must not keep the store busy: calls of one caller
-to one object are one entry with their number, and each entry list is bounded. The log is never
-shortened, so that callers without a key, who choose objects freely, have one entry a minute, and
-programs that poll one in ten minutes.
+The log is never shortened, and callers choose paths freely. So the denied calls of one caller with
+one code, and one caller's reads of one object, are one entry at once and then one in ten minutes,
+with their number and the path of the first. Within that time, callers after the first hundred share
+one entry.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
-from proxy.access.store.audit_log import AuditLog
+from proxy.access.store.audit_log import AuditLog, Entry
 from proxy.access.store.database import cleaned
 from proxy.background import Periodic
 from proxy.domain.errors import ErrorCode, StoreUnavailable
 from proxy.domain.identity import Caller
 from proxy.telemetry.logs import redacted
 
-Kind = tuple[str, str, str, str]  # actor, action, object, code
+Kind = tuple[str, str, str]  # action, actor, and the code of a refusal or the object of a read
 logger = structlog.get_logger(__name__)
 
-INTERVAL_S = 1.0
-NOBODYS_INTERVAL_S, READS_INTERVAL_S = 60.0, 600.0  # between two entries of a kind
+ROUND_S = 1.0
+INTERVAL_S = 600.0  # between two entries of a kind
 DENIED, READ = "denied", "read"
+NOBODY, OTHERS = "nobody", "several callers"
 CLOSE_TIMEOUT_S = 5.0
-KINDS_AT_ONCE = 100
-OTHERS = ("several callers", DENIED, "several objects", "several codes")
-OTHER_READS = ("several callers", READ, "several objects", "")
-NOBODY = ("nobody", DENIED, "several objects", "several codes")
+KINDS_AT_ONCE = 100  # of each action
 LONGEST = 200  # characters of an actor or an object
 LOST = "the audit log lacks these calls; look at the database that STORE_URL names"
+
+
+@dataclass(slots=True)
+class Calls:
+    """times: since the last entry. object: of the first of them. quiet_until_s: by the clock."""
+
+    times: int = 0
+    object: str = ""
+    quiet_until_s: float = 0.0
 
 
 class AuditedCalls:
@@ -43,26 +50,32 @@ class AuditedCalls:
 
     def __init__(self, audit: AuditLog, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._audit = audit
-        self._rounds = Periodic(self._round, INTERVAL_S)
-        self._counts: Counter[Kind] = Counter()
+        self._rounds = Periodic(self._round, ROUND_S)
+        self._kinds: dict[Kind, Calls] = {}
         self._clock = clock
-        self._quiet_until: dict[Kind, float] = {}
 
     def denied(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
         """Takes one call without waiting. caller: None where nobody was recognized."""
-        if caller is None:
-            self._counts[NOBODY] += 1
-            return
-        object = redacted(cleaned(f"{method} {path}"))[:LONGEST]
-        self._add((cleaned(caller.key_id)[:LONGEST], DENIED, object, code.value), OTHERS)
+        actor = NOBODY if caller is None else cleaned(caller.key_id)[:LONGEST]
+        self._add((DENIED, actor, code.value), f"{method} {path}")
 
     def read(self, actor: str, object: str) -> None:
         """Takes one call without waiting. object: one of few names."""
-        self._add((cleaned(actor)[:LONGEST], READ, object, ""), OTHER_READS)
+        self._add((READ, cleaned(actor)[:LONGEST], object), object)
 
-    def _add(self, kind: Kind, others: Kind) -> None:
-        is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
-        self._counts[kind if is_known else others] += 1
+    def _add(self, kind: Kind, object: str) -> None:
+        action = kind[0]
+        known = self._kinds
+        if kind not in known and sum(each == action for each, *_ in known) >= KINDS_AT_ONCE:
+            kind, object = (action, OTHERS, "several codes"), "several objects"
+        calls = self._kinds.setdefault(kind, Calls())
+        if not calls.times:
+            calls.object = redacted(cleaned(object))[:LONGEST]
+        calls.times += 1
+
+    @property
+    def _waiting(self) -> int:
+        return sum(calls.times for calls in self._kinds.values())
 
     async def __aenter__(self) -> AuditedCalls:
         self._rounds.start()
@@ -71,11 +84,12 @@ class AuditedCalls:
     async def __aexit__(self, *_: object) -> None:
         await self._rounds.stop()
         try:
-            self._quiet_until.clear()
+            for calls in self._kinds.values():
+                calls.quiet_until_s = 0.0
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
-            calls = self._counts.total()
-            logger.error("admin calls not recorded", calls=calls, why=str(error), advice=LOST)
+            waiting = self._waiting
+            logger.error("admin calls not recorded", calls=waiting, why=str(error), advice=LOST)
 
     async def flush(self) -> None:
         """Writes the calls. A kind waits until its interval since its last entry has passed.
@@ -83,28 +97,27 @@ class AuditedCalls:
         Raises StoreUnavailable; the calls are then kept.
         """
         now = self._clock()
-        self._quiet_until = {
-            kind: until for kind, until in self._quiet_until.items() if until > now
+        self._kinds = {
+            kind: calls
+            for kind, calls in self._kinds.items()
+            if calls.times or calls.quiet_until_s > now
         }
-        held = Counter({each: self._counts[each] for each in self._quiet_until})
-        taken, self._counts = self._counts - held, +held
+        taken = [
+            (kind, calls, calls.object, calls.times)
+            for kind, calls in self._kinds.items()
+            if calls.times and calls.quiet_until_s <= now
+        ]
         if not taken:
             return
+        for _, calls, *_ in taken:
+            calls.times, calls.quiet_until_s = 0, now + INTERVAL_S
         try:
-            await self._audit.add(
-                [
-                    (actor, action, object, None, {**({"code": code} if code else {}), "times": n})
-                    for (actor, action, object, code), n in taken.items()
-                ]
-            )
+            await self._audit.add([_entry(kind, object, n) for kind, _, object, n in taken])
         except BaseException:
-            self._counts.update(taken)
+            for _, calls, object, times in taken:
+                calls.times, calls.object = calls.times + times, object
+                calls.quiet_until_s = now
             raise
-        for kind in taken:
-            if kind == NOBODY:
-                self._quiet_until[kind] = now + NOBODYS_INTERVAL_S
-            elif kind[1] == READ:
-                self._quiet_until[kind] = now + READS_INTERVAL_S
 
     async def _round(self) -> None:
         try:
@@ -117,6 +130,11 @@ class AuditedCalls:
                 "answers",
             )
         except Exception:  # the database refuses the entries: another try would not help
-            calls = self._counts.total()
-            logger.exception("admin calls not recorded", calls=calls, advice=LOST)
-            self._counts.clear()
+            logger.exception("admin calls not recorded", calls=self._waiting, advice=LOST)
+            self._kinds.clear()
+
+
+def _entry(kind: Kind, object: str, times: int) -> Entry:
+    action, actor, code = kind
+    details = {"times": times} if action == READ else {"code": code, "times": times}
+    return (actor, action, object, None, details)

@@ -154,7 +154,8 @@ async def test_writers_at_the_same_time_make_one_chain(url):
         async with opened(url) as store:
             for turn in range(each):
                 await store.tenants.create(f"w{number}", f"t{number}-{turn}")
-                store.audited_calls.denied("GET", "/x", OTHER, NO_SCOPE)
+                caller = replace(OTHER, key_id=f"{turn}")
+                store.audited_calls.denied("GET", "/x", caller, NO_SCOPE)
                 await store.audited_calls.flush()
 
     async with opened(url) as store:
@@ -212,19 +213,52 @@ async def test_reads_are_one_entry_at_once_and_then_one_in_ten_minutes_with_thei
     ]
 
 
-async def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(store):
-    second = 0
+CALLERS = [OTHER, replace(OTHER, key_id="third"), None]
+CODES = [ErrorCode.INSUFFICIENT_SCOPE, ErrorCode.KEY_REVOKED]
+
+
+async def test_denied_calls_are_one_entry_of_a_caller_and_code_in_ten_minutes(store):
+    """However many paths were asked for, and with all calls counted."""
+    second, made = 0, 0
     calls = AuditedCalls(store.audit, clock=lambda: second)
-    for second in range(180):
-        for path in range(60):
-            calls.denied("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
+    for second in range(1300):
+        for caller in CALLERS:
+            for code in CODES:
+                calls.denied("GET", f"/admin/{second}", caller, code)
+                made += 1
         await calls.flush()
-    calls.denied("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
     async with calls:
         pass
     found = await store.audit.list()
-    assert [(each["actor"], each["after"]["times"]) for each in found] == [
-        *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
-        *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
-    ]
-    assert found[0]["object"] == "several objects"
+    assert len(found) == len(CALLERS) * len(CODES) * 4
+    assert sum(each["after"]["times"] for each in found) == made
+    for caller in CALLERS:
+        actor = "nobody" if caller is None else caller.key_id
+        for code in CODES:
+            mine = [
+                (each["object"], each["after"]["times"])
+                for each in found
+                if (each["actor"], each["after"]["code"]) == (actor, code.value)
+            ]
+            assert mine == [
+                ("GET /admin/0", 1),
+                ("GET /admin/1", 600),
+                ("GET /admin/601", 600),
+                ("GET /admin/1201", 99),
+            ]
+    assert (await store.audit.verify()).ok
+
+
+async def test_many_denied_callers_have_few_entries_and_leave_reads_their_names(store):
+    second = 0
+    calls = AuditedCalls(store.audit, clock=lambda: second)
+    for second in range(20):
+        for number in range(50):
+            key_id = f"{second}-{number}"
+            calls.denied("GET", "/admin/x", replace(OTHER, key_id=key_id), NO_SCOPE)
+        await calls.flush()
+    calls.read("admin", "keys")
+    await calls.flush()
+    found = await store.audit.list()
+    assert len(found) == 102
+    assert [found[100]["actor"], found[101]["actor"]] == ["several callers", "admin"]
