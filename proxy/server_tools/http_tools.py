@@ -81,10 +81,10 @@ class HttpToolRunner:
         except FetchFailed as failure:
             text = f"The tool failed: {failure}."
             result = ToolResult(status=failure.status, text=text, response_bytes=failure.received)
-        except (asyncio.TimeoutError, httpx.TimeoutException):
+        except asyncio.TimeoutError:
             text = f"The tool did not answer within {timeout_s:g} s."
             result = ToolResult(status=CallStatus.TIMEOUT, text=text)
-        except (httpx.HTTPError, OSError, UnicodeError):
+        except (OSError, UnicodeError):
             text = "The tool cannot be reached at present."
             result = ToolResult(status=CallStatus.FAILED, text=text)
         return replace(result, text=self._secrets.redact(result.text))

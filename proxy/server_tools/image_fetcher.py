@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0  # for all images of a request
 MOST_REQUESTS = 64  # that fetch at once
 MOST_PIXELS = 50_000_000  # of a request: a file of half a megabyte can hold an engine for seconds
 NO_IMAGE = f"by its first bytes it is none of {', '.join(MEDIA_TYPES)}"
-UNREACHABLE = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError)
+UNREACHABLE = (httpx.InvalidURL, OSError, ValueError)
 
 
 class ImageFetcher:
