@@ -15,7 +15,12 @@ from fastapi import FastAPI
 from build_engines.models_file import ModelsFile
 from proxy import __version__, background
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.access.concurrency import BoundedTokenizer, LogProbBudget, ModelConcurrency
+from proxy.access.concurrency import (
+    BoundedTokenizer,
+    LogProbBudget,
+    ModelConcurrency,
+    SharedConcurrency,
+)
 from proxy.access.guide_precheck import GuidePrecheck
 from proxy.access.limits.charged_sandbox import ChargedSandbox
 from proxy.access.limits.request_limiter import RequestLimiter
@@ -306,7 +311,12 @@ def compose(
     else:
         log = RequestLog(tracing, recent, trace=tracing.trace)
     sockets = SocketParts(
-        stopping=stopping, origins=settings.cors_origins, hosts=hosts, bodies=bodies, log=log
+        stopping=stopping,
+        origins=settings.cors_origins,
+        hosts=hosts,
+        bodies=bodies,
+        log=log,
+        connected=SharedConcurrency(settings.max_websockets, what="WebSockets"),
     )
     kept = KeptResponses(_responses(settings, redis), bodies)
     responses = ResponseBuilder(builder, field_limits, kept, service, called_tokenizer)
@@ -314,7 +324,7 @@ def compose(
     routers = [
         openai_routes.routes(answers, registry, builder, service, called_tokenizer, bodies=bodies),
         chat_socket.routes(service, builder, sockets),
-        response_socket.routes(service, responses, sockets),
+        response_socket.routes(service, responses, limiter, sockets),
         responses_routes.routes(
             answers,
             responses,

@@ -71,6 +71,9 @@ class Concurrency(Group):
     """Generations at once of one model, for each row that its engine decodes at a time. A choice
     with `top_logprobs` counts for up to six. Where streams wait in the fair queue, its bounds hold
     instead, and this is the most that one request may ask for. Change it with `SCHEDULING=none`."""
+    max_websockets: AtMost = 1024
+    """WebSockets at once, a quarter of them of one tenant (without keys, of one address); one more
+    gets 429. Raise it where many users have one each."""
     sandbox_processes: Annotated[int, Field(ge=1, le=64)] = 2
     """Child processes that examine schemas and grammars, check answers and render long chats. Each
     caller has one call at a time. Raise it where many requests have schemas or tools."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TypeVar
@@ -125,6 +125,20 @@ class BodyReader:
         if body.bytes > self.limits.bytes:
             raise _too_large(self.limits)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @contextmanager
+    def held(self, data: bytes) -> Iterator[None]:
+        """A WebSocket's message, whose bytes count as in flight until the end of the `with`.
+
+        Raises RateLimited: there is no room.
+        """
+        message = ArrivingBody(self._in_flight, lambda: None)
+        message.complete()
+        message.add(len(data))
+        try:
+            yield
+        finally:
+            message.close()
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
         """Parses a cheap text on the event loop, any other in the sandbox.

@@ -19,6 +19,8 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy import background
+from proxy.access.concurrency import SharedConcurrency
+from proxy.api import errors
 from proxy.api.http.answer import Payload
 from proxy.api.http.application import new_request_id
 from proxy.api.http.authentication import ADMIT, caller_name
@@ -47,7 +49,7 @@ class SocketParts:
     """What all sockets use.
 
     origins: web pages that may connect, besides this server's own. stopping: set when the server
-    is about to stop.
+    is about to stop. connected: counts the sockets of both routes.
     """
 
     stopping: asyncio.Event
@@ -55,6 +57,7 @@ class SocketParts:
     hosts: HostPolicy
     bodies: BodyReader
     log: RequestLog
+    connected: SharedConcurrency
 
 
 class RequestSocket(ABC):
@@ -122,7 +125,8 @@ class RequestSocket(ABC):
 
     async def _take(self, data: bytes) -> None:
         try:
-            await self._received(data)
+            with self._parts.bodies.held(data):
+                await self._received(data)
         except WebSocketDisconnect:
             raise
         except Exception as error:
@@ -204,7 +208,14 @@ def socket_route(
         if not _may_connect(websocket, parts.origins, parts.hosts):
             await websocket.close(FORBIDDEN_ORIGIN)  # before the accept, so the client gets a 403
             return
-        await socket(websocket).serve()
+        try:
+            with parts.connected.permits(caller_name(websocket.scope)):
+                await socket(websocket).serve()
+        except RateLimited as refusal:
+            headers = websocket.scope["headers"]
+            with parts.log.recorded("WEBSOCKET", path, headers=headers) as record:
+                record.status = refusal.code.status
+                await websocket.send_denial_response(errors.response_of(refusal, path))
 
     return router
 

@@ -114,3 +114,17 @@ def test_a_complete_body_is_not_cut_off():
         second.add(6)
     assert refused.value.code is ErrorCode.QUEUE_FULL
     assert (cut, flight.bytes) == ([], 6)
+
+
+def test_a_sockets_message_has_its_share_of_the_bytes_in_flight_until_it_is_parsed():
+    flight, cut = BytesInFlight(100), []
+    reader = BodyReader(BodyLimits(), InProcess(), flight)
+    arriving = ArrivingBody(flight, lambda: cut.append(1))
+    arriving.add(40)
+    with reader.held(b"x" * 60):
+        assert (flight.bytes, cut) == (100, [])
+        with reader.held(b"x" * 40):
+            assert (flight.bytes, cut) == (100, [1])
+            with pytest.raises(RateLimited), reader.held(b"x"):
+                pass
+    assert flight.bytes == 0
