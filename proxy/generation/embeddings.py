@@ -8,11 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest, ModelUnavailable
 from proxy.domain.output import Usage
 from proxy.domain.record import RequestRecord, Stage, StageName
 from proxy.domain.request import TextPrompt, TokenPrompt
+from proxy.generation.stream.engine_stream import StreamMeans
 
 AT_ONCE, BATCHES_AT_ONCE = 8, 2  # streams of one request, of one input each or of several
 BATCH_INPUTS, BATCH_BYTES = 16, 262_144
@@ -62,17 +63,18 @@ def _call(request: EngineRequest, inputs: Inputs, number: int) -> EngineRequest:
 
 
 async def embedded(
-    request: EngineRequest, calls: Sequence[Inputs], engine: Engine, record: RequestRecord
+    request: EngineRequest, calls: Sequence[Inputs], means: StreamMeans, record: RequestRecord
 ) -> list[bytes]:
     """A vector for each input: numbers of 32 bits, little-endian. A stream that is lost is sent
-    once more.
+    again: to another endpoint, or when one is back.
 
     Raises:
         InvalidRequest: they have too many numbers together. The field of an input that the model
             refused is `prompt[<its index>]`.
         ProxyError: as Engine.generate. The first that fails ends the others.
     """
-    cost = _Cost(Usage())
+    cost, loop, engine = _Cost(Usage()), asyncio.get_running_loop(), means.engine
+    ends = loop.time() + request.timeout_s
     record.counts.append(cost)
     inputs = len(request.batch)
     firsts = [0, *accumulate(map(len, calls))]
@@ -88,14 +90,31 @@ async def embedded(
         raise EngineFailed("The model server failed.", detail="a stream without an embedding")
 
     async def answered(call: EngineRequest) -> bytes:
-        try:
-            return await vectors(call)
-        except ModelUnavailable as error:
-            again = replace(call, avoids=frozenset(filter(None, [error.endpoint])))
-            if not again.avoids or not engine.has_another(again):
-                raise
-            record.resends += 1
-            return await vectors(again)
+        part, resends = call, 0
+        while True:
+            try:
+                return await vectors(part)
+            except ModelUnavailable as error:
+                if resends == means.max_resends:
+                    raise
+                resends += 1
+                avoids = part.avoids | set(filter(None, [error.endpoint]))
+                left_s, id = max(ends - loop.time(), 0.001), f"{call.id}-resent{resends}"
+                part = replace(request, id=id, timeout_s=left_s, avoids=avoids)
+                if not engine.has_another(part):
+                    await served_again(error)
+                    part = replace(part, avoids=frozenset())
+                record.resends += 1
+
+    async def served_again(lost: ModelUnavailable) -> None:
+        """Raises `lost`: nobody serves the model's build within the time."""
+        card, registry = request.model, means.registry
+        with Stage(StageName.WAIT, record):
+            while await means.recovery_queue.wait(max(ends - loop.time(), 0.0)):
+                if registry.is_available(card) or not registry.has_build(card):
+                    break
+        if not registry.is_available(card):
+            raise lost
 
     async def work() -> None:
         for index, call in left:

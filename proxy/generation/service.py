@@ -82,7 +82,7 @@ class Service:
             running = replace(request, prompt=request.prompts[0], choices=at_once(asked, calls))
             async with reserving:
                 with self._concurrency.permits(card, running):
-                    found = await embedded(asked, calls, means.streams.engine, record)
+                    found = await embedded(asked, calls, means.streams, record)
             record.finish = FinishReason.STOP
         return found
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from websockets.sync.client import ClientConnection, connect
 
 from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, Stack, eventually
@@ -69,6 +72,40 @@ def test_a_client_that_hangs_up(stack, stream, version):
             sock.sendall(raw_request(stack, version, stream=stream))
 
     assert_the_engine_stops(stack, hang_up)
+
+
+def reset(connection: ClientConnection) -> None:
+    linger = struct.pack("ii", 1, 0)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    os.close(connection.socket.detach())
+
+
+SOCKETS = {
+    "/v1/responses": {"type": "response.create", "input": "abc", "max_output_tokens": 4000},
+    "/v1/chat/completions/ws": {"messages": [{"role": "user", "content": "abc"}]},
+}
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+@pytest.mark.parametrize(
+    "end",
+    [
+        ClientConnection.close,
+        lambda connection: connection.socket.shutdown(socket.SHUT_WR),
+        reset,
+    ],
+    ids=["closed", "half closed", "reset"],
+)
+def test_a_websocket_that_ends_in_the_middle_of_an_answer(stack, path, end):
+    def disconnect() -> None:
+        with connect(f"ws://127.0.0.1:{stack.port}{path}") as connection:
+            body = {"model": "endless", "temperature": 0, **SOCKETS[path]}
+            connection.send(json.dumps(body))
+            while '"delta"' not in connection.recv():
+                pass
+            end(connection)
+
+    assert_the_engine_stops(stack, disconnect)
 
 
 @pytest.mark.parametrize(("version", "stream"), [("1.1", True), ("1.0", False)])

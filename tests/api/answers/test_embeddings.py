@@ -136,7 +136,7 @@ def test_a_model_that_cannot_embed_is_named(serve, engine):
 )
 def test_an_engines_error_ends_the_other_calls(serve, raised, status, param):
     engine = ScriptedEngine(error=raised)
-    response = ask(serve(engine), ["a"] * 100)
+    response = ask(serve(engine, max_resends=0), ["a"] * 100)
     assert (response.status_code, error_of(response)["param"]) == (status, param)
     assert "secret" not in response.text
     assert len(engine.requests) <= 16, "those that began until the first failed"
@@ -242,4 +242,28 @@ def test_a_call_that_lost_its_endpoint_is_sent_to_another(serve):
     assert answer.json()["usage"]["prompt_tokens"] == 3
     assert answer.headers["x-resends"] == "2"
     engine.others = False
-    assert ask(serve(engine), "a").status_code == 503
+    assert ask(serve(engine, max_resends=1), "a").status_code == 503
+
+
+class Lost(ScriptedEngine):
+    """The only endpoint is lost with the first calls, as many as `lost` says, and comes back."""
+
+    async def generate(self, request):
+        if self.lost:
+            self.lost -= 1
+            raise ModelUnavailable("away")
+        async for delta in super().generate(request):
+            yield delta
+
+
+@pytest.mark.parametrize(("lost", "status"), [(1, 200), (2, 200), (3, 503)])
+def test_a_call_that_lost_the_only_endpoint_is_sent_again_when_it_is_back(serve, lost, status):
+    engine = Lost(lost=lost)
+    answer = ask(serve(engine, max_resends=2), "abc")
+    assert answer.status_code == status
+    if status == 200:
+        assert answer.headers["x-resends"] == str(lost)
+        (sent,) = engine.requests
+        assert sent.id.endswith(f"-resent{lost}"), "engines remember the ids of stopped requests"
+    else:
+        assert answer.json()["error"]["code"] == "model_unavailable"
