@@ -189,14 +189,14 @@ def test_limits_count_requests_and_the_prompts_tokens(tenant, engine):
 def test_metrics_log_and_usage_have_the_request(serve, engine, capsys):
     usage = KeptUsage()
     client = serve(engine, usage=usage)
-    assert ask(client, ["abc", "de"], user="jo").status_code == 200
+    assert ask(client, ["xyz", "de"], user="jo").status_code == 200
     metrics = client.get("/metrics").text
     assert 'proxy_requests_total{model="demo",outcome="stop"} 1.0' in metrics
     assert 'proxy_prompt_tokens_total{model="demo"} 5.0' in metrics
     assert 'proxy_completion_tokens_total{model="demo"} 0.0' in metrics
     (line,) = (one for one in capsys.readouterr().out.splitlines() if PATH in one)
     assert "embd-" in line
-    assert "abc" not in line
+    assert "xyz" not in line  # ids are hexadecimal
     (row,) = usage.rows
     assert (row.prompt_tokens, row.output_tokens, row.requests, row.errors) == (5, 0, 1, 0)
 
