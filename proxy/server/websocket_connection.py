@@ -248,6 +248,7 @@ class WebSocketConnection(Connection):
             if frame.opcode is not Opcode.CONT:
                 self._is_text = frame.opcode is Opcode.TEXT
             self._parts.append(bytes(frame.data))
+            frame.data = b""  # the library keeps the frame until the next one
             self._parts_bytes += size
             if frame.fin:
                 self._end_message()

@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.fixtures import embedding_models
-from tests.fixtures.stack import PLAIN, Stack
+from tests.fixtures.stack import PLAIN, Stack, eventually
 
 TEXTS = ["where is the station", "milk", "bread and milk at noon a b c d e f g"]
 EXECUTIONS = re.compile(r'^nv_inference_exec_count\{model="bert"[^}]*\} (\d+)', re.MULTILINE)
@@ -175,3 +175,30 @@ def test_callers_do_not_reach_the_triton_model(embedding_stack):
         }
         answer = PLAIN.post(f"{embedding_stack.url}/v2/models/{name}/infer", json=body)
         assert answer.status_code == 403, answer.text
+
+
+@pytest.mark.parametrize("killed", ["bin/tritonserver", "bert/1/model.py"])
+def test_requests_are_sent_again_after_kill_9(embedding_stack, embedding_folders, killed):
+    stack, number = embedding_stack, 4
+    stack.wait_ready(within_s=110)
+    texts = [f"milk at {noon}" for noon in range(1_500)]
+    expected = embedding_models.reference(embedding_folders / "bert", *texts)
+    given = {"model": "bert", "input": texts}
+    active = 'proxy_requests_active{model="bert"}'
+
+    def are_under_way() -> bool:
+        return f"{active} {number}.0" in PLAIN.get(f"{stack.url}/metrics").text
+
+    with ThreadPoolExecutor(number) as pool:
+        asked = [
+            pool.submit(PLAIN.post, f"{stack.url}/v1/embeddings", json=given) for _ in range(number)
+        ]
+        eventually(are_under_way, 10, "all are under way")
+        for process in stack.descendants(killed):
+            process.kill()
+        answers = [each.result() for each in asked]
+    assert [each.status_code for each in answers] == [200] * number
+    for answer in answers:
+        found = np.array([one["embedding"] for one in answer.json()["data"]])
+        assert np.abs(found - expected).max() < 1e-4
+    assert any("x-resends" in answer.headers for answer in answers)

@@ -111,6 +111,7 @@ class RequestSocket(ABC):
                 if (message := received.result())["type"] != "websocket.receive":
                     return
                 await self._take(_data_of(message))
+                del message  # an idle socket keeps nothing of it
                 received = asyncio.ensure_future(self._websocket.receive())
             await self._websocket.close(GOING_AWAY, "the server stops")
         finally:
