@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -160,6 +161,45 @@ def test_a_message_gives_its_room_back_once_the_application_has_it():
         return b""
 
     uvloop.run(talked(talk, in_flight=flight))
+
+
+async def forgetful(scope, receive, send) -> None:
+    """As `app`, but keeps no message while it waits for the next one."""
+
+    async def size() -> int | None:
+        event = await receive()
+        return len(event["bytes"]) if event["type"] == "websocket.receive" else None
+
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (found := await size()) is not None:
+        await send({"type": "websocket.send", "text": str(found)})
+
+
+def test_an_idle_socket_keeps_nothing_of_its_last_message():
+    sockets, message = 10, frame(OP_BINARY, b"x" * 1_000_000)
+
+    async def talks() -> int:
+        async with served(forgetful, most=sockets) as address:
+            writers = []
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(sockets):
+                reader, writer = await asyncio.open_connection(*address)
+                writers.append(writer)
+                writer.write(UPGRADE)
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(message)
+                await asyncio.wait_for(reader.readuntil(b"1000000"), HANG_S)
+            after, _ = tracemalloc.get_traced_memory()
+            for writer in writers:
+                writer.close()
+            return after - before
+
+    tracemalloc.start()
+    try:
+        assert uvloop.run(talks()) < sockets * 500_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
