@@ -100,7 +100,7 @@ async def embedded(
                 resends += 1
                 avoids = part.avoids | set(filter(None, [error.endpoint]))
                 left_s, id = max(ends - loop.time(), 0.001), f"{call.id}-resent{resends}"
-                part = replace(request, id=id, timeout_s=left_s, avoids=avoids)
+                part = replace(call, id=id, timeout_s=left_s, avoids=avoids)
                 if not engine.has_another(part):
                     await served_again(error)
                     part = replace(part, avoids=frozenset())
