@@ -76,9 +76,13 @@ class MemoryResponses:
     async def put(self, key: ResponseKey, kept: KeptResponse) -> None:
         await self._keep(key, MemoryResponse(kept))
 
-    async def get(self, key: ResponseKey) -> KeptResponse | None:
+    async def response(self, key: ResponseKey) -> bytes | None:
         found = self._find(key)
-        return None if found is None else found.kept
+        return None if found is None else found.kept.response
+
+    async def input(self, key: ResponseKey) -> bytes | None:
+        found = self._find(key)
+        return None if found is None else found.kept.input
 
     async def delete(self, key: ResponseKey) -> bool:
         running = self._running.pop(key.id, None)

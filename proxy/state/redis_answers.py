@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import structlog
+from redis.exceptions import ResponseError
 
 from proxy import background
 from proxy.state import redis_scripts
@@ -32,7 +33,8 @@ from proxy.state.answer import (
     check_resumption,
 )
 from proxy.state.event_numbering import after_event
-from proxy.state.redis_connection import ANSWERS, BLOCK_MS, FAILURES, RedisConnection
+from proxy.state.redis_connection import ANSWERS, FAILURES, RedisConnection
+from proxy.state.redis_streams import Entry, StreamFollower
 from proxy.state.relay import RunningAnswer
 
 logger = structlog.get_logger(__name__)
@@ -40,7 +42,7 @@ logger = structlog.get_logger(__name__)
 LEASE_MS = 10_000
 OVERHEAD_BYTES = 1024  # of a kept answer, besides its parts
 HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"
-READ_ENTRIES = 32
+WRITTEN = "equal or smaller"  # Redis' words for the number of an entry that it has
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
 
 
@@ -51,6 +53,7 @@ class AnswerKeys:
         one = request.id.hex()
         self.token = token
         self.record = f"{ANSWERS}r:{one}"
+        self.tenant = request.tenant
         self.parts = f"{ANSWERS}p:{one}:{token}"
         self.readers = f"{ANSWERS}w:{one}:{token}"
 
@@ -64,6 +67,7 @@ class RedisRecords:
         self.redis = redis
         self.limits = limits
         self.lease_ms = lease_ms
+        self.streams = StreamFollower(redis, ANSWERS)
         self._copies: dict[str, Copy] = {}
         script = redis.answers.register_script
         self._claim = script(redis_scripts.CLAIM)
@@ -72,10 +76,9 @@ class RedisRecords:
         self._keep = script(redis_scripts.KEEP)
 
     async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
-        if self.redis.is_away:
-            raise RecordsUnavailable("redis is away")
         record = AnswerKeys(request, token).record
-        found = await self.call(self._claim((record,), (token, request.body, self.lease_ms)))
+        args = (token, request.body, self.lease_ms)
+        found = await self.call(request.tenant, self._claim, (record,), args)
         if found is None:
             return None
         other, body, state, head, parts = found
@@ -111,7 +114,8 @@ class RedisRecords:
                 limits.tenant_answers,
                 limits.kept_bytes,
             )
-            await self.call(self._keep((keys.record, keys.parts), args))
+            names, patience_s = (keys.record, keys.parts), self.lease_ms / 1000
+            await self.call(request.tenant, self._keep, names, args, patience_s=patience_s)
         finally:
             await self._end_copy(token)
 
@@ -122,11 +126,11 @@ class RedisRecords:
         await self._end_copy(token)
         record = AnswerKeys(request, token).record
         with contextlib.suppress(RecordsUnavailable):
-            await self.call(self._release((record,), (token,)))
+            await self.call(request.tenant, self._release, (record,), (token,))
 
     async def stored_bytes(self) -> int:
         """What expired since the last answer that was kept still counts."""
-        return int(await self.call(self.redis.answers.get(f"{ANSWERS}bytes")) or 0)
+        return int(await self.call(b"", self.redis.answers.get, f"{ANSWERS}bytes") or 0)
 
     async def close(self) -> None:
         for token in list(self._copies):
@@ -137,12 +141,13 @@ class RedisRecords:
         if copy is not None:
             await copy.close()
 
-    async def call(self, call: Awaitable[Any]) -> Any:
-        """Raises RecordsUnavailable."""
+    async def call(
+        self, tenant: bytes, command: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
+        """As RedisConnection.call. Raises RecordsUnavailable."""
         try:
-            return await call
+            return await self.redis.call(tenant, command, *args, **options)
         except FAILURES as error:
-            self.redis.lose(error)
             if not self.redis.is_away:  # it concerns this answer only
                 logger.warning(
                     "idempotency: redis cannot be used",
@@ -154,7 +159,8 @@ class RedisRecords:
 
 class Copy:
     """Writes a running answer to Redis, and renews its claim. While somebody reads the copy, the
-    generation counts one more reader. Where Redis fails, the copy ends: the answer itself does not.
+    generation counts one more reader. Where Redis fails for longer than a claim stands, the copy
+    ends: the answer itself does not.
     The copy of a private answer says that it is private, and nothing else. Of one with too many
     bytes, the older half of the entries makes room: nobody can join it from its beginning then.
     """
@@ -164,7 +170,7 @@ class Copy:
         self._client = records.redis.answers
         self._keys = AnswerKeys(running.request, running.token)
         self._recording = running
-        self._entries = self._bytes = 0
+        self._entries = self._bytes = self._number = 0
         self._reader = running.enter(0, is_counted=False)
         self._writing = asyncio.create_task(self._write())
         self._beating = asyncio.create_task(self._beat())
@@ -202,14 +208,24 @@ class Copy:
 
     async def _add(self, kind: bytes, first: int = 0, parts: int = 0, data: bytes = b"") -> None:
         fields = {b"k": kind, b"f": first, b"n": parts, b"d": data}
-        await self._client.xadd(self._keys.parts, fields)
+        self._number += 1
+        try:
+            await self._insist(self._client.xadd, self._keys.parts, fields, f"{self._number}-0")
+        except ResponseError as error:
+            if WRITTEN not in str(error):
+                raise
         if kind is not PART and kind is not END:
-            await self._client.pexpire(self._keys.parts, self._records.lease_ms)
+            await self._insist(self._client.pexpire, self._keys.parts, self._records.lease_ms)
         self._entries += 1
         self._bytes += len(data)
         if self._bytes > self._records.limits.answer_bytes and self._entries > 2:
             self._entries, self._bytes = self._entries // 2, self._bytes // 2
-            await self._client.xtrim(self._keys.parts, maxlen=self._entries, approximate=False)
+            await self._insist(self._client.xtrim, self._keys.parts, self._entries, False)
+
+    async def _insist(self, command: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        patience_s = self._records.lease_ms / 1000
+        redis, tenant = self._records.redis, self._keys.tenant
+        await redis.call(tenant, command, *args, patience_s=patience_s)
 
     async def _beat(self) -> None:
         keys, lease_ms = self._keys, self._records.lease_ms
@@ -217,7 +233,10 @@ class Copy:
         while True:
             await asyncio.sleep(lease_ms / 4000)
             with contextlib.suppress(*FAILURES):
-                renewed = await self._records.renew(names, (keys.token, lease_ms))
+                args = (keys.token, lease_ms)
+                renewed = await self._records.redis.call(
+                    keys.tenant, self._records.renew, names, args
+                )
                 self._recording.count_in(self._reader, all(renewed))
 
 
@@ -229,11 +248,16 @@ class CopiedAnswer(OpenAnswer):
     ) -> None:
         self.outcome = outcome
         self._records = records
-        self._client = records.redis.readers
+        self._client = records.redis.answers
         self._keys = keys
         self._after = after
-        self._last = b"0-0"
-        self._entries: deque[tuple[bytes, dict[bytes, bytes]]] = deque()
+        self._pages = records.streams.pages(keys.parts, keys.tenant)
+        self._entries: deque[Entry] = deque()
+        self._counts_until = 0.0  # as a reader, by the monotonic clock
+        self._has_owner = True
+
+    async def aclose(self) -> None:
+        await self._pages.aclose()
 
     async def head(self) -> Head:
         fields = await self._next()
@@ -266,7 +290,7 @@ class CopiedAnswer(OpenAnswer):
         """
         ends = time.monotonic() + LAG_S
         while True:
-            newest = await self._records.call(self._client.xrevrange(self._keys.parts, count=2))
+            newest = await self._call(self._client.xrevrange, self._keys.parts, count=2)
             parts = (fields for _, fields in newest if fields[b"k"] == PART)
             known = next((int(each[b"f"]) + int(each[b"n"]) for each in parts), 0)
             is_whole = any(fields[b"k"] in (END, LOST) for _, fields in newest)
@@ -277,16 +301,29 @@ class CopiedAnswer(OpenAnswer):
     async def _next(self) -> dict[bytes, bytes]:
         """Raises AnswerLost, RecordsUnavailable."""
         while not self._entries:
-            await self._records.call(self._read())
-        self._last, fields = self._entries.popleft()
-        return fields
+            await self._read()
+        return self._entries.popleft()[1]
 
     async def _read(self) -> None:
-        await self._client.set(self._keys.readers, b"", px=self._records.lease_ms)
-        found = await self._client.xread(
-            {self._keys.parts: self._last}, count=READ_ENTRIES, block=BLOCK_MS
-        )
-        if found:
-            self._entries.extend(found[0][1])
-        elif await self._client.hget(self._keys.record, "token") != self._keys.token.encode():
+        if time.monotonic() >= self._counts_until:
+            lease_ms = self._records.lease_ms
+            self._counts_until = time.monotonic() + lease_ms / 4000
+            await self._call(self._client.set, self._keys.readers, b"", px=lease_ms)
+        try:
+            page = await anext(self._pages)
+        except FAILURES as error:
+            raise RecordsUnavailable(str(error)) from error
+        self._entries.extend(page)
+        if not page and not self._has_owner:
             raise AnswerLost
+        if not page:
+            token = await self._call(self._client.hget, self._keys.record, "token")
+            self._has_owner = token == self._keys.token.encode()
+
+    async def _call(
+        self, command: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
+        records, patience_s = self._records, self._records.redis.patience_s
+        return await records.call(
+            self._keys.tenant, command, *args, patience_s=patience_s, **options
+        )

@@ -145,8 +145,7 @@ class RedisLedger:
             self.settle(grant, [0] * len(grant.amounts))
 
     def _fail(self, tenant: str, error: BaseException) -> None:
-        """Ends in an outage of all, or a line of the log for one tenant."""
-        self.redis.lose(error)
+        """Logs what concerns one tenant."""
         now = asyncio.get_running_loop().time()
         is_known = now < self._refused.get(tenant, -math.inf) + LOGGED_AGAIN_S
         if isinstance(error, ResponseError) and not is_known:
@@ -247,7 +246,7 @@ class RedisLedger:
         args = [operation, now, f"i:{self.redis.instance}", self.redis.lease_us]
         for meter, *counts in changes:
             args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, *counts)
-        return await self._script(keys, args)
+        return await self.redis.answered(self._script(keys, args))
 
 
 def by_tenant(changes: Iterable[Change]) -> dict[str, list[Change]]:

@@ -286,18 +286,21 @@ return 1
 """
 
 # Responses use KEEP with records and streams of their own, whose token is KEPT. A record also has
-# `input`, and while it is generated in the background `job`, `owner` and maybe `cancelled`.
-# `P running` has the ids of these by the end of their owner's lease.
+# `input`, and while it is generated in the background `job`, `owner`, `entries` (its last one)
+# and maybe `cancelled`. `P running` has the ids of these by the end of their owner's lease.
 KEPT = "-"
 
-# KEYS: record, events. ARGV: owner, first event, events, their text, deltas, most entries, keep.
-# Returns 1 if they were added; 0: another one owns the response, or it was cancelled or deleted.
+# KEYS: record, events. ARGV: owner, number of the entry, first event, events, their text, deltas,
+# most entries, keep. Returns 1 if they were added, by this call or one before; 0: another one owns
+# the response, or it was cancelled or deleted.
 APPEND = """
-local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
+local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled', 'entries')
 if found[1] ~= ARGV[1] or found[2] then return 0 end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[6], '*',
-  'f', ARGV[2], 'n', ARGV[3], 'e', ARGV[4], 'd', ARGV[5])
-redis.call('PEXPIRE', KEYS[2], ARGV[7])
+if tonumber(found[3] or 0) >= tonumber(ARGV[2]) then return 1 end
+redis.call('HSET', KEYS[1], 'entries', ARGV[2])
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*',
+  'f', ARGV[3], 'n', ARGV[4], 'e', ARGV[5], 'd', ARGV[6])
+redis.call('PEXPIRE', KEYS[2], ARGV[8])
 return 1
 """
 
@@ -310,25 +313,26 @@ redis.call('ZREM', KEYS[3], ARGV[2])
 return 1
 """
 
-# KEYS: running. ARGV: P, now, lease, new owner. Returns the id of one whose owner is lost, and how
-# often it was taken.
+# KEYS: running. ARGV: P, now (0: takes only what was released), the new lease's end, new owner.
+# Returns the id of one that nobody generates, and whether its owner's lease has expired.
 TAKE = """
-local id = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, 1)[1]
+local id, ends = unpack(
+  redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'WITHSCORES', 'LIMIT', 0, 1))
 if not id then return false end
 local record = ARGV[1] .. 'r:' .. id
 if redis.call('HEXISTS', record, 'job') == 0 then
   redis.call('ZREM', KEYS[1], id)
   return false
 end
-redis.call('ZADD', KEYS[1], tonumber(ARGV[2]) + tonumber(ARGV[3]), id)
-redis.call('HSET', record, 'owner', ARGV[4])
-return {id, redis.call('HINCRBY', record, 'takes', 1)}
+redis.call('ZADD', KEYS[1], ARGV[3], id)
+redis.call('HSET', record, 'owner', ARGV[4], 'entries', 0)
+return {id, tonumber(ends) > 0 and 1 or 0}
 """
 
 # KEYS: record, running. ARGV: owner, id, the lease's new end. Returns 0 where APPEND would.
 RENEW_RESPONSE = """
 local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
 if found[1] ~= ARGV[1] or found[2] then return 0 end
-redis.call('ZADD', KEYS[2], 'XX', ARGV[3], ARGV[2])
+redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
 return 1
 """

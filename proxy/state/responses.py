@@ -58,7 +58,8 @@ class Claim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostJob:
     """One whose process has ended. job: as `begin` got it. events: how many there are. deltas: of
-    the engine, all of them. takes: how often it was taken from a lost process, this time too.
+    the engine, all of them. takes: how often it was taken from a lost process, this time too; not
+    from one that released it.
     """
 
     claim: Claim
@@ -86,7 +87,9 @@ class ResponseStore(Protocol):
         """The oldest may have to make room."""
         ...
 
-    async def get(self, key: ResponseKey) -> KeptResponse | None: ...
+    async def response(self, key: ResponseKey) -> bytes | None: ...
+
+    async def input(self, key: ResponseKey) -> bytes | None: ...
 
     async def delete(self, key: ResponseKey) -> bool:
         """Whether there was one. Its generation ends."""

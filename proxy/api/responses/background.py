@@ -197,8 +197,10 @@ class BackgroundResponses:
             claims = [claim for claim, _ in self._running.values()]
             for claim in await self._store.renew(claims):
                 await self.cancel(claim.key.id)
+            refused = []
             while (job := await self._store.lost()) is not None:
-                await self._continue(job)
+                refused += [] if await self._continue(job) else [job.claim]
+            await self._store.release(refused)
             await self._store.remove_expired()
         except ResponsesUnavailable as error:
             logger.warning(
@@ -207,16 +209,19 @@ class BackgroundResponses:
                 advice="look at the server that LEDGER_URL names",
             )
 
-    async def _continue(self, lost: LostJob) -> None:
-        """What cannot be continued ends as failed."""
+    async def _continue(self, lost: LostJob) -> bool:
+        """What cannot be continued ends as failed. False: this proxy does not have the model now,
+        but another one may have it.
+        """
         try:
             if lost.takes > MOST_TAKES:
                 raise EngineFailed(f"This response was lost with {lost.takes} proxies.")
             await self._take_over(lost, _JOB.validate_json(lost.job))
         except ModelUnavailable:
-            pass  # of this proxy: when the lease ends, another one may have the model, or this one
+            return False
         except Exception as error:
             await self._fail(lost, errors.body_of(error)["error"]["message"])
+        return True
 
     async def _take_over(self, lost: LostJob, job: Job) -> None:
         token = current_caller.set(job.caller)
@@ -235,10 +240,10 @@ class BackgroundResponses:
             current_caller.reset(token)
 
     async def _fail(self, lost: LostJob, message: str) -> None:
-        if (kept := await self._store.get(lost.claim.key)) is None:
+        if (kept := await self._store.response(lost.claim.key)) is None:
             return
         response = {
-            **orjson.loads(kept.response),
+            **orjson.loads(kept),
             "status": "failed",
             "error": {"code": SERVER_ERROR, "message": message},
         }

@@ -91,13 +91,21 @@ class KeptResponses:
         tenant = caller if who.is_shared else who.tenant
         return ResponseKey(id=digest((response_id, *owner)), tenant=digest((tenant,)))
 
-    async def get(self, response_id: str, caller: str, param: str | None = None) -> KeptResponse:
-        """
+    async def get(self, response_id: str, caller: str, param: str | None = None) -> bytes:
+        """The response's JSON.
+
         Raises:
             NotStored: there is none with this id, or it is another's.
             StoreUnavailable.
         """
-        found = await self.available(self.store.get(self.key(response_id, caller)))
+        found = await self.available(self.store.response(self.key(response_id, caller)))
+        if found is None:
+            raise not_found(response_id, param)
+        return found
+
+    async def input(self, response_id: str, caller: str, param: str | None = None) -> bytes:
+        """JSON of the items that the model has read. Raises as `get`."""
+        found = await self.available(self.store.input(self.key(response_id, caller)))
         if found is None:
             raise not_found(response_id, param)
         return found
@@ -111,8 +119,7 @@ class KeptResponses:
 
     async def context(self, response_id: str, caller: str) -> list[AnyItem]:
         """All items of a conversation up to the end of this response."""
-        kept = await self.get(response_id, caller, "previous_response_id")
-        response = orjson.loads(kept.response)
+        response = orjson.loads(await self.get(response_id, caller, "previous_response_id"))
         if response["status"] in ("queued", "in_progress"):
             raise InvalidRequest(
                 f"'previous_response_id' is {echoed(response_id)}, which is still generated: wait "
@@ -120,17 +127,18 @@ class KeptResponses:
                 code=ErrorCode.INVALID_PARAMETER,
                 param="previous_response_id",
             )
+        given = await self.input(response_id, caller, "previous_response_id")
         output = orjson.dumps(whole_items(response))
         most = self._bodies.limits.bytes
-        if len(kept.input) + len(output) > most:
+        if len(given) + len(output) > most:
             raise InvalidRequest(
                 f"The conversation up to {echoed(response_id)} has "
-                f"{len(kept.input) + len(output)} bytes, at most {most} are allowed: shorten it, "
+                f"{len(given) + len(output)} bytes, at most {most} are allowed: shorten it, "
                 "and send it as 'input'.",
                 code=ErrorCode.CONTEXT_LENGTH_EXCEEDED,
                 param="previous_response_id",
             )
-        return [*await self.items(kept.input, caller), *await self.items(output, caller)]
+        return [*await self.items(given, caller), *await self.items(output, caller)]
 
     async def resolved(
         self, items: Sequence[AnyItem | ReferenceItem], caller: str
@@ -159,10 +167,10 @@ class KeptResponses:
 
     async def _output(self, response_id: str, caller: str) -> dict[str, tuple[AnyItem, int]]:
         """Items of a kept response by their ids, and their sizes; none of one that is not kept."""
-        kept = await self.available(self.store.get(self.key(response_id, caller)))
+        kept = await self.available(self.store.response(self.key(response_id, caller)))
         if kept is None:
             return {}
-        output = orjson.loads(kept.response)["output"]
+        output = orjson.loads(kept)["output"]
         items = await self.items(orjson.dumps(output), caller)
         return {
             given["id"]: (item, len(orjson.dumps(given)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -16,6 +16,7 @@ from pydantic import Field, StringConstraints
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from proxy.access.concurrency import SharedConcurrency
 from proxy.api import errors
 from proxy.api.http.answer import SSE, Answers, named_event
 from proxy.api.http.authentication import caller_name
@@ -48,6 +49,7 @@ from proxy.api.responses.input_items import MessageItem, items_of, sealed
 from proxy.api.responses.response_body import Input, ResponseBody, ResponseId
 from proxy.api.responses.response_builder import STORE_AWAY, ResponseBuilder, not_found
 from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer
+from proxy.background import end
 from proxy.domain.completion import Completion
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, StoreUnavailable
 from proxy.domain.events import Finished
@@ -55,6 +57,7 @@ from proxy.domain.record import running_record
 from proxy.state.responses import EventsNotKept, ResponsesUnavailable
 
 Json = dict[str, Any]
+READERS = 1024  # of events, at once; a quarter for one tenant
 ENDED = ("completed", "incomplete", "failed", "cancelled")
 
 
@@ -68,7 +71,7 @@ class CompactBody(RequestBody):
 
 STREAM = {EVENTS: named_events(ResponseEvent, ResponseError, stream("response"), has_end=True)}
 RESPONSE = answers(ResponseResource, *GENERATION, 404, headers=GENERATION_HEADERS, content=STREAM)
-KEPT = answers(ResponseResource, 400, 404, 410, 503, content=STREAM)
+KEPT = answers(ResponseResource, 400, 404, 410, 429, 503, content=STREAM)
 ResponseRequest = Annotated[ResponseBody, Body(openapi_examples=requests("response"))]
 CompactRequest = Annotated[CompactBody, Body(openapi_examples=requests("compact"))]
 PathId = Annotated[str, Path(min_length=1, max_length=128, description="A response's id.")]
@@ -108,6 +111,7 @@ def routes(
 ) -> APIRouter:
     router = typed_router(bodies, "/v1/responses", tag="responses")
     responses = builder.responses
+    readers = SharedConcurrency(READERS, what="readers of events of responses")
 
     @router.post("", name="create", responses=RESPONSE, openapi_extra=TAKES_HEADER)
     async def create_response(http: Request, body: ResponseRequest) -> Response:
@@ -119,12 +123,15 @@ def routes(
         found = await builder.exchange(body, caller)
         renderer = found.renderer
         if body.background:
-            await builder.count(found.exchange)  # what is refused is refused now
-            response = await background.begin(found, body, caller)
-            if not body.stream:
-                return JSONResponse(response)
-            events = responses.store.events(responses.key(response["id"], caller), 0)
-            return KeptEvents(events, keep_alive_s)
+            with ExitStack() as reading:  # what is refused is refused now
+                if body.stream:
+                    reading.enter_context(readers.permits(caller))
+                await builder.count(found.exchange)
+                response = await background.begin(found, body, caller)
+                if not body.stream:
+                    return JSONResponse(response)
+                events = responses.store.events(responses.key(response["id"], caller), 0)
+                return KeptEvents(events, keep_alive_s, reading.pop_all())
 
         async def keep(event: Finished) -> None:
             await responses.keep(found, renderer.end(event), caller)
@@ -150,10 +157,10 @@ def routes(
                     code=ErrorCode.INVALID_PARAMETER,
                     param="starting_after",
                 )
-            return Response(kept.response, media_type="application/json")
+            return Response(kept, media_type="application/json")
         after = 0 if query.starting_after is None else query.starting_after + 1
         events = responses.store.events(responses.key(response_id, caller), after)
-        return KeptEvents(events, keep_alive_s)
+        return KeptEvents(events, keep_alive_s, readers.permits(caller))
 
     @router.delete("/{response_id}", responses=answers(DeletedResponse, 404, 503))
     async def delete_response(http: Request, response_id: PathId) -> Response:
@@ -170,7 +177,7 @@ def routes(
         """Ends a response in the background, and returns it."""
         caller = caller_name(http.scope)
         key = responses.key(response_id, caller)
-        response = orjson.loads((await responses.get(response_id, caller)).response)
+        response = orjson.loads(await responses.get(response_id, caller))
         if not response["background"]:
             raise InvalidRequest(
                 "Only responses with 'background' can be cancelled: others end when their "
@@ -183,15 +190,15 @@ def routes(
             await background.cancel(key.id)
             await responses.available(_ended(responses.store.events(key, 2**31)))
         kept = await responses.get(response_id, caller)
-        return Response(kept.response, media_type="application/json")
+        return Response(kept, media_type="application/json")
 
     @router.get("/{response_id}/input_items", responses=answers(InputItemList, 400, 404, 503))
     async def list_input_items(
         http: Request, response_id: PathId, query: Annotated[ItemsQuery, Query()]
     ) -> Response:
         """What the model has read, with the conversation before, but without instructions."""
-        kept = await responses.get(response_id, caller_name(http.scope))
-        items = _with_ids(orjson.loads(kept.input), response_id)
+        given = await responses.input(response_id, caller_name(http.scope))
+        items = _with_ids(orjson.loads(given), response_id)
         if query.order == "desc":
             items.reverse()
         begin = 0
@@ -271,26 +278,33 @@ class KeptEvents(Response):
     """The stream of a response that is generated in the background, or was.
 
     Raises, before the first event:
-        RequestError: there are no events.
+        RequestError: there are no events, or no permit.
         StoreUnavailable.
     """
 
-    def __init__(self, events: AsyncGenerator[bytes, None], keep_alive_s: float) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        keep_alive_s: float,
+        permit: AbstractContextManager[object],
+    ) -> None:
         self.background = None
         self._events = events
         self._keep_alive_s = keep_alive_s
+        self._permit = permit
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         put = partial(self._put, send)
-        async with CancelOnDisconnect(receive), aclosing(self._events) as events:
-            try:
-                await self._put_all(events, put)
-            except (EventsNotKept, ResponsesUnavailable) as error:
-                if not self._has_begun:
-                    raise _refusal(error) from error
-                lost = StoreUnavailable(LOST, detail=str(error))
-                await put(named_event({"type": "error", **errors.body_of(lost)}))
+        with self._permit:
+            async with CancelOnDisconnect(receive), aclosing(self._events) as events:
+                try:
+                    await self._put_all(events, put)
+                except (EventsNotKept, ResponsesUnavailable) as error:
+                    if not self._has_begun:
+                        raise _refusal(error) from error
+                    lost = StoreUnavailable(LOST, detail=str(error))
+                    await put(named_event({"type": "error", **errors.body_of(lost)}))
         await put(SSE.end, is_last=True)
 
     async def _put(self, send: Send, part: bytes, *, is_last: bool = False) -> None:
@@ -307,10 +321,9 @@ class KeptEvents(Response):
             try:
                 while not (await asyncio.wait((following,), timeout=self._keep_alive_s))[0]:
                     await put(SSE.keep_alive)
-            finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait((following,))
+            except BaseException:
+                await end((following,))
+                raise
             if (part := following.result()) is None:
                 return
             await put(part)
