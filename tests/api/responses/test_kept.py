@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import json
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,15 +15,18 @@ from redis import Redis
 from starlette.types import Message
 
 from proxy.api.responses.background import MOST_TAKES
-from proxy.api.responses.responses_routes import KeptEvents
+from proxy.api.responses.responses_routes import READERS, KeptEvents
+from proxy.domain.errors import StoreUnavailable
 from proxy.domain.identity import Limits
 from proxy.state.redis_connection import RESPONSES as RECORDS
 from proxy.state.redis_responses import RUNNING
-from proxy.state.responses import EventsNotKept
+from proxy.state.responses import EventsNotKept, ResponsesUnavailable
 from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
 from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
+from tests.fixtures.application import application
+from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.stack import eventually
 
@@ -293,7 +300,7 @@ def test_a_response_that_several_proxies_were_lost_with_ends_as_failed(serve, tm
         redis.hset(f"{RECORDS}r:{name.decode()}", "takes", MOST_TAKES)
 
         def has_failed() -> bool:
-            redis.zadd(RUNNING, {name: 0}, xx=True)  # as if the owner had renewed nothing
+            redis.zadd(RUNNING, {name: 1}, xx=True)  # as if the owner had renewed nothing
             return get(client, queued).json()["status"] == "failed"
 
         eventually(has_failed, 60, "it has failed")
@@ -301,6 +308,78 @@ def test_a_response_that_several_proxies_were_lost_with_ends_as_failed(serve, tm
         failed = get(client, queued).json()
         assert (streamed[-1]["type"], streamed[-1]["response"]) == ("response.failed", failed)
         assert "was lost with" in failed["error"]["message"]
+
+
+@needs_redis
+@pytest.mark.parametrize("home", ["memory", "redis"])
+@pytest.mark.anyio
+async def test_a_tenants_readers_are_bounded_and_leave_room_for_others(tmp_path, home):
+    """READERS + 1 of one tenant: a quarter reads, and the other tenant's are not refused."""
+    keys = KeysInMemory()
+    for tenant in ("a", "b"):
+        keys.add_tenant(tenant)
+    mine, other = (
+        {"authorization": f"Bearer {keys.add(name, tenant=tenant)}"}
+        for name, tenant in (("own1", "a"), ("own2", "b"))
+    )
+    with contextlib.ExitStack() as stack:
+        url = None
+        if home == "redis":
+            url = stack.enter_context(running(tmp_path)).url
+        engine = ScriptedEngine(deltas("hello", None), hangs=True)
+        app = application(engine, CATALOG, keys=keys, key_pepper=PEPPER, ledger_url=url)
+        async with started(app):
+
+            async def begun(headers: dict[str, str], **fields: object) -> Call:
+                call = Call(app, RESPONSES, body(background=True, **fields), headers)
+                return await call.done()
+
+            async def reader(id: str, headers: dict[str, str]) -> Call:
+                call = Call(app, f"{RESPONSES}/{id}", b"", headers, method="GET", query="stream=1")
+                await call.until(lambda one: one.status)
+                return call
+
+            ids = [json.loads((await begun(each)).body)["id"] for each in (mine, other)]
+            read = await asyncio.gather(*(reader(ids[0], mine) for _ in range(READERS // 4 + 5)))
+            refused = [call for call in read if call.status == 429]
+            assert [call.status for call in read if call not in refused] == [200] * (READERS // 4)
+            assert b"readers of events of responses" in refused[0].body
+            generated = len(engine.requests)
+            assert (await begun(mine, stream=True)).status == 429
+            assert len(engine.requests) == generated  # what is refused is not generated
+            others = await asyncio.gather(*(reader(ids[1], other) for _ in range(11)))
+            assert [call.status for call in others] == [200] * 11
+            await asyncio.gather(*(call.disconnect() for call in (*read, *others)))
+            assert (await reader(ids[0], mine)).status == 200  # their permits are back
+
+
+@pytest.mark.anyio
+async def test_a_failure_that_comes_while_the_client_leaves_is_retrieved():
+    """Else asyncio logs it, with a traceback, when the task is collected."""
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, found: reported.append(found))
+
+    async def failing() -> AsyncGenerator[bytes, None]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ResponsesUnavailable("late")
+        yield b""
+
+    left = asyncio.Event()
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        left.set()
+
+    with contextlib.suppress(ResponsesUnavailable, StoreUnavailable):
+        await KeptEvents(failing(), 0.01, nullcontext())({"type": "http"}, receive, send)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
 
 
 @pytest.mark.anyio
@@ -318,7 +397,7 @@ async def test_events_that_are_lost_while_they_are_read_end_with_an_error():
     async def send(message: Message) -> None:
         sent.append(message.get("body", b""))
 
-    await KeptEvents(cut(), 60)({"type": "http"}, receive, send)
+    await KeptEvents(cut(), 60, nullcontext())({"type": "http"}, receive, send)
     _, error, end, rest = b"".join(sent).decode().split("\n\n")
     assert '"code":"store_unavailable"' in error
     assert (error.split("\n")[0], end, rest) == ("event: error", "data: [DONE]", "")

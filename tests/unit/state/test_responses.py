@@ -12,7 +12,7 @@ import pytest
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.state.memory_responses import MOST_LOG_BYTES, MemoryResponses
 from proxy.state.redis_connection import RedisConnection
-from proxy.state.redis_responses import RedisResponses
+from proxy.state.redis_responses import RUNNING, RedisResponses
 from proxy.state.responses import (
     EventsNotKept,
     KeptResponse,
@@ -80,6 +80,11 @@ def redis_pair(redis_server: RedisServer) -> Iterator[Pair]:
                 )
 
     return made
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110  (there is no event)
+        await asyncio.sleep(0.01)
 
 
 async def kept(store: ResponseStore, name: str, tenant: str = "t") -> KeptResponse | None:
@@ -190,6 +195,82 @@ async def test_a_cancellation_reaches_the_owner_with_its_next_event(redis_pair):
         assert await kept(other, "a") == DONE
         await other.cancel(key("a"))
         assert await kept(other, "a") == DONE
+
+
+async def test_readers_share_one_connection_and_one_command(redis_pair):
+    """Counted by Redis: neither commands nor connections grow with the readers."""
+    responses, readers, events_ = 4, 60, 12
+    async with redis_pair(lease_ms=60_000) as (one, other):
+        claims = [await one.begin(key(f"{number}"), KEPT, b"job") for number in range(responses)]
+        reading = [
+            asyncio.create_task(read(other, claim.key)) for claim in claims for _ in range(readers)
+        ]
+        redis = other._redis.answers
+
+        async def count() -> int:
+            return (await redis.info("commandstats"))["cmdstat_xread"]["calls"]
+
+        tails = other._streams._tails
+        await until(lambda: sum(tail.readers for tail in tails.values()) == len(reading))
+        before = await count()
+        expected = b""
+        for number in range(events_):
+            expected += b"e%d\n\n" % number
+            for claim in claims:
+                assert await one.append(claim, [b"e%d\n\n" % number], ())
+            await asyncio.sleep(0.05)  # so that no reader is slow
+        for claim in claims:
+            await one.finish(claim, DONE)
+        assert set(await asyncio.gather(*reading)) == {expected}
+        assert await count() - before < 5 * events_ * responses
+        assert len(await redis.client_list()) < 2 * (16 + 16 + 4)
+
+
+async def test_the_owner_and_readers_wait_for_a_redis_that_is_late(server):
+    """Whatever of it is executed later, each event is written once, and nobody takes the claim."""
+    async with (
+        RedisConnection(server.url, timeout_s=0.1, beat_s=0.1) as near,
+        RedisConnection(server.url, timeout_s=0.1, beat_s=0.1) as far,
+    ):
+        one, other = (RedisResponses(each, LIMITS, lease_ms=1500) for each in (near, far))
+        claim = await one.begin(key("a"), KEPT, b"job")
+        reading = asyncio.create_task(read(other, key("a")))
+
+        async def write() -> None:
+            for number in range(60):
+                assert await one.append(claim, [b"e%d\n\n" % number], ())
+                await asyncio.sleep(0.01)
+
+        writing = asyncio.create_task(write())
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            with server.stopped():
+                await until(lambda: near.is_away and far.is_away)
+                late = asyncio.create_task(other.response(key("a")))
+                assert await one.renew([claim]) == []
+                await asyncio.sleep(1.6)  # longer than the lease
+            await until(lambda: not (near.is_away or far.is_away))
+            assert await late == KEPT.response
+            assert await other.lost() is None
+            assert await one.renew([claim]) == []
+        await writing
+        await one.finish(claim, DONE)
+        assert await reading == b"".join(b"e%d\n\n" % number for number in range(60))
+        assert await kept(other, "a") == DONE
+
+
+async def test_only_an_expired_lease_counts_as_a_lost_process(redis_pair):
+    async with redis_pair(lease_ms=60_000) as (one, other):
+        claim = await one.begin(key("a"), KEPT, b"job")
+        takes = []
+        for ends in (0, 1, 0, 0, 1):
+            if ends:
+                await one._redis.answers.zadd(RUNNING, {key("a").id.hex(): ends})
+            else:
+                await one.release([claim])
+            found = await other.lost()
+            claim, takes = found.claim, [*takes, found.takes]
+        assert takes == [0, 1, 1, 1, 2]
 
 
 async def test_without_redis_nothing_can_be_read(server):
