@@ -30,8 +30,8 @@ class CallersLimits(Group):
     `closed`: limited callers get 503; `open`: nothing is limited. Choose by what is worse: too much
     use, or refusals."""
     ledger_timeout_ms: Annotated[float, Field(ge=1, le=60_000)] = 250.0
-    """How long it may take to answer before it counts as out of reach. Raise it for a Redis in
-    another zone."""
+    """How long it may take to answer before it counts as out of reach; commands about kept answers
+    have a second more. Raise it for a Redis in another zone."""
     cached_token_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     """What a cached prompt token counts in limits on tokens. Budgets in money use `price`. Lower it
     where cached tokens should cost callers less."""
