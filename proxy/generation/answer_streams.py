@@ -13,7 +13,7 @@ from functools import partial
 
 from proxy.access.limits.request_limiter import Reservation
 from proxy.access.start_gate import StartGate
-from proxy.domain.errors import EngineFailed, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.events import Events
 from proxy.domain.output import TokenDelta
 from proxy.domain.record import RequestRecord
@@ -181,12 +181,13 @@ class AnswerStreams:
                                 held(_entries(delta))
                             if len(delta.log_probs) > AT_ONCE:
                                 await asyncio.sleep(0)
-                        for event in choice.push(delta):
+                        events = choice.push(delta)
+                        if not choice.wants_more and delta.finish is None:
+                            await deltas.aclose()  # stops the engine before the client is served
+                        for event in events:
                             yield event
                         if not choice.wants_more:
                             break
-                    else:
-                        raise EngineFailed("The engine's stream ended without a finish reason.")
                 if choice.is_finished:
                     return
         except InvalidRequest as error:

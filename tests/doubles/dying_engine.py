@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
@@ -23,8 +26,8 @@ class DyingEngine:
     """Writes a text byte by byte, the end token last; a token has the id of its place.
 
     texts: of the choices, by their number. cut: how many deltas each stream gives before it ends
-    with what `death` makes; None: it lives. A stream that continues another one is cut only where
-    `cuts_all`. hangs: it falls silent in place of an error. resumes: see the capability `resume`.
+    with what `death` makes, without an error where that is None; None: it lives. A stream that
+    continues another one is cut only where `cuts_all`.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class DyingEngine:
         *texts: str,
         cut: int | None = None,
         cuts_all: bool = False,
-        death: Callable[[], Exception] = lost,
+        death: Callable[[], Exception | None] = lost,
         finish: FinishReason = FinishReason.STOP,
         at_once: int = 1,
     ) -> None:
@@ -63,7 +66,9 @@ class DyingEngine:
         try:
             for number, delta in enumerate(self._deltas(request)):
                 if number == cut:
-                    raise self.death()
+                    if (error := self.death()) is not None:
+                        raise error
+                    return
                 yield delta
         finally:
             self.running -= 1
@@ -109,3 +114,34 @@ def _log_prob(token_id: int, tops: int) -> TokenLogProb:
         tuple(Alternative(b"a%d" % rank, value - rank, token_id) for rank in range(tops)),
         token_id,
     )
+
+
+class StoppableEngine(DyingEngine):
+    """Writes `held` deltas, and no more before `may_end` is set. As our engines do, it ends every
+    stream of an id that was stopped, without a finish reason.
+    """
+
+    def __init__(self, text: str, *, held: int) -> None:
+        super().__init__(text)
+        self.held = held
+        self.may_end = threading.Event()
+        self.stopped: set[str] = set()
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
+        has_ended = False
+        try:
+            async with aclosing(super().generate(request)) as deltas:
+                given = 0
+                async for delta in deltas:
+                    while not self.may_end.is_set() and given == self.held:
+                        await asyncio.sleep(0.01)
+                        if request.id in self.stopped:
+                            break
+                    if has_ended := request.id in self.stopped:
+                        return
+                    yield delta
+                    given += 1
+                has_ended = True
+        finally:
+            if not has_ended:
+                self.stopped.add(request.id)

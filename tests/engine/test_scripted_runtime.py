@@ -10,7 +10,7 @@ from port import GenerationInput, Job, SamplingParams
 from scripted.playback import Script
 from scripted.runtime import ScriptedRuntime
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.stack import HANG_S
+from tests.fixtures.stack import HANG_S, eventually
 
 END = 9
 ANSWER = {"after": [], "ids": [1, 2, 3, END]}
@@ -60,6 +60,14 @@ def said(runtime: ScriptedRuntime, prompt=(5,), max_tokens=100, generated_ids=()
 def test_what_a_request_asks_of_it_is_honoured(play, asked, ids, end):
     sink = said(play({"after": [7, 8], "ids": [4]}), **asked)
     assert (sink.ids, sink.end) == (ids, end)
+
+
+def test_a_stop_of_what_has_ended_is_not_remembered_and_ends_no_later_job_of_the_id(play):
+    runtime = play()
+    assert not runtime.cancel("r"), "the shell remembers it: the request may still come"
+    for _ in range(3):
+        assert said(runtime).ids == [1, 2, 3, END]
+        eventually(lambda: runtime.cancel("r"), HANG_S, "the job has ended")
 
 
 @pytest.mark.parametrize(

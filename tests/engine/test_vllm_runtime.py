@@ -326,6 +326,8 @@ def test_a_cancel_aborts_the_request_of_vllm(runtime):
     assert sink.is_over.wait(HANG_S)
     assert sink.end == "cancelled"
     assert engine.aborted == 1
+    assert not running.cancel("another"), "the shell remembers it: the request may still come"
+    assert running.cancel("r"), "it has ended: the shell need not remember the stop"
 
 
 @pytest.mark.parametrize("how", ["it has ended", "it hangs"])

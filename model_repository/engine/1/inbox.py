@@ -6,6 +6,7 @@ import threading
 from collections import deque
 
 from port import Job
+from recent_ids import RecentIds
 
 
 class Inbox:
@@ -19,6 +20,7 @@ class Inbox:
         self.is_closing = False
         self._arrived: deque[Job] = deque()
         self._by_id: dict[str, list[Job]] = {}
+        self._ended = RecentIds()
 
     @property
     def has_arrived(self) -> bool:
@@ -31,12 +33,12 @@ class Inbox:
             self.changed.notify()
 
     def cancel(self, request_id: str) -> bool:
-        """Flags the id's jobs, which the runtime then ends; returns whether there are any."""
+        """Flags the id's jobs, which the runtime then ends. See port.Runtime."""
         with self.changed:
             jobs = self._by_id.get(request_id, [])
             for job in jobs:
                 job.is_cancelled = True
-            return bool(jobs)
+            return bool(jobs) or self._ended.has(request_id)
 
     def close(self) -> None:
         with self.changed:
@@ -56,3 +58,4 @@ class Inbox:
             jobs.remove(job)
             if not jobs:
                 del self._by_id[job.request_id]
+                self._ended.add(job.request_id)

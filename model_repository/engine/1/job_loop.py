@@ -16,6 +16,7 @@ from typing import Any
 from block_log import BlockLog
 from hang_watch import HangWatch
 from port import BadParameter, Job, Token
+from recent_ids import RecentIds
 from stats import Stats
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class JobLoop(ABC):
         self._death: str | None = None  # why the engine has ended
         self._lock = threading.Lock()
         self._jobs: dict[str, list[Job]] = {}
+        self._ended = RecentIds()
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._other_tasks: list[asyncio.Task[None]] = []
         self._collectors = list(collectors)
@@ -97,10 +99,11 @@ class JobLoop(ABC):
     def cancel(self, request_id: str) -> bool:
         with self._lock:
             jobs = list(self._jobs.get(request_id, ()))
+            is_known = bool(jobs) or self._ended.has(request_id)
         for job in jobs:
             job.is_cancelled = True
             self._loop.call_soon_threadsafe(self._cancel, job)
-        return bool(jobs)
+        return is_known
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -158,6 +161,7 @@ class JobLoop(ABC):
             jobs.remove(job)
             if not jobs:
                 del self._jobs[job.request_id]
+                self._ended.add(job.request_id)
 
     async def _watch(self) -> None:
         """Cancels jobs of disconnected clients, and notices the engine's end or hang."""

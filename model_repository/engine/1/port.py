@@ -221,7 +221,9 @@ class Runtime(Protocol):
         """Returns at once."""
 
     def cancel(self, request_id: str) -> bool:
-        """Asks for the end of all jobs with that id, and returns at once whether there were any."""
+        """Asks for the end of all jobs with that id. Returns at once whether there are any, or were
+        any lately: a stop of what has ended must not end a later job with the same id.
+        """
 
     def close(self) -> None:
         """Ends all jobs and frees the model."""

@@ -1,4 +1,6 @@
-"""What the engine remembers for a while: stopped requests, leases that are over, slow guides."""
+"""What the engine remembers for a while: ids of requests that were stopped before they came, or have
+ended, leases that are over, slow guides.
+"""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from secrets import token_hex
 
 import structlog
 
@@ -72,6 +73,8 @@ LONGEST_PAUSE_S = 8.0
 BEFORE_FIRST = "before the first token of this request"
 PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 NO_DELTA = TokenDelta(())
+CUT_OFF = "The model server ended this answer too early. Send the request again."
+UNFINISHED = "the engine's stream ended without a finish reason"
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
 Loss = ModelUnavailable | EngineStalled | RateLimited
 WORDS = {
@@ -141,6 +144,9 @@ class EngineStream:
         self._tokens_before = cost.tokens
         self._caller = asked.caller
 
+        self._log = asked.delta_log
+        if self._log is not None:  # other processes may have used the id, or may use it later
+            request = replace(request, id=f"{request.id}-{token_hex(4)}")
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
         self._is_exact = can_continue and self._obstacle is None
@@ -157,7 +163,6 @@ class EngineStream:
         self._waited_s = 0.0  # in all: a stream that yields waits again
 
         # what the reader has
-        self._log = asked.delta_log
         self._has_deltas = False
         self._ids: list[int] = []  # of all tokens, an echoed prompt's too
         self._prompt_tokens = 0
@@ -172,7 +177,8 @@ class EngineStream:
         self._losses = self._losses_in_a_row = self._tokens_at_loss = 0
 
     async def deltas(self) -> Deltas:
-        """To one task. Each delta's ids are kept here, which is all that a continuation costs.
+        """To one task, up to the one with a finish reason. Each delta's ids are kept here, which is
+        all that a continuation costs.
 
         Raises:
             ProxyError: as the engine and the scheduler do, or why the stream is not continued.
@@ -220,7 +226,10 @@ class EngineStream:
                                 raise
                             watch.is_waiting = False
                 except StopAsyncIteration:
-                    return
+                    if delta.finish is not None:
+                        return
+                    lost = ModelUnavailable(CUT_OFF, detail=UNFINISHED)
+                    await self._lose(lost, watch)
                 except LOSSES as error:
                     if self._state in (State.QUEUED, State.LOST):
                         raise
@@ -315,7 +324,7 @@ class EngineStream:
         self._ticket = replace(self._ticket, has_begun=True)
         self._finish = continuation.known_end(self._request, ids, self._prompt_tokens)
         request = continuation.continued(self._request, ids, self._prompt_tokens)
-        self._begin_part(request, "continued1")
+        self._begin_part(request, f"continued{self._parts + 1}")
 
     async def _lose(self, error: Loss, watch: TimeWatch) -> None:
         """SENT or STREAMING -> LOST. Raises `error` if the tokenizer has not compiled its guide."""

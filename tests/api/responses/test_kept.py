@@ -8,6 +8,7 @@ import gc
 import json
 from collections.abc import AsyncGenerator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from proxy.state.redis_responses import RUNNING
 from proxy.state.responses import EventsNotKept, ResponsesUnavailable
 from tests.api.responses.formats import RESPONSES, body, events, folded, stream, whole
 from tests.api.responses.test_input import CALL, CATALOG, OUTPUT, TOOLS, USER
+from tests.doubles.dying_engine import StoppableEngine
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.application import application
@@ -380,6 +382,34 @@ async def test_a_failure_that_comes_while_the_client_leaves_is_retrieved():
     gc.collect()
     await asyncio.sleep(0)
     assert reported == []
+
+
+@needs_redis
+def test_a_response_is_whole_however_often_proxies_take_it_from_one_another(serve, tmp_path):
+    """Each stops its stream, which the engine remembers for 60 s; three takes are allowed."""
+    (tmp_path / "redis").mkdir()
+    engine = StoppableEngine("It goes on and on.", held=2)
+    with running(tmp_path / "redis") as server, Redis.from_url(server.url) as redis:
+        client, _ = (serve(engine, CATALOG, ledger_url=server.url) for _ in range(2))
+        queued = whole(client, background=True)
+        (name,) = redis.zrange(RUNNING, 0, -1)
+
+        def owner() -> bytes:
+            return redis.hget(f"{RECORDS}r:{name.decode()}", "owner")
+
+        def has_changed(before: bytes) -> bool:
+            if owner() != before:
+                return True
+            redis.zadd(RUNNING, {name: 1}, xx=True)  # as if the owner had renewed nothing
+            return False
+
+        for take in range(1, 1 + MOST_TAKES):
+            eventually(partial(has_changed, owner()), 30, "another proxy takes it")
+            eventually(lambda take=take: len(engine.stopped) == take, 30, "its owner has lost it")
+        engine.may_end.set()
+        streamed = events(get(client, queued, stream=True).text)
+        done = folded(streamed, opening=("created", "queued", "in_progress"))
+        assert done["output"][0]["content"][0]["text"] == "It goes on and on."
 
 
 @pytest.mark.anyio

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.completion import fold
+from proxy.domain.delta_log import DeltaLog, NumberedDelta
 from proxy.domain.errors import (
     EngineStalled,
     ErrorCode,
@@ -91,6 +92,40 @@ async def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
         assert len(second.avoids) == 1
         assert second.timeout_s <= first.timeout_s
         assert stand.causes == [Cause.LOST]
+
+
+@clock.jumps
+@pytest.mark.parametrize("cuts_all", [False, True])
+async def test_a_stream_that_just_ends_in_the_middle_is_continued_as_a_lost_one(cuts_all):
+    """Bounded: where no part gets further, it fails after the losses in a row that any has."""
+    engines = [DyingEngine(TEXT, cut=3, cuts_all=cuts_all, death=lambda: None) for _ in range(2)]
+
+    async with pooled(pool(*engines)) as (_, stand):
+        if not cuts_all:
+            assert fold(await stand.answer()).text == TEXT
+            assert stand.causes == [Cause.LOST]
+        else:
+            with pytest.raises(ModelUnavailable, match="continued 2 times already"):
+                await stand.answer()
+        assert sum(len(one.requests) for one in engines) == (3 if cuts_all else 2)
+
+
+@clock.jumps
+async def test_no_engine_request_of_an_answer_has_a_name_that_another_one_had():
+    """Engines remember stops by them: over processes that take the answer from one another, in
+    whatever state it is, and over the losses in each.
+    """
+    names: list[str] = []
+    logged: list[NumberedDelta] = []
+    for cut in (0, 0, 1, 0, 1, 1):  # deltas of each part
+        engine, log = DyingEngine(TEXT, cut=cut, cuts_all=True), DeltaLog(logged=tuple(logged))
+        async with pooled(pool(engine)) as (_, stand):
+            with pytest.raises(ModelUnavailable):
+                await stand.answer(delta_log=log)
+        names += [one.id for one in engine.requests]
+        logged += log.take()
+    assert len(names) == len(set(names)) == 6 * 3
+    assert b"".join(one.token_bytes[0] for _, one in logged).decode() == TEXT[:9]
 
 
 @clock.jumps

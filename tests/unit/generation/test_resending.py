@@ -64,10 +64,28 @@ async def test_a_look_that_was_under_way_when_triton_died_does_not_count():
     assert fold(await answer).text == "ab"
 
 
-async def test_a_stream_that_just_ends_is_an_error():
+async def test_a_stream_that_just_ends_before_its_first_token_is_sent_again_so_often_at_most():
+    stand = Stand(ScriptedEngine(then=[deltas("ab")]))
+    await stand.look()
+    answer = stand.begin()
+    await stand.waiting()
+    await stand.look()
+    assert fold(await answer).text == "ab"
+
+    stand = Stand(ScriptedEngine(), most=1)
+    await stand.look()
+    answer = stand.begin()
+    await stand.waiting()
+    await stand.look()
+    with pytest.raises(ModelUnavailable, match="lost 2 times") as failed:
+        await answer
+    assert failed.value.detail == engine_stream.UNFINISHED
+
+
+async def test_one_that_just_ends_in_the_middle_and_reports_no_ids_is_an_error():
     stand = Stand(ScriptedEngine(deltas("ab", None)))
     await stand.look()
-    with pytest.raises(EngineFailed, match="without a finish reason"):
+    with pytest.raises(ModelUnavailable, match="ended this answer too early"):
         await stand.begin()
 
 
