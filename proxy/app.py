@@ -402,8 +402,8 @@ def compose(
                 None if operations is None else operations.log_levels,
                 tracing,
                 store,
-                engine,
                 ledger,
+                engine,  # what it is still sent at its end is counted
                 journal,
                 relay,
                 None if callers is None else callers.running(),

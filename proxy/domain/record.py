@@ -6,6 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -276,6 +277,10 @@ class RequestRecord:
     gaps_s: float = 0.0
     # Of each stream with more than one response: the mean time of a token after the first.
     token_times_s: list[float] = field(default_factory=list)
+    # What engines made and no answer has: tokens behind a stop string, and what still comes of
+    # streams that were stopped.
+    unused_tokens: int = 0
+    late: list[asyncio.Task[Usage]] = field(default_factory=list)
 
     def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
         """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -25,8 +25,9 @@ from typing_extensions import Self
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import DeadlineExceeded, ForeignAnswer, GuidePending, ModelUnavailable
 from proxy.domain.model import Kind, ModelCard
-from proxy.domain.output import BlockChanges, TokenDelta
+from proxy.domain.output import BlockChanges, TokenDelta, Usage
 from proxy.triton import codec, tensors
+from proxy.triton.dialects.dialect import Read
 from proxy.triton.dialects.recognition import DIALECTS, OWN
 from proxy.triton.errors import (
     STUB_LATE,
@@ -43,6 +44,7 @@ from proxy.triton.target import Target, channel
 
 logger = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 STOP_TIMEOUT_S = 5.0
 MAX_WAIT_S = 60.0  # for a guide that is being compiled
 FIRST_PAUSE_S = 0.02  # before the request is sent again; doubled with each further time
@@ -60,7 +62,7 @@ class TritonClient:
         self.restricted_metadata = target.restricted_metadata
         self._target = target
         self._streams = LeanHttp2Streams(target, LeanOptions(max_age_s=max_age_s))
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         """Binds it to the running event loop. Connections are made when they are needed."""
@@ -137,7 +139,7 @@ class TritonClient:
                 if has_ended:
                     stream.release()
                 else:
-                    self._stop(stream, request, has_begun=has_begun)
+                    self._stop(stream, request, read, has_begun=has_begun)
             retries = retries or GuideRetries(request.timeout_s)
             left_s = await retries.wait(pending)
 
@@ -177,8 +179,12 @@ class TritonClient:
         with contextlib.suppress(grpc.aio.AioRpcError):  # its process ends before it answers
             await self.stub.ModelInfer(message, timeout=STOP_TIMEOUT_S)
 
-    def _stop(self, stream: LeanStream, request: EngineRequest, *, has_begun: bool) -> None:
-        """Sends a stop, and releases the stream. A model that takes no stop sees a cancel.
+    def _stop(
+        self, stream: LeanStream, request: EngineRequest, read: Read, *, has_begun: bool
+    ) -> None:
+        """Sends a stop, and leaves the stream to its end. The request's record gets what comes
+        until then, unless another stream continues this one. A model that takes no stop sees a
+        cancel.
 
         Our engines remember a stop that arrives before its request. NVIDIA's C++ backend ignores
         one; a cancel reaches such a request between two steps of the ensemble.
@@ -188,17 +194,22 @@ class TritonClient:
             stream.cancel()
             return
         stop = stream.open_sibling(message, timeout_s=STOP_TIMEOUT_S)
-        if has_begun or not (tensors.is_cpp(facts) or facts.kind is Kind.CPP):
+        stage = request.stage
+        if not has_begun and (tensors.is_cpp(facts) or facts.kind is Kind.CPP):
+            stream.cancel()
+        elif stage is None or stage.error is not None or request.echoes_prompt:
             stream.release()
         else:
-            stream.cancel()
+            stream.end_soon()
+            stage.record.late.append(self._in_background(_late_usage(stream, read)))
         self._in_background(_finish_stop(stop, request.id))
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs independently of the request, which may be cancelled at any point."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 async def _drained(stream: LeanStream) -> None:
@@ -206,6 +217,21 @@ async def _drained(stream: LeanStream) -> None:
     with contextlib.suppress(StreamFailed):
         async for _ in stream:
             pass
+
+
+async def _late_usage(stream: LeanStream, read: Read) -> Usage:
+    """What a stopped engine sent until it had the stop. One message in a turn of the event loop."""
+    usage = Usage()
+    try:
+        with contextlib.suppress(StreamFailed, codec.MalformedResponse, codec.ForeignReceipt):
+            async for response in stream:
+                if (delta := read(response.infer_response).delta) is not None:
+                    tokens, prompt = len(delta.token_bytes), delta.prompt_tokens or 0
+                    usage += Usage(prompt_tokens=prompt, completion_tokens=tokens)
+                await asyncio.sleep(0)
+    finally:
+        stream.release()
+    return usage
 
 
 async def _finish_stop(stop: LeanStream, request_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What the engine remembers for a while: ids of requests that were stopped before they came, or have
+"""What the engine remembers for a while: requests that were stopped before they came, or that have
 ended, leases that are over, slow guides.
 """
 

@@ -282,21 +282,49 @@ class Reservation:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Waits for nothing: the request may have been cancelled. Counts what was used where it was
-        reserved; more than that at the last reservation.
+        """Waits for nothing: the request may have been cancelled. Stopped engines send their last
+        tokens a moment later; these are counted then, but nothing runs any more.
         """
         has_failed = isinstance(error, Exception)  # a client that disconnects is not a failure
-        usage = replace(self._record.usage or Usage(), cached_tokens=sum(self._cached.values()))
-        counts = NO_MORE_REQUESTS if has_failed and not usage.total_tokens else self._counts
-        left: tuple[int, ...] = self._amounts(
+        if not (late := self._record.late):
+            self._settle([], has_failed)
+            return
+        self._replace(self._limiter.ledger.amend, self._used([]), has_failed)
+        stopped = asyncio.gather(*late, return_exceptions=True)
+        stopped.add_done_callback(lambda done: self._settle(done.result(), has_failed))
+
+    def _settle(self, late: Sequence[Usage | BaseException], has_failed: bool) -> None:
+        usage = self._used([one for one in late if isinstance(one, Usage)])
+        nanos = self._replace(self._limiter.ledger.settle, usage, has_failed)
+        if self._limiter.usage is not None:
+            self._limiter.usage.add(self._row(usage, nanos, errors=int(has_failed)))
+
+    def _used(self, late: Sequence[Usage]) -> Usage:
+        """What the engines counted. late: of streams that were stopped."""
+        used = self._record.usage or Usage()
+        unread = self._record.unused_tokens + sum(one.completion_tokens for one in late)
+        return replace(
+            used,
+            prompt_tokens=used.prompt_tokens or max((one.prompt_tokens for one in late), default=0),
+            completion_tokens=used.completion_tokens + unread,
+            cached_tokens=sum(self._cached.values()),
+        )
+
+    def _replace(
+        self, change: Callable[[Grant, Sequence[int]], None], usage: Usage, has_failed: bool
+    ) -> int:
+        """Counts what was used where it was reserved; more than that at the last reservation.
+        Returns its cost. change: the ledger's `amend` or `settle`.
+        """
+        counts = NO_MORE_REQUESTS if has_failed and not usage.total_tokens else ONE_DONE[:3]
+        used = left = self._amounts(
             counts, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
         )
-        if self._limiter.usage is not None:
-            self._limiter.usage.add(self._row(usage, left[Unit.COST], errors=int(has_failed)))
         for number, held in enumerate(self._held, 1):
             mine = left if number == len(self._held) else tuple(map(min, left, held.amounts))
             left = tuple(map(sub, left, mine))
-            self._limiter.ledger.settle(held.grant, self._meters.amounts(mine))
+            change(held.grant, self._meters.amounts(mine))
+        return used[Unit.COST]
 
     async def extend(
         self, request: GenerationRequest, engine_requests: Sequence[EngineRequest], *, output: bool

@@ -138,6 +138,7 @@ class Choice:
                 logged += self._held.released(passed, is_last=self._text.stop is not None)
             if self._text.has_ended or self._is_budget_spent:
                 break
+        self._cost.count_unused(len(delta.token_bytes) - taken)
         return logged, taken
 
     def _end_number(self, delta: TokenDelta) -> int:

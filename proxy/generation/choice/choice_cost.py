@@ -82,6 +82,10 @@ class ChoiceCost:
             if self._counts_cached:
                 self._cached = delta.cached_tokens or 0
 
+    def count_unused(self, tokens: int) -> None:
+        """Tokens that came, and that the answer does not have."""
+        self._record.unused_tokens += tokens
+
     def count_log_prob(self, value: float | None) -> None:
         self._log_prob_sum += value or 0.0
 

@@ -166,9 +166,14 @@ class LeanStream:
         while self._unread:
             self._unread.popleft()
             self._message_was_read()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(RELEASE_TIMEOUT_S, self.cancel)
+        self.end_soon()
+
+    def end_soon(self) -> None:
+        """Cancels it after RELEASE_TIMEOUT_S, if the server has not ended it by then."""
+        if self._status is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(RELEASE_TIMEOUT_S, self.cancel)
 
     def deliver(self, message: bytes) -> None:
         self.request = b""
