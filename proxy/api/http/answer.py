@@ -101,6 +101,11 @@ class NamedEvents(StreamFormat):
         return named_event(part) if isinstance(part, dict) else StreamFormat.encode(self, part)
 
 
+# For /v1/responses, where nothing else of the response is known.
+RESPONSE_ERRORS = NamedEvents(
+    end=SSE.end,
+    error_body=lambda body: {**body["error"], "type": "error", **body},
+)
 # For /chat/sse: an error is an event with the name `error`.
 SSE_NAMED_ERRORS = replace(
     SSE,

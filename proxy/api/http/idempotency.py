@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,11 +14,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
+from proxy.api import errors
+from proxy.api.anthropic.message_renderer import MESSAGE_EVENTS
+from proxy.api.http.answer import (
+    JSON_LINES,
+    RESPONSE_ERRORS,
+    SSE,
+    SSE_NAMED_ERRORS,
+    StreamFormat,
+)
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -52,6 +61,16 @@ from proxy.telemetry.metrics import IdempotencyMetrics
 LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
 REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"
 UNAVAILABLE = b"idempotency-unavailable"
+LOST = (
+    "This answer is lost, because the proxy that generated it has ended, or because it was read too "
+    "slowly. Send the request again."
+)
+FORMATS: Mapping[str, StreamFormat] = {  # SSE for others
+    "/chat/sse": SSE_NAMED_ERRORS,
+    "/chat/stream": JSON_LINES,
+    "/v1/responses": RESPONSE_ERRORS,
+    MESSAGES: MESSAGE_EVENTS,
+}
 EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
 
 
@@ -147,11 +166,16 @@ class Idempotency:
         except JoinRefused as refused:
             raise self._refusal(refused) from None
         except (AnswerLost, RecordsUnavailable):
-            if not response.has_started:
-                raise ModelUnavailable(
-                    "The proxy that generated this answer has ended. Try again."
-                ) from None
-            running_record().error = "answer_lost"  # the connection is closed before the end
+            lost = ModelUnavailable(LOST)
+            framing = FORMATS.get(scope["path"], SSE)
+            if response.begun is None:
+                raise lost from None
+            if not (response.begun.has_events or framing is JSON_LINES):
+                running_record().error = "answer_lost"  # the connection is closed before the end
+                return
+            running_record().has_failed = True
+            end = framing.error(errors.body_of(lost)) + framing.end
+            await send(_body(end, has_more=False))
 
     def _refusal(self, refused: JoinRefused) -> Exception:
         error = _error_of(refused.reason)
@@ -195,10 +219,10 @@ class _Response:
         self._answer = answer
         self._scope = scope
         self._send = send
-        self.has_started = False
+        self.begun: Head | None = None
 
     async def send(self) -> None:
-        if not self.has_started:
+        if self.begun is None:
             await self._begin(await self._answer.head())
         async with aclosing(self._answer.parts()) as parts:
             async for part in parts:
@@ -215,7 +239,7 @@ class _Response:
         if head.route:
             self._scope["route"] = _Route(head.route)
         await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
-        self.has_started = True
+        self.begun = head
 
 
 def _body(data: bytes, *, has_more: bool) -> Message:

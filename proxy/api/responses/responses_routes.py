@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.access.concurrency import SharedConcurrency
 from proxy.api import errors
-from proxy.api.http.answer import SSE, Answers, named_event
+from proxy.api.http.answer import RESPONSE_ERRORS, SSE, Answers
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
@@ -304,7 +304,7 @@ class KeptEvents(Response):
                     if not self._has_begun:
                         raise _refusal(error) from error
                     lost = StoreUnavailable(LOST, detail=str(error))
-                    await put(named_event({"type": "error", **errors.body_of(lost)}))
+                    await put(RESPONSE_ERRORS.error(errors.body_of(lost)))
         await put(SSE.end, is_last=True)
 
     async def _put(self, send: Send, part: bytes, *, is_last: bool = False) -> None:
