@@ -236,6 +236,7 @@ class RequestRecord:
     unenforced: tuple[str, ...] = ()  # keywords of the caller's schema that nothing enforces
     lifecycle: Lifecycle = NO_END  # of the model
     fallback_from: str | None = None  # see GenerationRequest
+    priority: int | None = None  # its class, where it named one or its caller has a ceiling below 0
     capped_priority: int | None = None  # the caller's ceiling, where it asked for more
     clamped_max_tokens: int | None = None  # the operator's limit, where it asked for more
 

@@ -5,7 +5,7 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 
@@ -55,19 +55,25 @@ class Service:
         self._deprecations = DeprecationLog()
 
     def generate(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        delivery: Delivery = Delivery.HELD,
+        admitted: Callable[[], Awaitable[None]] | None = None,
     ) -> Generation:
         """Events that end with one Finished for each choice, or raise a ProxyError.
 
         Args:
             card: of the model that the request names.
+            admitted: called when the request is within all limits.
 
         Raises:
             ModelUnavailable: at once.
         """
         record = self._begin(request, card)
         record.unenforced = checks.unenforced_keywords(request.constraint, card)
-        return Generation(events=self._events(request, card, delivery, record), record=record)
+        events = self._events(request, card, delivery, record, admitted)
+        return Generation(events=events, record=record)
 
     async def embed(self, request: GenerationRequest, card: ModelCard) -> list[bytes]:
         """A vector or a score for each prompt. Raises as a generation does, and as `embedded`."""
@@ -103,14 +109,19 @@ class Service:
         return (await self._means.preparation.prepare(request, card)).engine_requests
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, record: RequestRecord
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        delivery: Delivery,
+        record: RequestRecord,
+        admitted: Callable[[], Awaitable[None]] | None,
     ) -> Events:
         caller = current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._metrics.counted(record, request, card):
             with Stage(StageName.PLAN, record):
                 plan = await self._means.preparation.prepare(request, card, record, is_held=is_held)
-            card = plan.card
+            card, record.priority = plan.card, plan.request.priority
             reserving = self._limiter.reservation(
                 caller,
                 plan.request,
@@ -119,12 +130,14 @@ class Service:
                 record,
                 is_stream=delivery is Delivery.LIVE,
             )
-            admitted = self._concurrency.permits(card, plan.request)
+            permits = self._concurrency.permits(card, plan.request)
             limits = Stage(StageName.LIMITS, record)
             async with reserving as reservation:
                 holding = self._log_prob_budget.share() if is_held else NOT_HELD
-                with admitted, holding as held:
+                with permits, holding as held:
                     limits.end()
+                    if admitted is not None:
+                        await admitted()
                     prompt = plan.request.prompt
                     if isinstance(prompt, ChatPrompt) and prompt.images:
                         with Stage(StageName.IMAGES, record):

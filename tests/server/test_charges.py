@@ -1,5 +1,5 @@
-"""Tenants are charged the tokens that their engines made, also of answers that are cancelled or that
-a stop string ends: shown from the engine's own counters.
+"""Verifies that tenants are charged the tokens that their engines made, also of answers that are
+cancelled or that a stop string ends: by the engine's own counters.
 """
 
 from __future__ import annotations
@@ -93,6 +93,5 @@ def test_what_is_charged_is_what_the_engine_counted(stack: Stack, tenant: httpx.
     with contextlib.suppress(AssertionError):
         eventually(lambda: charged(tenant)[0] - output == made, 5, "all of it is charged")
     now = charged(tenant)
-    print(f"FIGURES {case}: engine {made:.0f}, stored {now[0] - output}, limit {now[1] - counted}")
     assert now[0] - output == made
     assert made <= now[1] - counted <= made + TIMES * 2 * len(BODY["prompt"])

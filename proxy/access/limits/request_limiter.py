@@ -146,9 +146,11 @@ class RequestLimiter:
         )
 
     @asynccontextmanager
-    async def counted(self, caller: Caller, standings: Standings) -> AsyncIterator[None]:
+    async def counted(
+        self, caller: Caller, standings: Standings, *, only_reads: bool = False
+    ) -> AsyncIterator[None]:
         """A request that generates nothing; for as long as it runs. Limits of a model do not count
-        it: some of these routes name none.
+        it: some of these routes name none. One that only reads takes no part in what runs at once.
 
         At the end nothing is awaited: the request may have been cancelled.
 
@@ -160,8 +162,9 @@ class RequestLimiter:
         if not meters.meters:
             yield
             return
-        result = await self.ask(meters, ONE_RUNNING)
-        grant = self.granted(result, meters, ONE_RUNNING, standings)
+        amounts = ONE_DONE if only_reads else ONE_RUNNING
+        result = await self.ask(meters, amounts)
+        grant = self.granted(result, meters, amounts, standings)
         try:
             yield
         except Exception:

@@ -73,6 +73,7 @@ EXPOSED_HEADERS = (
     "x-unenforced-keywords",
     "x-fallback-from",
     *own_headers.QUEUE,
+    "x-priority-class",
     "x-priority-capped",
     "x-max-tokens-clamped",
     *own_headers.LIFECYCLE,
@@ -218,7 +219,8 @@ class Application(FastAPI):
                     if standings is None or not self._scopes.counts(path):
                         await app(scope, receive, send_with_head)
                     else:
-                        async with self._limiter.counted(caller, standings):
+                        reads = self._scopes.only_reads(method, path)
+                        async with self._limiter.counted(caller, standings, only_reads=reads):
                             await app(scope, receive, send_with_head)
                             standings.is_refused = (record.status or 0) >= 400
                 except ClientDisconnect:

@@ -62,8 +62,8 @@ LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is ma
 REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"
 UNAVAILABLE = b"idempotency-unavailable"
 LOST = (
-    "This answer is lost, because the proxy that generated it has ended, or because it was read too "
-    "slowly. Send the request again."
+    "This answer is lost: the proxy that generated it has ended, or it was read too slowly. Send "
+    "the request again."
 )
 FORMATS: Mapping[str, StreamFormat] = {  # SSE for others
     "/chat/sse": SSE_NAMED_ERRORS,
@@ -150,7 +150,7 @@ class Idempotency:
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
         else:
-            async with self._parts.limiter.counted(caller, standings):
+            async with self._parts.limiter.counted(caller, standings, only_reads=True):
                 yield
 
     async def _send(self, answer: OpenAnswer, scope: Scope, receive: Receive, send: Send) -> None:

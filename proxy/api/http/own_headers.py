@@ -82,6 +82,8 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
         headers["x-continued"] = str(record.continued)
     if record.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(record.unenforced)
+    if record.priority is not None:  # a higher one goes first
+        headers["x-priority-class"] = str(record.priority)
     if record.capped_priority is not None:  # the sign of the body's `priority`
         headers["x-priority-capped"] = str(-record.capped_priority)
     if record.clamped_max_tokens is not None:

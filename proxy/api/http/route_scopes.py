@@ -30,7 +30,8 @@ Need = Scope | Open
 
 # Requests whose route needs one of these generate nothing.
 COUNTED = frozenset({Scope.TOKENS, Scope.MODELS, Scope.KSERVE})
-KEPT_RESPONSES, COMPACT = "/v1/responses/", "/v1/responses/compact"
+KEPT_RESPONSES = "/v1/responses/"
+NOT_KEPT = ("/v1/responses/compact", "/v1/responses/input_tokens")
 
 NEEDS: Mapping[str, Need] = {
     "/v1/chat/completions": Scope.CHAT,
@@ -97,8 +98,11 @@ class RouteScopes:
         """Whether its requests generate nothing, so that the application counts them in the limits
         on requests. Generations are counted by the service, which knows what they cost.
         """
-        is_kept = path.startswith(KEPT_RESPONSES) and path != COMPACT
-        return is_kept or self.of(path) in COUNTED
+        return _is_kept(path) or self.of(path) in COUNTED
+
+    def only_reads(self, method: str, path: str) -> bool:
+        """Whether a counted request reads or ends what there is, so that it may run at any time."""
+        return method == "GET" or _is_kept(path)
 
     def _of_pattern(self, path: str) -> Need:
         if path.startswith(ADMINISTRATION):
@@ -106,6 +110,10 @@ class RouteScopes:
         if path.startswith(KSERVE) or path == KSERVE[:-1]:
             return Open.ANYBODY if path.startswith(KSERVE_HEALTH) else Scope.KSERVE
         return next((need for shape, need in self._patterns if shape.match(path)), Open.CALLER)
+
+
+def _is_kept(path: str) -> bool:
+    return path.startswith(KEPT_RESPONSES) and path not in NOT_KEPT
 
 
 def check(routes: Iterable[Any]) -> None:

@@ -68,6 +68,7 @@ _INTERNAL = {
 HEADERS = (
     "x-attempts",
     "x-unenforced-keywords",
+    "x-priority-class",
     "x-priority-capped",
     "x-max-tokens-clamped",
     *GENERATION_HEADERS,

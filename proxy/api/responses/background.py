@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ from proxy.api.responses.response_builder import (
 )
 from proxy.api.responses.response_renderer import SERVER_ERROR
 from proxy.domain.delta_log import DeltaLog
-from proxy.domain.errors import EngineFailed, ModelUnavailable
+from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
@@ -67,6 +67,9 @@ class Job:
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
+Claimed = Callable[[], Awaitable[Claim]]
+
+
 class _Cancelled(Exception):
     """The response was cancelled or deleted, or another process has it."""
 
@@ -98,7 +101,11 @@ class BackgroundResponses:
         await self._store.release([claim for claim, _ in running.values()])
 
     async def begin(self, found: ResponseExchange, body: ResponseBody, caller: str) -> Json:
-        """Begins to generate a response, and returns it as it is now. Raises StoreUnavailable."""
+        """Begins to generate a response, and returns it as it is now.
+
+        Raises:
+            StoreUnavailable, and as Service.generate where a limit is reached.
+        """
         renderer, request = found.renderer, found.exchange.request
         unread = body.model_copy(update={"input": ""})  # the items are in found.input
         job = Job(
@@ -111,9 +118,19 @@ class BackgroundResponses:
         response = renderer.snapshot("queued")
         kept = KeptResponse(response=orjson.dumps(response), input=found.input)
         key = self._builder.responses.key(request.id, caller)
-        begun = self._store.begin(key, kept, job.as_json())
-        claim = await self._builder.responses.available(begun)
-        self._start(claim, found, skips=0)
+        begun = asyncio.get_running_loop().create_future()
+
+        async def claimed() -> Claim:
+            opened = self._store.begin(key, kept, job.as_json())
+            claim = await self._builder.responses.available(opened)
+            self._running[key.id] = claim, task
+            begun.set_result(None)
+            return claim
+
+        task = self._started(key.id, self._run(claimed, found, 0))
+        await asyncio.wait((begun, task), return_when=asyncio.FIRST_COMPLETED)
+        if not begun.done():
+            await task  # raises why it was refused
         return response
 
     async def cancel(self, key_id: bytes) -> None:
@@ -126,17 +143,23 @@ class BackgroundResponses:
             await asyncio.wait((task,), timeout=ENDS_WITHIN_S)
 
     def _start(self, claim: Claim, found: ResponseExchange, *, skips: int) -> None:
-        task = asyncio.create_task(self._run(claim, found, skips))
+        task = self._started(claim.key.id, self._run(claim, found, skips))
         self._running[claim.key.id] = claim, task
-        task.add_done_callback(lambda _: self._running.pop(claim.key.id, None))
 
-    async def _run(self, claim: Claim, found: ResponseExchange, skips: int) -> None:
-        """skips: events that another process has written already."""
+    def _started(self, key_id: bytes, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(run)
+        task.add_done_callback(lambda _: self._running.pop(key_id, None))
+        return task
+
+    async def _run(self, given: Claim | Claimed, found: ResponseExchange, skips: int) -> None:
+        """given: of a new response what claims it, called once it is within all limits; what is
+        raised before is raised here. skips: events that another process has written already.
+        """
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         with self._log.recorded("POST", PATH, request_id=request_id) as record:
             try:
-                await self._generate(claim, found, skips)
+                await self._generate(given, found, skips)
                 record.status = 200
             except ResponsesUnavailable as error:
                 logger.error(
@@ -146,12 +169,20 @@ class BackgroundResponses:
                     advice="look at the server that LEDGER_URL names; another proxy continues it",
                 )
 
-    async def _generate(self, claim: Claim, found: ResponseExchange, skips: int) -> None:
+    async def _generate(self, given: Claim | Claimed, found: ResponseExchange, skips: int) -> None:
         renderer, log = found.renderer, found.exchange.request.delta_log
+        claim, is_admitted = given if isinstance(given, Claim) else None, False
         assert log is not None
+
+        async def admitted() -> None:
+            nonlocal claim, is_admitted
+            claim, is_admitted = given if isinstance(given, Claim) else await given(), True
+            with contextlib.suppress(_Cancelled):  # the next event notices it, too
+                await write(renderer.opening())
 
         async def write(events: Sequence[Json]) -> None:
             nonlocal skips
+            assert claim is not None
             new = [named_event(event) for event in events[skips:]]
             skips = max(skips - len(events), 0)
             deltas = log.take()
@@ -159,32 +190,41 @@ class BackgroundResponses:
                 raise _Cancelled
 
         try:
-            response = await self._written(found, write)
+            response = await self._written(found, admitted, write)
         except _Cancelled:
             response = renderer.cancelled()
         except asyncio.CancelledError:
-            if claim.key.id not in self._running:  # this process stops
+            if claim is None or claim.key.id not in self._running:  # this process stops
                 raise
             response = renderer.cancelled()
         except ResponsesUnavailable:
             raise
         except Exception as error:
+            if claim is None:
+                raise
+            if not is_admitted and isinstance(error, RateLimited | ModelUnavailable):
+                return  # when its lease ends, this proxy or another one tries again
             failure = renderer.failure(errors.body_of(error))
             response = failure[-1]["response"]
             with contextlib.suppress(_Cancelled):
                 await write(failure)
         kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        assert claim is not None
         await self._store.finish(claim, kept)
 
     async def _written(
-        self, found: ResponseExchange, write: Callable[[Sequence[Json]], Awaitable[None]]
+        self,
+        found: ResponseExchange,
+        admitted: Callable[[], Awaitable[None]],
+        write: Callable[[Sequence[Json]], Awaitable[None]],
     ) -> Json:
         """Writes all events; returns the whole response."""
         exchange, renderer = found.exchange, found.renderer
-        await write(renderer.opening())
         chunks: Sequence[Json] = ()
         with protocol_names(renderer.field_names):
-            generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
+            generation = self._service.generate(
+                exchange.request, exchange.card, Delivery.LIVE, admitted
+            )
             async with aclosing(generation.events) as events:
                 async for event in events:
                     chunks = renderer.chunks(event)

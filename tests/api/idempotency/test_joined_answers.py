@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from proxy.api.http.idempotency import LOST
+from proxy.domain.identity import Caller, Limits
 from proxy.domain.output import TokenDelta
 from tests.api.idempotency.stepped_engine import SteppedEngine
 from tests.doubles.engine import deltas, large
@@ -36,11 +38,25 @@ class Front:
 
 
 @asynccontextmanager
-async def front(answer: str | list[TokenDelta] = TEXT, **settings: Any) -> AsyncIterator[Front]:
+async def front(
+    answer: str | list[TokenDelta] = TEXT, who: Caller | None = None, **settings: Any
+) -> AsyncIterator[Front]:
     engine = SteppedEngine(deltas(answer) if isinstance(answer, str) else answer)
     app = application(engine, **settings)
     async with started(app):
-        yield Front(AsCaller(app, caller()), engine)
+        yield Front(AsCaller(app, who or caller()), engine)
+
+
+async def test_a_reader_of_a_running_answer_takes_no_part_in_what_runs_at_once():
+    async with front(who=caller(key=Limits(concurrent_requests=1))) as served:
+        first = served.call()
+        served.engine.step(3)
+        await first.until(lambda call: len(call.events) >= 3)
+        second = served.call()
+        await second.until(lambda call: len(call.events) >= 3)
+        served.engine.finish()
+        await asyncio.gather(first.done(), second.done())
+        assert first.body == second.body
 
 
 async def test_a_second_caller_gets_the_running_stream_from_its_beginning():
@@ -151,7 +167,10 @@ async def test_a_reader_too_slow_for_the_bound_is_cut_off_and_the_others_get_eve
         late = served.call()
         assert (await late.done()).status == 409
         slow.may_read.set()
-        assert not (await slow.done()).is_complete
+        cut = await slow.done()
+        assert LOST in cut.body.decode()
+        assert cut.body.endswith(b"data: [DONE]\n\n")
+        assert len(cut.body) < len(fast.body)
 
 
 async def test_more_readers_than_the_limit_are_refused():

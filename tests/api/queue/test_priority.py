@@ -57,6 +57,8 @@ def test_each_field_asks_for_a_priority(serve, fields, priority):
     assert response.status_code == 200, response.text
     assert [seen.priority for seen in engine.requests] == [priority]
     assert HEADER not in response.headers
+    used = None if priority is None else str(priority)
+    assert response.headers.get("x-priority-class") == used
 
 
 @pytest.mark.parametrize(

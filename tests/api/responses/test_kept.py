@@ -33,6 +33,14 @@ from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.stack import eventually
 
 
+# As if an owner had renewed nothing; 1: there is another owner.
+LOSE = """
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 1 end
+redis.call('ZADD', KEYS[2], 'XX', 0, ARGV[2])
+return 0
+"""
+
+
 def get(client, response: dict[str, Any], path: str = "", **query: object):
     return client.get(f"{RESPONSES}/{response['id']}{path}", params=query)
 
@@ -119,6 +127,47 @@ def test_reading_a_kept_response_counts_as_a_request(serve):
     found = client.post(RESPONSES, json=body(), headers=headers).json()
     path = f"{RESPONSES}/{found['id']}"
     assert [client.get(path, headers=headers).status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_what_runs_can_be_read_and_ended_and_one_too_many_is_refused_before_it_begins(serve):
+    keys = KeysInMemory()
+    keys.add_tenant("a", limits=Limits(concurrent_requests=1))
+    engine = ScriptedEngine(deltas("hello", None), hangs=True)
+    client = serve(engine, CATALOG, keys=keys, key_pepper=PEPPER)
+    client.headers["authorization"] = f"Bearer {keys.add('own1', tenant='a')}"
+    for end in ("cancel", "delete"):
+        path = f"{RESPONSES}/{whole(client, background=True)['id']}"
+        for streams in (False, True):
+            refused = client.post(RESPONSES, json=body(background=True, stream=streams))
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (429, "concurrency_limit_exceeded")
+            assert refused.headers["x-ratelimit-exceeded"] == "tenant.concurrent_requests"
+            assert refused.headers["retry-after"]
+        for reads in (path, f"{path}/input_items", "/v1/models"):
+            assert client.get(reads).status_code == 200
+        for computes in ("/tokenize", "/v1/responses/input_tokens"):
+            given = {"model": "demo", "prompt": "x"} if computes == "/tokenize" else body()
+            assert client.post(computes, json=given).status_code == 429
+        ended = client.post(f"{path}/cancel") if end == "cancel" else client.delete(path)
+        assert ended.status_code == 200
+    assert len(engine.requests) == engine.closed_early == 2
+
+
+def test_one_that_is_refused_in_the_background_leaves_nothing(serve):
+    """Neither in the store nor in the limits, whatever refuses it."""
+    keys = KeysInMemory()
+    keys.add_tenant("a", limits=Limits(concurrent_requests=1, tokens_per_minute=100))
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG, keys=keys, key_pepper=PEPPER)
+    client.headers["authorization"] = f"Bearer {keys.add('own1', tenant='a')}"
+    for _ in range(2):
+        refused = client.post(RESPONSES, json=body(background=True, max_output_tokens=2_000))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (
+            429,
+            "request_exceeds_limit",
+        )
+    queued = whole(client, background=True, max_output_tokens=20)
+    events(get(client, queued, stream=True).text)
+    assert get(client, queued).json()["status"] == "completed"
 
 
 def test_a_response_is_its_tenants_alone(serve):
@@ -394,18 +443,16 @@ def test_a_response_is_whole_however_often_proxies_take_it_from_one_another(serv
         queued = whole(client, background=True)
         (name,) = redis.zrange(RUNNING, 0, -1)
 
-        def owner() -> bytes:
-            return redis.hget(f"{RECORDS}r:{name.decode()}", "owner")
+        record = f"{RECORDS}r:{name.decode()}"
 
         def has_changed(before: bytes) -> bool:
-            if owner() != before:
-                return True
-            redis.zadd(RUNNING, {name: 1}, xx=True)  # as if the owner had renewed nothing
-            return False
+            return bool(redis.eval(LOSE, 2, record, RUNNING, before, name))
 
         for take in range(1, 1 + MOST_TAKES):
-            eventually(partial(has_changed, owner()), 30, "another proxy takes it")
-            eventually(lambda take=take: len(engine.stopped) == take, 30, "its owner has lost it")
+            eventually(
+                partial(has_changed, redis.hget(record, "owner")), 30, "another proxy takes it"
+            )
+            eventually(lambda take=take: len(engine.stopped) >= take, 30, "its owner has lost it")
         engine.may_end.set()
         streamed = events(get(client, queued, stream=True).text)
         done = folded(streamed, opening=("created", "queued", "in_progress"))
