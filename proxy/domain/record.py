@@ -6,8 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -281,7 +280,7 @@ class RequestRecord:
     # What engines made and no answer has: tokens behind a stop string, and what still comes of
     # streams that were stopped.
     unused_tokens: int = 0
-    late: list[asyncio.Task[Usage]] = field(default_factory=list)
+    late: list[Awaitable[Usage]] = field(default_factory=list)
 
     def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
         """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""
