@@ -35,7 +35,7 @@ from tests.fixtures.stack import eventually
 # As if an owner had renewed nothing; 1: there is another owner.
 LOSE = """
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 1 end
-redis.call('ZADD', KEYS[2], 'XX', 0, ARGV[2])
+redis.call('ZADD', KEYS[2], 'XX', 1, ARGV[2])
 return 0
 """
 
