@@ -1,16 +1,16 @@
-"""One answer's token bytes -> text -> stop strings -> parser. Used by `choice`."""
+"""One answer's token bytes -> text -> stop strings, or a parser that has them. Used by `choice`."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from proxy.domain.events import AnyDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
 from proxy.generation.choice.choice_cost import ChoiceCost
-from proxy.language.syntax.automaton import ROOT, automaton
 from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.stop_matcher import StopMatcher
 
 _NEW_UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
 
@@ -49,48 +49,6 @@ class TextDecoder:
         return text
 
 
-class StopMatcher:
-    """Passes text on up to the first stop string to be complete, which it swallows. Stop strings
-    are found wherever the text is cut, and never leaked.
-
-    includes_stop: passes that stop string on, too. stop: the one that was complete.
-
-    Of stop strings that end at the same place the longest counts, so the result does not depend
-    on how the text is cut. Text that may be the start of a stop string is held back.
-    """
-
-    __slots__ = ("_automaton", "_held", "_includes_stop", "_node", "stop")
-
-    def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
-        marks = tuple(filter(None, stops))
-        self._includes_stop = includes_stop
-        self._automaton = automaton(marks) if marks else None
-        self._node = ROOT
-        self._held = ""
-        self.stop: str | None = None
-
-    def push(self, text: str) -> str:
-        """Text that is safe to send. Nothing comes after `stop`."""
-        if self.stop is not None:
-            return ""
-        if self._automaton is None:
-            return text
-        self._node, length = self._automaton.read(self._node, text)
-        buffer = self._held + text[:length]
-        if length := self._automaton.complete[self._node]:
-            self.stop = buffer[-length:]
-            self._held = ""
-            return buffer if self._includes_stop else buffer[:-length]
-        safe = len(buffer) - self._automaton.depth[self._node]
-        self._held = buffer[safe:]
-        return buffer[:safe]
-
-    def flush(self) -> str:
-        """What was held back, when the text ends without a stop string."""
-        held, self._held = self._held, ""
-        return held
-
-
 class AnswerText:
     """Collects what may be sent until `take_text` or, with a parser, `take_found`."""
 
@@ -98,6 +56,7 @@ class AnswerText:
         "_cost",
         "_decoder",
         "_found",
+        "_has_stops",
         "_is_named",
         "_min_tokens",
         "_parser",
@@ -118,6 +77,9 @@ class AnswerText:
         # the text of several tokens, where there are neither stop strings nor a parser
         self.push_together = self._decoder.together
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
+        self._has_stops = bool(request.stop)
+        if parser is not None:
+            parser.stops = self._stops
         self._parser = parser
         self._cost = cost
         self._min_tokens = request.sampling.min_tokens or 0
@@ -142,34 +104,41 @@ class AnswerText:
             The characters of its text, and how many characters no stop string can take back now.
         """
         piece = self._decoder.push(data)
+        if not self._has_stops:
+            self._pass_on(piece)
+            return len(piece), len(piece)
         # stop strings are not looked for in the first `min_tokens`
-        is_checked = self._cost.tokens > self._min_tokens
-        passed = self._stops.push(piece) if is_checked else piece
-        self._pass_on(passed)
-        return len(piece), len(passed)
+        self._stops.is_on = self._cost.tokens > self._min_tokens
+        before = self._unsent
+        self._pass_on(piece)
+        return len(piece), len(piece) + before - self._unsent
 
     def end_thought(self, closing: str) -> None:
         """Takes `closing` as text of the model's, which ends its reasoning."""
-        text = self._decoder.flush() + closing
-        self._pass_on(self._stops.flush() + text, is_token=False)
+        self._pass_on(self._decoder.flush() + closing, is_token=False)
 
     def flush(self, finish: FinishReason) -> FinishReason:
         """Passes on what was held back. Returns why the answer ended.
 
         Where the token limit cuts a character in two, its bytes are left out, as by vLLM.
         """
-        if not self.has_ended:
-            is_cut = finish is FinishReason.LENGTH
-            rest = self._stops.push("" if is_cut else self._decoder.flush())
-            if self._stops.stop is not None:
-                finish = FinishReason.STOP
-            rest += self._stops.flush()
-            self._pass_on(rest, is_token=False)
+        if not self.has_ended and finish is not FinishReason.LENGTH:
+            self._pass_on(self._decoder.flush(), is_token=False)
+        is_end = finish is FinishReason.STOP and not self.has_ended
+        if self._parser is not None:
+            self._found += self._parser.flush(has_ended=is_end)
+        else:
+            self._passed.append(self._stops.flush())
+        if self._stops.stop is not None:
+            finish = FinishReason.STOP
         if self._parser is None:
             return finish
-        is_end = finish is FinishReason.STOP and self._stops.stop is None
-        self._found += self._parser.flush(has_ended=is_end)
         return self._parser.reason(finish, is_named=self._is_named)
+
+    @property
+    def _unsent(self) -> int:
+        """How many characters a stop string may still take back, or has taken."""
+        return self._stops.unsent + (0 if self._parser is None else self._parser.pending)
 
     def take_text(self) -> str:
         text = "".join(self._passed)
@@ -182,7 +151,7 @@ class AnswerText:
 
     def _pass_on(self, text: str, *, is_token: bool = True) -> None:
         if self._parser is None:
-            self._passed.append(text)
+            self._passed.append(self._stops.push(text))
             return
         was_thinking = self._parser.is_thinking
         if text:

@@ -1,7 +1,7 @@
 """Aho-Corasick over a caller's stop strings: memory linear in them, constant work per character.
 
 Equal marks share one automaton, since all choices of a request search for the same ones. Called by
-`generation.choice.stop_matcher`.
+`stop_matcher`.
 """
 
 from __future__ import annotations

@@ -200,7 +200,10 @@ class MarkupCalls(SectionCalls):
         return False
 
     def _key(self) -> Steps[str]:
-        yield from self._expect(self.markup.key_begin, self.markup.end)
+        if not (yield from self._reader.accept(self.markup.key_begin)):
+            if self._reader.may_end_in(self.markup.end):
+                raise CutOff("")
+            yield from self._expect(self.markup.key_begin)
         key = (yield from self._reader.word(_KEY)).strip()
         yield from self._expect(self.markup.key_end)
         if self.markup.value_begin:

@@ -61,29 +61,35 @@ class CallObjects(ToolParser):
         """One call."""
         if not (yield from self._reader.accept("{")):
             raise Broken
-        waiting = yield from self._entries()
+        yield from self._entries()
         if not self._has_started:
-            self._call_with("".join(waiting) or "{}")
+            self._close_arguments()
         self._end_call()
 
-    def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
-        """Reads to the end of the object. Returns the arguments that came before the name."""
+    def _reset_call(self) -> None:
+        super()._reset_call()
+        self._waiting = ""  # the arguments that came before the name
+
+    def _close_arguments(self) -> None:
+        self._call_with(self._waiting or "{}")
+        self._end_call()
+
+    def _entries(self, *, is_inner: bool = False) -> Steps[None]:
+        """Reads to the end of the object."""
         yield from self._reader.space()
-        waiting: list[str] = []
         while not (yield from self._reader.accept("}")):
             key = yield from self._key()
             if key == "function" and not is_inner and (yield from self._reader.accept("{")):
-                waiting += yield from self._entries(is_inner=True)
+                yield from self._entries(is_inner=True)
             elif key == self.name_key or (key == "function" and not self._name):
                 self._name = yield from self._word()
             elif key in _ARGUMENTS:
-                waiting += yield from self._arguments()
+                yield from self._arguments()
             elif self._is_bare and key not in ("type", "id", "function", "index"):
                 raise Broken
             else:
                 yield from Literal(self._reader, _drop).read()
             yield from self._comma()
-        return waiting
 
     def _key(self) -> Steps[str]:
         key = yield from self._word()
@@ -118,22 +124,26 @@ class CallObjects(ToolParser):
         yield from self._reader.space()
         if (yield from self._reader.accept(",")):
             yield from self._reader.space()
-        elif (yield from self._reader.peek()) != "}":
+            return
+        char = yield from self._reader.peek()
+        if not char:
+            raise CutOff("")
+        if char != "}":
             raise Broken
 
-    def _arguments(self) -> Steps[list[str]]:
-        """Streams the arguments if the name is known, else returns them."""
-        parts: list[str] = []
+    def _arguments(self) -> Steps[None]:
+        """Streams the arguments if the name is known, else keeps them."""
         char = yield from self._reader.peek()
         if char != "{":
-            parts.append((yield from self._boxed_arguments()))
+            self._waiting += yield from self._boxed_arguments()
         elif self._name and not self._has_started:
             self._call_with("")
             yield from Literal(self._reader, self._emit_arguments).read()
             self._end_call()
         else:
+            parts: list[str] = []
             yield from Literal(self._reader, parts.append).read()
-        return parts
+            self._waiting += "".join(parts)
 
     def _boxed_arguments(self) -> Steps[str]:
         """Arguments as a string that holds JSON or is blank, or as null."""

@@ -47,7 +47,16 @@ class Broken(Exception):
 
 
 class CutOff(Exception):
-    """The text ended inside a call."""
+    """The text ended inside a call.
+
+    Args:
+        closing: what closes the arguments so far, if the text ended behind a whole value, or before
+            the first; None if it ended inside a value or a key.
+    """
+
+    def __init__(self, closing: str | None = None) -> None:
+        super().__init__()
+        self.closing = closing
 
 
 class Place(Enum):
@@ -92,7 +101,8 @@ class Literal:
         """
         Raises:
             Broken: the text is not a value; the output is valid JSON all the same.
-            CutOff: the text ended before the value did.
+            CutOff: the text ended before the value did; closing: what is missing of a list or an
+                object, behind a whole item.
         """
         yield from self._step()
         while self._closings or self._place is not Place.SEPARATOR:
@@ -102,7 +112,7 @@ class Literal:
         self._held += yield from self._reader.space()
         char = yield from self._reader.peek()
         if not char:
-            raise CutOff
+            raise CutOff(self._ends if self._place is Place.SEPARATOR else None)
         if self._place in _MAY_CLOSE and char == self._closings[-1]:
             self._close()
         elif self._place is Place.COLON:
@@ -194,9 +204,12 @@ class Literal:
     def _broken(self, token: str = "") -> Broken:
         """Closes the output, and makes the error."""
         missing = {Place.VALUE: "null", Place.COLON: ":null"}.get(self._place, "")
-        ends = ("]" if closing == ")" else closing for closing in reversed(self._closings))
-        self._write(missing + "".join(ends))
+        self._write(missing + self._ends)
         return Broken(self._held + token)
+
+    @property
+    def _ends(self) -> str:
+        return "".join(reversed(self._closings)).replace(")", "]")
 
 
 def quoted(reader: Reader, write: PassOn) -> Steps[None]:

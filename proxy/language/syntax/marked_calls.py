@@ -12,7 +12,7 @@ from typing import ClassVar
 from proxy.language.structured.structural_tags import const_string, regex
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
-from proxy.language.syntax.reader import Delimiters, Steps, delimiters
+from proxy.language.syntax.reader import Delimiters, Steps
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
 
 
@@ -146,7 +146,7 @@ class _GemmaLiteral(Literal):
 
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
-_HEAD_MARKS = Delimiters([_MESSAGE, "<|start|>", *_ENDS])
+_HEAD_MARKS = Delimiters([_MESSAGE, "<|start|>", *_ENDS, "{"])
 _RECIPIENT = re.compile(r"to=([\w.\-]+)")
 
 
@@ -172,22 +172,17 @@ class HarmonyParser(ToolParser):
         # The prompt ends with `<|start|>assistant`; a recipient may follow it at once.
         if (yield from self._reader.look(4)) == " to=":
             yield from self._section("")
-        marks = delimiters((*self.starts, *_ENDS))
-        while mark := (yield from self._text(marks)):
-            if mark in _ENDS:
-                self._reader.take(len(mark))
-            else:
-                yield from self._section(mark)
+        yield from super()._parse()
 
     def _first(self, start: str) -> Steps[bool]:
         """A header, and the arguments if it names a function; any other message is text."""
         yield from self._reader.accept(start)
         head: list[str] = []
         mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
-        found = _RECIPIENT.search("".join(head)) if mark in ("", _MESSAGE) else None
+        found = _RECIPIENT.search("".join(head))
         if not mark:
             raise CutOff
-        if mark != _MESSAGE:
+        if mark != _MESSAGE and not (mark == "{" and found):
             raise Broken
         yield from self._reader.accept(_MESSAGE)
         if found:
@@ -197,12 +192,6 @@ class HarmonyParser(ToolParser):
             yield from self._json_arguments(*_ENDS)
             yield from self._call_end()
         return False
-
-    def _cut_off(self) -> None:
-        """A call without arguments may end with its header: the token that ends it has no text."""
-        if self._has_ended and self._may_start and not self._has_started:
-            self._close_arguments()
-        super()._cut_off()
 
     def _next(self, start: str) -> Steps[bool]:
         yield from ()

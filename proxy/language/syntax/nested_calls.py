@@ -115,10 +115,12 @@ class NestedCalls(SectionCalls):
         try:
             while containers:
                 yield from self._step(containers)
-        except Broken:
-            if self._is_open:
-                inner = reversed(containers[1:])
-                self._emit_arguments("".join(one.closing for one in inner))
+        except (Broken, CutOff) as error:
+            closing = "".join(one.closing for one in reversed(containers[1:]))
+            if isinstance(error, Broken) and self._is_open:
+                self._emit_arguments(closing)
+            if isinstance(error, CutOff) and error.closing is not None:
+                error.closing = closing
             raise
 
     def _step(self, containers: list[Container]) -> Steps[None]:
@@ -135,7 +137,7 @@ class NestedCalls(SectionCalls):
             self._emit_arguments(inner.closing)
         else:
             if self._reader.may_end_in(inner.end):
-                raise CutOff
+                raise CutOff("")
             yield from self._expect(self.element_begin)
             opened = yield from self._element(inner, is_argument=len(containers) == 1)
             if opened is not None:

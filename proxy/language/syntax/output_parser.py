@@ -14,11 +14,13 @@ from proxy.domain.events import (
 from proxy.domain.output import FinishReason
 from proxy.language.syntax.custom_inputs import CustomInputs
 from proxy.language.syntax.reasoning import ReasoningParser
+from proxy.language.syntax.stop_matcher import StopMatcher
 from proxy.language.syntax.tool_parser import ToolParser
 
 
 class OutputParser:
-    """The reasoning parser comes first; the tool parser reads the text that it leaves.
+    """The reasoning parser comes first; stop strings end the text that it leaves, which the tool
+    parser reads.
 
     Args:
         inputs: of the custom tools; None where there are none.
@@ -38,10 +40,19 @@ class OutputParser:
         self._inputs = inputs
         self._most_calls = most_calls
         self._is_over = False
+        self._calls = 0  # whole ones, at the end of the answer
+        self._is_cut = False  # inside a call
+        self._has_ended = False
+        self.stops = StopMatcher(())
 
     @property
     def is_thinking(self) -> bool:
         return self._reasoning is not None and self._reasoning.is_thinking
+
+    @property
+    def pending(self) -> int:
+        """How many characters were pushed that may be text or a mark of the reasoning."""
+        return 0 if self._reasoning is None else self._reasoning.pending
 
     @property
     def has_all(self) -> bool:
@@ -53,37 +64,69 @@ class OutputParser:
 
     def push(self, text: str) -> list[AnyDelta]:
         if self._reasoning is None:
-            return self._with_calls([TextDelta(text)])
-        return self._with_calls(self._reasoning.push(text))
+            return self._of_text(text)
+        return self._read(self._reasoning.push(text))
 
     def flush(self, *, has_ended: bool = False) -> list[AnyDelta]:
         """The last events. has_ended: the model ended the answer, not a limit or a stop string."""
-        events = self._with_calls([] if self._reasoning is None else self._reasoning.flush())
-        if self._tools is not None:
-            events += self._of_calls(self._tools.flush(has_ended=has_ended), is_last=True)
-        return events
+        draft, events = "", []
+        if self._reasoning is not None:
+            events = self._reasoning.flush()
+            draft = self._reasoning.draft
+        found = self._read(events[:-1] if draft else events)
+        found += self._of_text(self.stops.flush(), is_checked=True)
+        self._has_ended = has_ended and self.stops.stop is None
+        if self._tools is None:
+            return found
+        if draft and self._has_ended:
+            return found + self._drafted(draft)
+        last = self._tools.flush(has_ended=self._has_ended)
+        self._calls, self._is_cut = self._tools.calls, self._tools.is_cut and not self.has_all
+        return [*found, *self._thought(draft), *self._of_calls(last, is_last=True)]
 
     def reason(self, finish: FinishReason, *, is_named: bool) -> FinishReason:
         """The finish reason for the client: `tool_calls` if the answer has a complete call, unless
-        the request named the function to call, for which OpenAI's is `stop`.
+        the request named the function to call, for which OpenAI's is `stop`. `length` if the model
+        ended its answer inside a call.
         """
-        has_calls = self._tools is not None and self._tools.calls > 0 and not self._tools.is_cut
-        if finish is FinishReason.STOP and has_calls and not is_named:
+        if self._is_cut:
+            return FinishReason.LENGTH if self._has_ended else finish
+        if finish is FinishReason.STOP and self._calls and not is_named:
             return FinishReason.TOOL_CALLS
         return finish
 
-    def _with_calls(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
-        if self._tools is None:
-            return [*events]
+    def _drafted(self, draft: str) -> list[AnyDelta]:
+        """The end of a thought that never ended: its whole calls are calls, the rest is thought."""
+        assert self._tools is not None
+        events = self._tools.push(draft) + self._tools.flush(has_ended=True)
+        self._calls = self._tools.calls - self._tools.is_cut
+        text = [event.text for event in events if isinstance(event, TextDelta)]
+        calls: list[ToolEvent] = [
+            event
+            for event in events
+            if not isinstance(event, TextDelta) and event.index < self._calls
+        ]
+        thought = self._thought("".join(text) if calls else draft)
+        return [*thought, *self._of_calls(calls, is_last=True)]
+
+    def _thought(self, text: str) -> list[ReasoningEvent]:
+        return [] if self._reasoning is None else self._reasoning.continued(text)
+
+    def _read(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
         found: list[AnyDelta] = []
         for event in events:
             if self._is_over:
                 break
-            if isinstance(event, ReasoningDelta):
-                found.append(event)
-            else:
-                found += self._of_calls(self._tools.push(event.text))
+            found += [event] if isinstance(event, ReasoningDelta) else self._of_text(event.text)
         return found
+
+    def _of_text(self, text: str, *, is_checked: bool = False) -> list[AnyDelta]:
+        """is_checked: stop strings have been looked for."""
+        if not is_checked:
+            text = self.stops.push(text)
+        if self._tools is not None:
+            return [*self._of_calls(self._tools.push(text))]
+        return [TextDelta(text)] if text else []
 
     def _of_calls(self, events: list[ToolEvent], *, is_last: bool = False) -> list[ToolEvent]:
         """What the client gets of the tool parser's events."""

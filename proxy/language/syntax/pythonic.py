@@ -104,7 +104,7 @@ class PythonicParser(BareCalls):
             return
         char = yield from self._reader.peek()
         if not char:
-            raise CutOff
+            raise CutOff("")
         if char != ")":
             raise Broken
 

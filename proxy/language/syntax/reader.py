@@ -5,6 +5,7 @@ For a few marks of ours; `automaton` is for a caller's many strings.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -84,6 +85,11 @@ class Reader:
     def has_more(self) -> bool:
         return self._at < len(self._buffer)
 
+    @property
+    def pending(self) -> int:
+        """How many characters were fed and not taken."""
+        return len(self._buffer) - self._at
+
     def record(self) -> None:
         """Keeps the text that is taken from here on, in case it must be emitted after all."""
         self._record = []
@@ -136,23 +142,45 @@ class Reader:
             return True
         return False
 
+    def find(self, pattern: re.Pattern[str], most: int) -> Steps[re.Match[str] | None]:
+        """The first match within the next `most` characters, without taking them; None if they, or
+        the text, end without one. The end of the text counts as a line break.
+        """
+        while True:
+            text = self._buffer[self._at : self._at + most]
+            found = pattern.search(f"{text}\n" if self._is_closed else text)
+            if found or self._is_closed or len(text) == most:
+                return found
+            yield
+
     def until(
-        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_partial: bool = False
+        self,
+        delimiters: Delimiters,
+        pass_on: PassOn,
+        *,
+        leaves_partial: bool = False,
+        most: float = math.inf,
     ) -> Steps[str]:
         """Takes text up to the first delimiter, which it returns but does not take.
 
-        At the end of the text it returns "". The begin of a delimiter there is text, unless
-        `leaves_partial`.
+        At the end of the text it returns "", as after `most` characters without a delimiter. The
+        begin of a delimiter at the end of the text is text, unless `leaves_partial`.
         """
         while True:
             found = delimiters.first(self._buffer, self._at)
-            if found:
-                self._pass(found.start(), pass_on)
-                return found.group()
+            start = len(self._buffer) if found is None else found.start()
             held = delimiters.possible_start(self._buffer, self._at)
-            if self._is_closed and not leaves_partial:
+            if self._is_closed and (found or not leaves_partial):
                 held = 0
-            self._pass(len(self._buffer) - held, pass_on)
+            end = min(start, len(self._buffer) - held)
+            if end - self._at >= most:
+                self._pass(self._at + int(most), pass_on)
+                return ""
+            most -= end - self._at
+            self._pass(end, pass_on)
+            # a longer delimiter may begin where this one does
+            if found and (not held or self._at < len(self._buffer) - held):
+                return found.group()
             if self._is_closed:
                 return ""
             yield

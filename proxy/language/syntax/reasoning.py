@@ -5,6 +5,7 @@ A parser's class is its family.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,6 +24,7 @@ from proxy.language.structured.structural_tags import (
     structural_tag,
     tag,
 )
+from proxy.language.syntax.code_spans import CodeSpans
 from proxy.language.syntax.reader import Delimiters, PushParser, Steps, delimiters
 
 _ANY_TEXT: Format = {"type": "any_text"}
@@ -61,16 +63,23 @@ class ReasoningSyntax:
         return structural_tag(sequence(opening, format_of(constraint)), constraint.field)
 
 
+# Characters of an open thought that are held back behind a call's mark: more than a call has.
+MOST_HELD = 262_144
+
+
 class ReasoningParser(PushParser[ReasoningEvent]):
     """Splits an answer into reasoning and text; `is_thinking` while the model reasons.
 
     White space around the reasoning belongs to the syntax. The text is passed to the tool parser,
     so it still contains the delimiters of calls.
 
+    A call in a thought is a part of the thought, unless the thought never ends. So from a call's
+    mark on, a thought is held back: until it ends, or for MOST_HELD characters, behind which the
+    model still thinks. What is held when the answer ends is its last text, and the `draft`.
+
     Args:
         is_inside: the prompt has opened the reasoning already, see `opens_in`.
-        tool_starts: marks that open tool calls and never occur in text; they end a reasoning that
-            the model left open.
+        tool_starts: marks that open tool calls and never occur in text.
     """
 
     starts: ClassVar[tuple[str, ...]] = ()
@@ -92,6 +101,9 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._is_inside = is_inside
         self._tool_starts = tuple(tool_starts)
         self._blank: list[str] | None = None
+        self._held: list[str] = []
+        self._code = CodeSpans()
+        self.draft = ""
         self.is_thinking = is_inside
 
     @classmethod
@@ -128,10 +140,40 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         parser = cls(is_inside=cls.opens_in(before), tool_starts=tool_starts)
         parser.push(begun.rstrip())
         parser._reader.rest()  # a partial mark: the caller has it already
+        parser._held.clear()
         return parser
+
+    @property
+    def pending(self) -> int:
+        """How many characters were pushed that are neither reasoning nor text yet."""
+        return self._reader.pending
+
+    def continued(self, text: str) -> list[ReasoningEvent]:
+        """More text of the thought that the answer ended in."""
+        self._emit_reasoning(text)
+        return self._events.take()
+
+    def _hold(self, ends: tuple[str, ...]) -> Steps[str]:
+        """Holds back the thought from here on. Returns its end, "" where the answer ends, or where
+        enough was held.
+        """
+        mark = yield from self._reader.until(delimiters(ends), self._held.append, most=MOST_HELD)
+        held = "".join(self._held)
+        self._held.clear()
+        if mark or not self._reader.may_end_in(""):
+            self._emit_reasoning(held)
+        else:
+            self.draft = held
+            self._events.delta("text", TextDelta, held)
+        return mark
 
     def _emit_text(self, text: str) -> None:
         self._events.delta("text", TextDelta, text)
+
+    def _emit_first(self, text: str) -> None:
+        """Emits text in which code counts, since its marks would mean something outside it."""
+        self._code.read(text)
+        self._emit_text(text)
 
     def _begin_reasoning(self) -> None:
         self._blank = None
@@ -161,9 +203,16 @@ class TaggedReasoning(ReasoningParser):
     # A word behind the start tag, which belongs to it.
     label: ClassVar[str] = ""
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The ends that are no words of a language."""
+        return tuple(end for end in self.ends if not end[0].isalpha())
+
     def _parse(self) -> Steps[None]:
         is_inside = self._is_inside or (yield from self._opens())
-        marks = delimiters((*(self.starts if self.is_anywhere else ()), *self.wrappers))
+        if not is_inside:
+            yield from self._lost_end()
+        marks = delimiters((*(self.starts + self.tags if self.is_anywhere else ()), *self.wrappers))
         while True:
             if is_inside:
                 yield from self._reasoning()
@@ -171,39 +220,55 @@ class TaggedReasoning(ReasoningParser):
             if not mark:
                 return
             self._reader.take(len(mark))
-            is_inside = mark not in self.wrappers
+            is_inside = mark in self.starts
 
     def _opens(self) -> Steps[bool]:
         gap = yield from self._reader.space()
-        if (yield from self._starts()):
+        if (yield from self._accepts(self.starts)):
             return True
-        self._emit_text(gap)
+        if (yield from self._accepts(self.tags)):
+            yield from self._reader.space()
+        else:
+            self._emit_text(gap)
         return False
 
-    def _starts(self) -> Steps[bool]:
-        for start in self.starts:
-            if (yield from self._reader.accept(start)):
+    def _lost_end(self) -> Steps[None]:
+        """Reads up to a mark that is text no more. An end tag before any call has lost its start:
+        the thought before it was sent as text, so the tag alone is dropped.
+        """
+        others = (*(self.starts if self.is_anywhere else ()), *self.wrappers, *self._tool_starts)
+        marks = delimiters((*self.tags, *others))
+        while mark := (yield from self._reader.until(marks, self._emit_first)):
+            if code := (yield from self._code.quotation(self._reader)):
+                self._emit_first(code)
+            elif mark in self.tags:
+                self._reader.take(len(mark))
+            else:
+                return
+
+    def _accepts(self, marks: tuple[str, ...]) -> Steps[bool]:
+        for mark in marks:
+            if (yield from self._reader.accept(mark)):
                 return True
         return False
 
     def _reasoning(self) -> Steps[None]:
-        """Reads up to the end tag and the white space behind it, or up to the start of a call."""
+        """Reads up to the end tag and the white space behind it."""
         self.is_thinking = True
         yield from self._reader.space()
-        yield from self._starts()  # some models repeat the tag that the prompt ends with
+        yield from self._accepts(self.starts)  # some models repeat the tag of the prompt
         if self.label:
             yield from self._reader.accept(self.label)
         yield from self._reader.space()
         self._begin_reasoning()
-        mark = yield from self._reader.until(
-            Delimiters([*self.ends, *self._tool_starts]), self._emit_reasoning, leaves_partial=True
-        )
+        marks = delimiters((*self.ends, *self._tool_starts))
+        mark = yield from self._reader.until(marks, self._emit_reasoning)
+        while mark in self._tool_starts:
+            mark = yield from self._hold(self.ends)
+            mark = mark or (yield from self._reader.until(marks, self._emit_reasoning))
         self.is_thinking = False
-        if mark in self.ends:
-            self._reader.take(len(mark))
+        while (yield from self._accepts(self.ends)):  # some models repeat it
             yield from self._reader.space()
-        elif not mark:
-            self._emit_reasoning(self._reader.rest())
 
 
 class Gemma4Parser(TaggedReasoning):
@@ -317,14 +382,27 @@ _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _HEADS = ("<|start|>", "<|channel|>")
 _HEAD_MARKS = Delimiters([_MESSAGE, "<|start|>", *_ENDS])
-_BODY_MARKS = Delimiters([*_HEADS, *_ENDS])
+_LONGEST_HEAD = 256
+# What a broken header has in front of text: a role, a channel's name however it is spelt, …
+_BROKEN_HEAD = re.compile(
+    r"(?:<\|start\|>\w*)?\s*(?:<\|channel\|>\s*\S*)?\s*(?:(?:to=|<\|constrain\|>)\S*\s*)*"
+)
+# What ends an open thought that has a draft.
+_DRAFT_ENDS = (
+    *("<|end|>", "<|return|>"),
+    *(
+        f"{start}<|channel|>{channel}{_MESSAGE}"
+        for start in ("", "<|start|>assistant")
+        for channel in ("analysis", "commentary", "final")
+    ),
+)
 
 
 class HarmonyParser(ReasoningParser):
     """gpt-oss: the channel `analysis` is reasoning, `final` and preambles are text.
 
     Each message has a header and a body. Calls, whose header names a recipient, pass unchanged
-    to the tool parser if there is one.
+    to the tool parser if there is one. Of a header without a body only the text behind it is kept.
     """
 
     starts = ("<|channel|>analysis<|message|>",)
@@ -333,46 +411,86 @@ class HarmonyParser(ReasoningParser):
     closing = f"<|end|><|start|>assistant{before_answer}"
     inner_marks = _HEADS
     template_marks = (("<|channel|>", "analysis"),)
+    _is_in_body = False
 
     def _parse(self) -> Steps[None]:
         if self._is_inside:
             yield from self._reasoning()
         elif (yield from self._reader.look(4)) == " to=":
             yield from self._message("")
-        while mark := (yield from self._reader.until(_BODY_MARKS, self._emit_text)):
-            if mark in _ENDS:
+        marks = delimiters((*_HEADS, *_ENDS))
+        while mark := (yield from self._reader.until(marks, self._emit_first)):
+            if code := (yield from self._code.quotation(self._reader)):
+                self._emit_first(code)
+            elif mark in _ENDS:
                 self._reader.take(len(mark))
+                self._is_in_body = False
             else:
                 yield from self._message(mark)
 
     def _message(self, start: str) -> Steps[None]:
-        yield from self._reader.accept(start)
+        head, has_body = yield from self._head(start)
+        if has_body:
+            yield from self._body(head)
+        elif self._is_call(head):
+            self._emit_text(head)
+        elif self._is_in_body:
+            self._emit_first(head.replace(start, ""))
+        else:
+            self._emit_first(_BROKEN_HEAD.sub("", head, count=1))
+
+    def _head(self, start: str) -> Steps[tuple[str, bool]]:
+        """Takes a header. Returns it, and whether a body follows."""
         parts = [start]
-        mark = yield from self._reader.until(_HEAD_MARKS, parts.append)
-        head = "".join(parts)
-        is_call = "to=" in head and bool(self._tool_starts)
-        if mark != _MESSAGE:
-            # Cut off, or not a message: of the headers only a call's is kept at the end.
-            self._emit_text(head if mark or is_call else "")
-            return
-        self._reader.take(len(mark))
-        if is_call:
-            self._emit_text(head + _MESSAGE)
-            yield from self._call_body()
+        yield from self._reader.accept(start)
+        mark = yield from self._reader.until(_HEAD_MARKS, parts.append, most=_LONGEST_HEAD)
+        if mark == _MESSAGE:
+            parts.append(self._reader.take(len(mark)))
+        return "".join(parts), mark == _MESSAGE
+
+    def _is_call(self, head: str) -> bool:
+        return "to=" in head and bool(self._tool_starts)
+
+    def _body(self, head: str) -> Steps[None]:
+        self._is_in_body = False
+        if self._is_call(head):
+            self._emit_text(head)
+            mark = yield from self._reader.until(delimiters((*_HEADS, *_ENDS)), self._emit_text)
+            if mark in _ENDS:
+                self._emit_text(self._reader.take(len(mark)))
         elif "analysis" in head:
             yield from self._reasoning()
 
-    def _call_body(self) -> Steps[None]:
-        mark = yield from self._reader.until(_BODY_MARKS, self._emit_text)
-        if mark in _ENDS:
-            self._emit_text(self._reader.take(len(mark)))
+    def _emit_first(self, text: str) -> None:
+        self._is_in_body = self._is_in_body or not text.isspace()
+        super()._emit_first(text)
 
     def _reasoning(self) -> Steps[None]:
-        self.is_thinking = True
-        self._begin_reasoning()
-        mark = yield from self._reader.until(_BODY_MARKS, self._emit_reasoning, leaves_partial=True)
-        self.is_thinking = False
-        if mark in _ENDS:
-            self._reader.take(len(mark))
-        elif not mark:
-            self._emit_reasoning(self._reader.rest())
+        head = "analysis"
+        while "analysis" in head and not self._is_call(head):
+            self.is_thinking = True
+            self._begin_reasoning()
+            head = yield from self._thought()
+            self.is_thinking = False
+        if head:
+            yield from self._body(head)
+
+    def _thought(self) -> Steps[str]:
+        """Reads up to the end of the message, or to the body of another: returns that one's header.
+        The header of a call begins a draft; one without a body is a part of the thought.
+        """
+        marks = delimiters((*_HEADS, *_ENDS, *self._tool_starts))
+        while mark := (yield from self._reader.until(marks, self._emit_reasoning)):
+            if mark in _ENDS:
+                self._reader.take(len(mark))
+                break
+            if mark in _HEADS:
+                head, has_body = yield from self._head(mark)
+                if has_body and not self._is_call(head):
+                    return head
+                if not has_body:
+                    self._emit_reasoning("" if self._reader.may_end_in("") else head)
+                    continue
+                self._held.append(head)
+            yield from self._hold(_DRAFT_ENDS)
+        return ""

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted, ToolEvent
 from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.code_spans import CodeSpans
 from proxy.language.syntax.literal import Broken, CutOff, Literal
-from proxy.language.syntax.reader import Delimiters, PushParser, Steps, delimiters
+from proxy.language.syntax.reader import PushParser, Steps, delimiters
 
 # name of a tool -> JSON Schema of its arguments
 Tools = Mapping[str, Mapping[str, Any]]
@@ -30,9 +31,9 @@ class ToolParser(PushParser[ToolEvent]):
 
     A call starts (ToolCallStarted) when its name and the begin of its arguments are certain. If it
     breaks before, it is text. If it breaks later, its arguments are closed to valid JSON, and the
-    rest is text. Text never contains `control_marks`. White space between calls belongs to the
-    syntax, and so does an answer's first white space if a call follows it. `calls` counts the
-    calls that have started.
+    rest is text. What is inside code is text; other text never contains `control_marks`. White
+    space between calls belongs to the syntax, and so does an answer's first white space if a call
+    follows it. `calls` counts the calls that have started.
 
     Args:
         tools: schemas of the request's tools, by name; they type the values of XML-like families.
@@ -63,7 +64,8 @@ class ToolParser(PushParser[ToolEvent]):
         self._only_known = only_known
         self._blank: list[str] | None = []
         self._unsent = ""  # the end of the text, which may begin a mark
-        self._dropped = delimiters(self.control_marks(are_plain_text=True))
+        self._code = CodeSpans()
+        self._drop(self.control_marks(are_plain_text=True))
         self._has_ended = False
         self.calls = 0
         self.is_cut = False
@@ -101,9 +103,10 @@ class ToolParser(PushParser[ToolEvent]):
     def flush(self, *, has_ended: bool = False) -> list[ToolEvent]:
         """The last events. A call that the end cuts off stays incomplete; `is_cut` becomes true.
 
-        has_ended: the model ended its answer itself, by a token that has no text.
+        has_ended: the model ended its answer itself, by a token that has no text. Then a call that
+        lacks nothing but closing marks is closed.
         """
-        self._has_ended = has_ended
+        self._has_ended, self._code.is_cut = has_ended, not has_ended
         events = super().flush()
         self._send_text(self._dropped.removed_from(self._unsent))
         events += self._events.take()
@@ -114,9 +117,19 @@ class ToolParser(PushParser[ToolEvent]):
 
     def _parse(self) -> Steps[None]:
         """The grammar of a whole answer."""
-        marks = delimiters(self.starts)
-        while start := (yield from self._text(marks)):
-            yield from self._section(start)
+        while mark := (yield from self._reader.until(self._text_marks, self._emit_unmarked)):
+            yield from self._at_mark(mark)
+
+    def _at_mark(self, mark: str) -> Steps[None]:
+        """Reads on from a mark in the text. Inside code, it is text."""
+        if mark in self.weak_starts and self._code.is_fenced:
+            self._emit_code(self._reader.take(len(mark)))
+        elif code := (yield from self._code.quotation(self._reader)):
+            self._emit_code(code)
+        elif mark in self.starts:
+            yield from self._section(mark)
+        else:
+            self._reader.take(len(mark))
 
     def _section(self, start: str) -> Steps[None]:
         more = yield from self._attempt(self._first(start))
@@ -131,10 +144,6 @@ class ToolParser(PushParser[ToolEvent]):
     def _next(self, start: str) -> Steps[bool]:
         """From the end of a call to the end of the next, or of the section: then False."""
 
-    def _text(self, marks: Delimiters) -> Steps[str]:
-        """Emits text up to the next mark, which it returns but does not take; "" at the end."""
-        return (yield from self._reader.until(marks, self._emit_text))
-
     def _attempt(self, call: Steps[bool]) -> Steps[bool]:
         """Reads one call with the marks before it.
 
@@ -144,27 +153,36 @@ class ToolParser(PushParser[ToolEvent]):
         self._reset_call()
         self._reader.record()
         if not self._is_bare:
-            self._dropped = delimiters(self.control_marks())
+            self._drop(self.control_marks())
         try:
             return (yield from call)
         except Broken as error:
             if self._is_open and self._argument_count:
                 self._emit_arguments("}")
             self._is_open = False
-            self._emit_text(self._reader.recorded() or error.lost)
-        except CutOff:
-            self._cut_off()
+            text = self._reader.recorded() or error.lost
+            if self._is_bare:  # not the remains of what marks began
+                self._code.read(text)
+            self._emit_text(text)
+        except CutOff as error:
+            self._cut_off(error.closing)
         finally:
             self._reader.recorded()
         return False
 
-    def _cut_off(self) -> None:
-        if self._has_started or self._may_start:
-            self._start_call()
-            self._reader.rest()  # the begin of a mark
-            self.is_cut = self._is_open
-        else:
+    def _cut_off(self, closing: str | None) -> None:
+        """closing: as CutOff's."""
+        if not self._has_started and not self._may_start:
             self._emit_text(self._reader.recorded())
+            return
+        self._reader.rest()  # the begin of a mark
+        if self._has_ended and closing is not None and not self._has_started:
+            self._close_arguments()
+        elif self._has_ended and closing is not None and self._is_open:
+            self._emit_arguments(closing + "}" * bool(self._argument_count))
+            self._end_call()
+        self._start_call()
+        self.is_cut = self._is_open
 
     def _expect(self, mark: str, *others: str) -> Steps[None]:
         """Takes `mark`.
@@ -197,7 +215,7 @@ class ToolParser(PushParser[ToolEvent]):
                 self._close_arguments()
                 return
         is_cut = not char or any(map(self._reader.may_end_in, ends))
-        raise CutOff if is_cut else Broken
+        raise CutOff("") if is_cut else Broken
 
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
         """Takes white space and `mark`; without the mark, the white space is text."""
@@ -228,7 +246,7 @@ class ToolParser(PushParser[ToolEvent]):
         self._has_started = self._is_open = True
         self._reader.recorded()
         self._send_text(self._dropped.removed_from(self._unsent))
-        self._unsent, self._blank = "", []
+        self._unsent, self._blank, self._code = "", [], CodeSpans()
         index, self.calls = self.calls, self.calls + 1
         self._events.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
 
@@ -263,12 +281,31 @@ class ToolParser(PushParser[ToolEvent]):
         self._emit_arguments("}" if self._argument_count else "{}")
         self._end_call()
 
+    def _drop(self, marks: tuple[str, ...]) -> None:
+        """Text is without these marks from here on."""
+        self._dropped = delimiters(marks)
+        self._text_marks = delimiters((*self.starts, *marks))
+
     def _emit_text(self, text: str) -> None:
         """Emits text without marks; what may begin one waits for more."""
         text = self._unsent + text
         end = len(text) - self._dropped.possible_start(text, 0)
         self._unsent = text[end:]
         self._send_text(self._dropped.removed_from(text[:end]))
+
+    def _emit_unmarked(self, text: str) -> None:
+        """Emits text that has no marks of its own."""
+        self._code.read(text)
+        if self._unsent:
+            self._emit_text(text)
+        else:
+            self._send_text(text)
+
+    def _emit_code(self, text: str) -> None:
+        """Emits text with its marks."""
+        self._code.read(text)
+        self._send_text(self._dropped.removed_from(self._unsent) + text)
+        self._unsent = ""
 
     def _send_text(self, text: str) -> None:
         """Emits text for the client; blank text waits until a call or more text follows it."""
@@ -332,22 +369,17 @@ class BareCalls(ToolParser):
     # The end of the text so far, with each run of white space shortened to its last character.
     _before = ""
 
-    def _parse(self) -> Steps[None]:
-        apart = [start for start in self.starts if start[0] not in self.openings]
-        marks = delimiters((*apart, *self.openings))
-        while mark := (yield from self._text(marks)):
-            if mark in apart:
-                yield from self._section(mark)
-            else:
-                yield from self._at_bracket()
+    def _drop(self, marks: tuple[str, ...]) -> None:
+        super()._drop(marks)
+        self._text_marks = delimiters((*self.starts, *marks, *self.openings))
 
-    def _at_bracket(self) -> Steps[None]:
-        for start in self.starts:
-            if (yield from self._reader.look(len(start))) == start:
-                yield from self._section(start)
-                return
-        if _INSIDE.search(self._before):
-            self._emit_text(self._reader.take(1))
+    def _at_mark(self, mark: str) -> Steps[None]:
+        if mark not in self.openings:
+            yield from super()._at_mark(mark)
+        elif _INSIDE.search(self._before) or self._code.is_fenced:
+            self._emit_unmarked(self._reader.take(1))
+        elif code := (yield from self._code.quotation(self._reader)):
+            self._emit_code(code)
         else:
             yield from self._section("")
 
@@ -360,6 +392,6 @@ class BareCalls(ToolParser):
         self._is_bare = start in self.weak_starts
         yield from super()._section(start)
 
-    def _emit_text(self, text: str) -> None:
+    def _send_text(self, text: str) -> None:
         self._before = _BLANKS.sub("", self._before + text)[-_SEEN_BEFORE:]
-        super()._emit_text(text)
+        super()._send_text(text)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hypothesis import strategies as st
 
 from proxy.domain.events import AnyDelta, ReasoningDelta
-from proxy.generation.choice.answer_text import StopMatcher, TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
 from proxy.language.syntax.families import REASONING_FAMILIES as REASONING
 from proxy.language.syntax.families import TOOL_FAMILIES as TOOLS
 from proxy.language.syntax.output_parser import OutputParser
+from proxy.language.syntax.stop_matcher import StopMatcher
 from tests.long.fuzz.texts import SCHEMAS, THOUGHT, reasoning_marks, samples, texts, tool_marks
 from tests.strategies import cuts
 from tests.unit.language.syntax.folding import Answer, answered, parser_of

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.generation.choice.answer_text import StopMatcher, TextDecoder
+from proxy.generation.choice.answer_text import TextDecoder
+from proxy.language.syntax.stop_matcher import StopMatcher
 from tests.strategies import cuts
 
 LETTERS = st.text(alphabet="ab\n", max_size=30)
