@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def chain(data: st.DataObject) -> None:
     reasoning = data.draw(st.sampled_from(sorted(REASONING)), "reasoning")
     tools = data.draw(st.sampled_from(sorted(TOOLS)), "tools")
     most = data.draw(st.sampled_from([None, 1, 2]), "most_calls")
+    has_ended = data.draw(st.booleans(), "has_ended")
     is_inside = data.draw(st.booleans(), "is_inside")
     marks = [*tool_marks(tools), *reasoning_marks(reasoning)]
     text = data.draw(texts(marks, samples(tools)), "text")
@@ -76,7 +78,8 @@ def chain(data: st.DataObject) -> None:
         caller = parser_of(tools, SCHEMAS)
         parser = OutputParser(thinker, caller, most_calls=most)
         wanted = (piece for piece in pieces if not parser.has_all)
-        thought, answer = _folded(_pushed(parser.push, parser.flush, wanted))
+        flush = partial(parser.flush, has_ended=has_ended)
+        thought, answer = _folded(_pushed(parser.push, flush, wanted))
         answer.is_cut = caller.is_cut and not parser.has_all
         return thought, answer
 

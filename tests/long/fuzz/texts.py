@@ -19,6 +19,7 @@ CALLS = [
 JSON_SCRAPS = [
     *"{}[]()\",:'\\\n =;",
     *('{"name": "f"', '"arguments": {', "tru", "null", "None", "-1.", "1e5", "\\u12", "\\x4"),
+    *("`", "```xml\n", "\n```\n", "\n~~~\n", "\n\n", "it`s "),
     *("f", "name", "parameters", "f(a=", "```json", "functools", " to=functions.f", "NaN"),
 ]
 THOUGHT = "hm\n so"
