@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from proxy.domain.completion import Answer, fold
 from proxy.domain.events import TextDelta
 from proxy.domain.model import ModelCard
-from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.record import RequestRecord
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormats
 from proxy.generation.choice.choice import Choice
@@ -220,3 +220,60 @@ def test_families_are_found_from_the_template():
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
     named = syntax_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")
+
+
+THINKING = "<think>First a STOP here.</think>\n\nFinal STOP answer"
+
+
+@given(
+    data=st.data(),
+    stop=st.sampled_from(["STOP", "\n\n", "k>\n\nF", "think", "<", "here.", "First", "er", "l ST"]),
+    includes=st.booleans(),
+    tools=st.sampled_from([(), TOOLS]),
+)
+def test_a_stop_string_ends_the_answer_and_not_the_thought(data, stop, includes, tools):
+    request = chat(stop=(stop,), includes_stop=includes, tools=tools)
+    text = "Final STOP answer"
+    at = text.find(stop)
+    end = len(text) if at < 0 else at + len(stop) * includes
+    for pieces in (data.draw(cuts(THINKING)), [THINKING], list(THINKING)):
+        deltas = [TokenDelta((piece.encode(),)) for piece in pieces if piece]
+        answer = answered(
+            request, [*deltas, TokenDelta((b"",), finish=FinishReason.LENGTH)], card()
+        )
+        assert (answer.reasoning, answer.text) == ("First a STOP here.", text[:end])
+        assert answer.reason is (FinishReason.LENGTH if at < 0 else FinishReason.STOP)
+
+
+@given(data=st.data(), stop=st.sampled_from(["STOP", "swer", "l STOP a", "zzz"]))
+def test_log_probabilities_end_with_the_text_that_a_stop_string_leaves(data, stop):
+    request = chat(stop=(stop,), sampling=Sampling(top_log_probs=1))
+    pieces = [piece for piece in data.draw(cuts(THINKING)) if piece]
+    tokens = tuple(piece.encode() for piece in pieces)
+    log_probs = tuple(TokenLogProb(-1.0, (Alternative(one, -1.0),)) for one in tokens)
+    delta = TokenDelta(tokens, log_probs=log_probs, finish=FinishReason.LENGTH)
+    answer = answered(request, [delta], card())
+    logged = b"".join(one.token_bytes for one in answer.log_probs).decode()
+    end = THINKING.rfind(stop) if stop in THINKING else len(THINKING)
+    assert len(logged) >= end
+    assert THINKING.startswith(logged)
+    assert len("".join(pieces[: len(answer.log_probs) - 1])) < end
+
+
+def test_stop_strings_are_looked_for_in_the_answer_only_behind_the_least_tokens():
+    tokens = [b"<think>", b"a STOP", b"</think>", b"b STOP", b" c", b" STOP", b" d"]
+    request = chat(stop=("STOP",), sampling=Sampling(min_tokens=4))
+    pieces = [TokenDelta((one,)) for one in tokens]
+    answer = answered(request, pieces, card())
+    assert (answer.reasoning, answer.text) == ("a STOP", "b STOP c ")
+
+
+@pytest.mark.parametrize("tail", ["", "</think>STOP"])
+def test_a_stop_string_never_ends_a_thought_that_does_not_end(tail):
+    pieces = [
+        *deltas("<think>a STOP b" + tail)[:-1],
+        TokenDelta((b"",), finish=FinishReason.LENGTH),
+    ]
+    answer = answered(chat(stop=("STOP",)), pieces, card())
+    assert (answer.reasoning, answer.text) == ("a STOP b", "")
+    assert answer.reason is (FinishReason.STOP if tail else FinishReason.LENGTH)
