@@ -62,6 +62,7 @@ class AnswerText:
         "_parser",
         "_passed",
         "_stops",
+        "_unsent",
         "push_together",
     )
 
@@ -78,6 +79,7 @@ class AnswerText:
         self.push_together = self._decoder.together
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._has_stops = bool(request.stop)
+        self._unsent = 0  # characters that a stop string may still take back, or has taken
         if parser is not None:
             parser.stops = self._stops
         self._parser = parser
@@ -109,8 +111,10 @@ class AnswerText:
             return len(piece), len(piece)
         # stop strings are not looked for in the first `min_tokens`
         self._stops.is_on = self._cost.tokens > self._min_tokens
-        before = self._unsent
         self._pass_on(piece)
+        before, self._unsent = self._unsent, self._stops.unsent
+        if self._parser is not None:
+            self._unsent += self._parser.pending
         return len(piece), len(piece) + before - self._unsent
 
     def end_thought(self, closing: str) -> None:
@@ -134,11 +138,6 @@ class AnswerText:
         if self._parser is None:
             return finish
         return self._parser.reason(finish, is_named=self._is_named)
-
-    @property
-    def _unsent(self) -> int:
-        """How many characters a stop string may still take back, or has taken."""
-        return self._stops.unsent + (0 if self._parser is None else self._parser.pending)
 
     def take_text(self) -> str:
         text = "".join(self._passed)

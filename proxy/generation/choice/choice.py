@@ -193,10 +193,13 @@ class Choice:
                 return []
             found = [TextDelta("")]
         usage = self._cost.usage if self._reports_usage else None
-        first, *others = [replace(delta, choice=self._index, usage=usage) for delta in found]
-        first = replace(first, log_probs=tuple(self._unsent), token_ids=tuple(self._unsent_ids))
-        self._unsent.clear()
-        self._unsent_ids.clear()
+        if self._index or usage is not None:
+            found = [replace(delta, choice=self._index, usage=usage) for delta in found]
+        first, *others = found
+        if self._unsent or self._unsent_ids:
+            first = replace(first, log_probs=tuple(self._unsent), token_ids=tuple(self._unsent_ids))
+            self._unsent.clear()
+            self._unsent_ids.clear()
         return [first, *others]
 
     def _finished(self, reason: FinishReason) -> Finished:

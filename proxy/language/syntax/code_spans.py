@@ -7,6 +7,7 @@ import re
 from proxy.language.syntax.reader import Reader, Steps
 
 _PARTS = re.compile(r"\n|`+|~+|[^\n`~]+")
+_COUNTS = re.compile(r"[\n`~]")
 _BEFORE_FENCE = re.compile(r"[\s>*+\-.)0-9]*")  # indentation, quotes, and items of lists
 _MOST_IN_FENCE, _MOST_IN_SPAN = 8_192, 1_024
 
@@ -21,7 +22,17 @@ class CodeSpans:
     is_cut: the model did not end the answer itself; set when the text has ended.
     """
 
-    __slots__ = ("_before", "_char", "_closes", "_count", "_fence", "_is_start", "_span", "is_cut")
+    __slots__ = (
+        "_before",
+        "_char",
+        "_closes",
+        "_count",
+        "_fence",
+        "_is_inner",
+        "_is_start",
+        "_span",
+        "is_cut",
+    )
 
     def __init__(self) -> None:
         self._char, self._count = "", 0  # the run that the text ends with
@@ -30,9 +41,13 @@ class CodeSpans:
         self._span = 0
         self._is_start = True  # nothing on this line could not stand before a fence
         self._closes = False  # the line is the end of the fence, if nothing follows
+        self._is_inner = False  # neither counts, nor does a run go on
         self.is_cut = False
 
     def read(self, text: str) -> None:
+        if self._is_inner and not _COUNTS.search(text):  # nearly all pieces
+            self._before = text[-1:] or self._before
+            return
         for part in _PARTS.findall(text):
             if part[0] == self._char:
                 self._count += len(part)
@@ -46,6 +61,7 @@ class CodeSpans:
                 self._before = part[-1]
                 self._is_start = self._is_start and bool(_BEFORE_FENCE.fullmatch(part))
                 self._closes = self._closes and part.isspace()
+        self._is_inner = not (self._char or self._is_start or self._closes)
 
     def _end_run(self) -> None:
         char, count = self._char, self._count

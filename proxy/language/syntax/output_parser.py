@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proxy.domain.events import (
     AnyDelta,
     ReasoningDelta,
@@ -64,7 +66,7 @@ class OutputParser:
 
     def push(self, text: str) -> list[AnyDelta]:
         if self._reasoning is None:
-            return self._of_text(text)
+            return [*self._of_text(self.stops.push(text))]
         return self._read(self._reasoning.push(text))
 
     def flush(self, *, has_ended: bool = False) -> list[AnyDelta]:
@@ -74,7 +76,7 @@ class OutputParser:
             events = self._reasoning.flush()
             draft = self._reasoning.draft
         found = self._read(events[:-1] if draft else events)
-        found += self._of_text(self.stops.flush(), is_checked=True)
+        found += self._of_text(self.stops.flush())
         self._has_ended = has_ended and self.stops.stop is None
         if self._tools is None:
             return found
@@ -117,15 +119,16 @@ class OutputParser:
         for event in events:
             if self._is_over:
                 break
-            found += [event] if isinstance(event, ReasoningDelta) else self._of_text(event.text)
+            if isinstance(event, ReasoningDelta):
+                found.append(event)
+            else:
+                found += self._of_text(self.stops.push(event.text))
         return found
 
-    def _of_text(self, text: str, *, is_checked: bool = False) -> list[AnyDelta]:
-        """is_checked: stop strings have been looked for."""
-        if not is_checked:
-            text = self.stops.push(text)
+    def _of_text(self, text: str) -> Sequence[AnyDelta]:
+        """Of text in which stop strings have been looked for."""
         if self._tools is not None:
-            return [*self._of_calls(self._tools.push(text))]
+            return self._of_calls(self._tools.push(text))
         return [TextDelta(text)] if text else []
 
     def _of_calls(self, events: list[ToolEvent], *, is_last: bool = False) -> list[ToolEvent]:

@@ -168,18 +168,19 @@ class Reader:
         """
         while True:
             found = delimiters.first(self._buffer, self._at)
-            start = len(self._buffer) if found is None else found.start()
-            held = delimiters.possible_start(self._buffer, self._at)
+            end = len(self._buffer) - delimiters.possible_start(self._buffer, self._at)
             if self._is_closed and (found or not leaves_partial):
-                held = 0
-            end = min(start, len(self._buffer) - held)
+                end = len(self._buffer)
+            # a longer delimiter may begin where this one does, or before it
+            is_first = found is not None and found.start() < end
+            if found is not None and is_first:
+                end = found.start()
             if end - self._at >= most:
                 self._pass(self._at + int(most), pass_on)
                 return ""
             most -= end - self._at
             self._pass(end, pass_on)
-            # a longer delimiter may begin where this one does
-            if found and (not held or self._at < len(self._buffer) - held):
+            if found is not None and is_first:
                 return found.group()
             if self._is_closed:
                 return ""
