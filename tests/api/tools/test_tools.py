@@ -61,6 +61,10 @@ def accumulated(streamed: list[dict[str, Any]]) -> dict[str, Any]:
         f"<think>\nhm\n</think>\n\n{CALL}",
         "<think>\nhm\n</think>\n\nyes",
         "<think>only thoughts",
+        f"<think>Like {CALL} but no.</think>\n\nNo.",
+        f"<think>I call\n{CALL}",
+        f"Write:\n```xml\n{CALL}\n```\n",
+        "Okay, so.</think>\n\nyes",
         "plain",
         "",
     ],
@@ -82,7 +86,7 @@ def test_the_stream_adds_up_to_the_whole(serve, text):
 
 
 @pytest.mark.parametrize(
-    "text", [CALL, CALL[:-16], f"<think>hm</think>{CALL}", "<think>hm", "<think>hm</think>a"]
+    "text", [CALL, CALL[:-15], f"<think>hm</think>{CALL}", "<think>hm", "<think>hm</think>a"]
 )
 def test_an_answer_goes_back_as_the_sdk_keeps_it(serve, text):
     engine = ScriptedEngine(deltas(text))
@@ -113,6 +117,50 @@ def test_marks_of_broken_calls_reach_no_client(serve, text, content):
     client = serve(ScriptedEngine(deltas(text)), CATALOG)
     assert whole(client)["choices"][0]["message"]["content"] == content
     assert accumulated(chunks(client))["choices"][0]["message"]["content"] == content
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "reasoning", "content", "arguments"),
+    [
+        ("<think>Use <tool_call>?</think>4.", "stop", "Use <tool_call>?", "4.", []),
+        (f"<think>{CALL}? No.</think>No.", "stop", f"{CALL}? No.", "No.", []),
+        (f"<think>hm {CALL}", "tool_calls", "hm", None, ['{"x": 1}']),
+        (f"Like `{CALL}`.", "stop", None, f"Like `{CALL}`.", []),
+        (f"```\n{CALL}\n```", "stop", None, f"```\n{CALL}\n```", []),
+        (CALL[:-15], "tool_calls", None, None, ['{"x": 1}']),
+        (CALL[:-16], "length", None, None, ['{"x":']),
+        ("Hm.</think>\n\n4.", "stop", None, "Hm.\n\n4.", []),
+    ],
+)
+def test_where_a_call_counts(serve, text, finish, reasoning, content, arguments):
+    choice = whole(serve(ScriptedEngine(deltas(text)), CATALOG))["choices"][0]
+    message = choice["message"]
+    assert (message.get("reasoning"), message["content"]) == (reasoning, content)
+    found = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
+    assert (choice["finish_reason"], found) == (finish, arguments)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"stop": "STOP"}),
+        ("/v1/responses", {"input": "hi", "stop": "STOP"}),
+        ("/v1/messages", {"max_tokens": 99, "stop_sequences": ["STOP"]}),
+    ],
+)
+def test_a_stop_string_ends_the_answer_and_not_the_thought(serve, path, fields):
+    text = "<think>First a STOP here.</think>\n\nFinal STOP answer"
+    client = serve(ScriptedEngine(deltas(text)), CATALOG)
+    asked = body(**fields)
+    if path == "/v1/responses":
+        del asked["messages"], asked["tools"]
+    if path == "/v1/messages":
+        del asked["tools"]
+    answer = client.post(path, json=asked)
+    assert answer.status_code == 200, answer.text
+    assert "First a STOP here." in answer.text
+    assert "Final " in answer.text
+    assert 'answer"' not in answer.text
 
 
 def test_an_answer_without_tools_may_quote_the_syntax(serve):
