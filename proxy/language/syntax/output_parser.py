@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from proxy.domain.events import (
     AnyDelta,
-    ReasoningDelta,
     ReasoningEvent,
     TextDelta,
     ToolCallArguments,
@@ -112,17 +111,19 @@ class OutputParser:
         return [*thought, *self._of_calls(calls, is_last=True)]
 
     def _thought(self, text: str) -> list[ReasoningEvent]:
-        return [] if self._reasoning is None else self._reasoning.continued(text)
+        if self._reasoning is None or self.stops.stop is not None:
+            return []
+        return self._reasoning.continued(text)
 
     def _read(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
         found: list[AnyDelta] = []
         for event in events:
             if self._is_over:
                 break
-            if isinstance(event, ReasoningDelta):
-                found.append(event)
-            else:
+            if isinstance(event, TextDelta):
                 found += self._of_text(self.stops.push(event.text))
+            elif self.stops.stop is None:
+                found.append(event)
         return found
 
     def _of_text(self, text: str) -> Sequence[AnyDelta]:
