@@ -95,7 +95,7 @@ CATALOGUE = (
     Mutant(
         fault="the beginning of a stop string leaks",
         path=f"{CHOICE}/answer_text.py",
-        before="safe = len(buffer) - self._automaton.depth[self._node]",
+        before="safe = len(buffer) - automaton.depth[self._node]",
         after="safe = len(buffer)",
         tests=CHOICE_TESTS,
     ),
@@ -109,8 +109,8 @@ CATALOGUE = (
     Mutant(
         fault="a stop string ends an answer before min_tokens",
         path=f"{CHOICE}/answer_text.py",
-        before="is_checked = self._cost.tokens > self._min_tokens",
-        after="is_checked = True",
+        before="self._stops.is_on = self._cost.tokens > self._min_tokens",
+        after="self._stops.is_on = True",
         tests=(*CHOICE_TESTS, "tests/api/answers/test_parameters.py"),
     ),
     Mutant(

@@ -45,6 +45,11 @@ class OutputParser:
         self._is_cut = False  # inside a call
         self._has_ended = False
         self.stops = StopMatcher(())
+        # Reads what the reasoning parser holds as it comes: at the end it would be much at once.
+        self._trial: ToolParser | None = None
+        self._on_trial: list[ToolEvent] = []
+        if reasoning is not None and tools is not None:
+            reasoning.on_held = self._try
 
     @property
     def is_thinking(self) -> bool:
@@ -79,8 +84,8 @@ class OutputParser:
         self._has_ended = has_ended and self.stops.stop is None
         if self._tools is None:
             return found
-        if draft and self._has_ended:
-            return found + self._drafted(draft)
+        if self._trial is not None and draft and self._has_ended and not self._tools.calls:
+            return found + self._drafted(self._trial, draft)
         last = self._tools.flush(has_ended=self._has_ended)
         self._calls, self._is_cut = self._tools.calls, self._tools.is_cut and not self.has_all
         return [*found, *self._thought(draft), *self._of_calls(last, is_last=True)]
@@ -96,11 +101,19 @@ class OutputParser:
             return FinishReason.TOOL_CALLS
         return finish
 
-    def _drafted(self, draft: str) -> list[AnyDelta]:
+    def _try(self, text: str) -> None:
+        """Reads calls of text that is held; "": they are a part of the thought."""
+        if not text or self._tools is None:
+            self._trial = None
+            return
+        if self._trial is None:
+            self._trial, self._on_trial = self._tools.another(), []
+        self._on_trial += self._trial.push(text)
+
+    def _drafted(self, trial: ToolParser, draft: str) -> list[AnyDelta]:
         """The end of a thought that never ended: its whole calls are calls, the rest is thought."""
-        assert self._tools is not None
-        events = self._tools.push(draft) + self._tools.flush(has_ended=True)
-        self._calls = self._tools.calls - self._tools.is_cut
+        events = self._on_trial + trial.flush(has_ended=True)
+        self._tools, self._calls = trial, trial.calls - trial.is_cut
         text = [event.text for event in events if isinstance(event, TextDelta)]
         calls: list[ToolEvent] = [
             event

@@ -25,7 +25,7 @@ from proxy.language.structured.structural_tags import (
     tag,
 )
 from proxy.language.syntax.code_spans import CodeSpans
-from proxy.language.syntax.reader import Delimiters, PushParser, Steps, delimiters
+from proxy.language.syntax.reader import Delimiters, PassOn, PushParser, Steps, delimiters
 
 _ANY_TEXT: Format = {"type": "any_text"}
 _GAP = regex("[ \\n]{0,4}")
@@ -80,6 +80,9 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     Args:
         is_inside: the prompt has opened the reasoning already, see `opens_in`.
         tool_starts: marks that open tool calls and never occur in text.
+
+    on_held: called with what is held back, piece by piece, and with "" when it turns out to be a
+        part of the thought.
     """
 
     starts: ClassVar[tuple[str, ...]] = ()
@@ -104,6 +107,7 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._held: list[str] = []
         self._code = CodeSpans()
         self.draft = ""
+        self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
 
     @classmethod
@@ -153,14 +157,19 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._emit_reasoning(text)
         return self._events.take()
 
+    def _keep(self, text: str) -> None:
+        self._held.append(text)
+        self.on_held(text)
+
     def _hold(self, ends: tuple[str, ...]) -> Steps[str]:
         """Holds back the thought from here on. Returns its end, "" where the answer ends, or where
         enough was held.
         """
-        mark = yield from self._reader.until(delimiters(ends), self._held.append, most=MOST_HELD)
+        mark = yield from self._reader.until(delimiters(ends), self._keep, most=MOST_HELD)
         held = "".join(self._held)
         self._held.clear()
         if mark or not self._reader.may_end_in(""):
+            self.on_held("")
             self._emit_reasoning(held)
         else:
             self.draft = held
@@ -193,6 +202,10 @@ class ReasoningParser(PushParser[ReasoningEvent]):
             self._blank = [text[len(text.rstrip()) :]]
         else:
             self._blank.append(text)
+
+
+def _ignore(text: str) -> None:
+    """Where no calls are read."""
 
 
 class TaggedReasoning(ReasoningParser):
@@ -491,6 +504,6 @@ class HarmonyParser(ReasoningParser):
                 if not has_body:
                     self._emit_reasoning("" if self._reader.may_end_in("") else head)
                     continue
-                self._held.append(head)
+                self._keep(head)
             yield from self._hold(_DRAFT_ENDS)
         return ""

@@ -13,6 +13,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import Self
+
 from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted, ToolEvent
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.code_spans import CodeSpans
@@ -76,6 +78,10 @@ class ToolParser(PushParser[ToolEvent]):
         self._has_started = False
         self._is_open = False
         self._argument_count = 0
+
+    def another(self) -> Self:
+        """A parser of the same calls, at the beginning of an answer."""
+        return type(self)(self._tools, only_known=self._only_known)
 
     @staticmethod
     def new_id(name: str, index: int) -> str:

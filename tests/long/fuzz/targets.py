@@ -81,6 +81,7 @@ def chain(data: st.DataObject) -> None:
         flush = partial(parser.flush, has_ended=has_ended)
         thought, answer = _folded(_pushed(parser.push, flush, wanted))
         answer.is_cut = caller.is_cut and not parser.has_all
+        answer.ids.clear()  # random for the calls of a thought that never ends
         return thought, answer
 
     whole = read([text])
