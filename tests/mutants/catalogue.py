@@ -94,14 +94,14 @@ CATALOGUE = (
     ),
     Mutant(
         fault="the beginning of a stop string leaks",
-        path=f"{CHOICE}/answer_text.py",
+        path="proxy/language/syntax/stop_matcher.py",
         before="safe = len(buffer) - automaton.depth[self._node]",
         after="safe = len(buffer)",
         tests=CHOICE_TESTS,
     ),
     Mutant(
         fault="the stop string itself is sent",
-        path=f"{CHOICE}/answer_text.py",
+        path="proxy/language/syntax/stop_matcher.py",
         before="return buffer if self._includes_stop else buffer[:-length]",
         after="return buffer",
         tests=CHOICE_TESTS,

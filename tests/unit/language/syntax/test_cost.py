@@ -66,6 +66,14 @@ def test_elements_cost_no_more_than_their_length(name, opening, piece):
     assert large < 48 * small + 0.05
 
 
+@pytest.mark.parametrize("opening", ["```\n<tool_call>", "`<tool_call>", "`"])
+@pytest.mark.parametrize("piece", ["<tool_call>", "\n   ", " ", "`"])
+def test_code_costs_no_more_than_its_length(opening, piece):
+    small = min(spent("hermes", piece, 1_000, opening) for _ in range(3))
+    large = min(spent("hermes", piece, 16_000, opening) for _ in range(3))
+    assert large < 64 * small + 0.05  # behind its bound, what is held begins anew
+
+
 def test_a_key_of_a_large_schema_is_looked_up_once():
     def cost(keys: int) -> float:
         parser = FAMILIES["qwen3_coder"](TOOLS)
