@@ -215,14 +215,6 @@ def compose(
         rows=catalog.rows,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
-    policy_watch = PolicyWatch(
-        settings,
-        models_file,
-        registry,
-        tools,
-        metrics.models_file_valid,
-        audit=None if operations is None else operations.audit,
-    )
 
     # generation
     gate = StartGate()
@@ -267,6 +259,15 @@ def compose(
         isolates_caches=settings.isolates_prefix_caches,
         clamps_output=settings.max_output_tokens_exceeded == "clamp",
         queues_by_priority=settings.scheduling == "fair",
+    )
+    policy_watch = PolicyWatch(
+        settings,
+        models_file,
+        registry,
+        tools,
+        metrics.models_file_valid,
+        preparation.learn,
+        audit=None if operations is None else operations.audit,
     )
     concurrency = ModelConcurrency(
         settings.concurrent_requests,
@@ -415,8 +416,10 @@ def compose(
                 if each is not None:
                     await stack.enter_async_context(each)
             # before it listens: others may listen with it, and say that they are ready
-            await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
-            watching = readiness.watch(catalog, registry, metrics, recovery)
+            await asyncio.gather(
+                readiness.refresh(catalog, registry, preparation.learn), sandbox.start()
+            )
+            watching = readiness.watch(catalog, registry, preparation.learn, metrics, recovery)
             tasks = [
                 asyncio.create_task(each)
                 for each in (watching, policy_watch.run(), live_status.run())

@@ -6,6 +6,7 @@ Called by the service, and by answer_streams for later attempts and rounds of to
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from proxy.domain.request import (
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
+from proxy.language.prompting import control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt
 from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.language.syntax.output_parser import OutputParser
@@ -138,6 +140,11 @@ class Preparation:
         self._isolates_caches = isolates_caches
         self._clamps_output = clamps_output
         self._queues_by_priority = queues_by_priority
+
+    async def learn(self, card: ModelCard) -> None:
+        """Does once what chats with the model need, before the first of them."""
+        await asyncio.to_thread(control_tokens.prepare, card)
+        await self._prompts.learn(card)
 
     async def prepare(
         self,

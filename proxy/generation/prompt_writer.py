@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import structlog
+from cachetools import LRUCache
 from typing_extensions import assert_never
 
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import (
     ChatPrompt,
@@ -22,8 +25,12 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
+from proxy.language.prompting.template_forms import Forms
 from proxy.language.syntax.parsers import GENERIC, CardSyntax, input_escapes
 
+logger = structlog.get_logger(__name__)
+
+MOST_TEMPLATES = 256  # whose forms are remembered
 # Chats within these limits are rendered on the event loop: about 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
 FEW_TOOL_CHARACTERS = 16_384  # of the schemas of all tools
@@ -37,6 +44,8 @@ class PromptWriter:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
+        # by template; None: its probes take too long, so it never runs on the event loop
+        self._forms: LRUCache[str, Forms | None] = LRUCache(MOST_TEMPLATES)
 
     async def written(
         self, request: GenerationRequest, card: ModelCard, syntax: CardSyntax
@@ -83,7 +92,9 @@ class PromptWriter:
             "words_tools": syntax.tools == GENERIC,
             "escapes": input_escapes(syntax.tools),
         }
-        if _is_small(prompt) and (not tools or _are_small(tools)):
+        known = await self._known(card, request.caller)
+        options["known_forms"] = {one: forms for one, forms in known.items() if forms}
+        if all(known.values()) and _is_small(prompt) and (not tools or _are_small(tools)):
             with suppress(TooLongToMark):
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
@@ -100,6 +111,42 @@ class PromptWriter:
                 code=ErrorCode.INVALID_MESSAGES,
                 param="messages",
             ) from error
+
+    async def learn(self, card: ModelCard) -> None:
+        """Finds out what the model's templates want, and compiles them, before its first chat."""
+        try:
+            if all((await self._known(card, "")).values()):
+                await asyncio.to_thread(chat_template.prepare, card.facts)
+        except Exception as error:  # such as a sandbox that cannot start
+            logger.error(
+                "a chat template could not be examined",
+                model=card.name,
+                exc_info=error,
+                advice="the model's first chat tries again; look at the traceback if it fails, too",
+            )
+
+    async def _known(self, card: ModelCard, caller: str) -> Mapping[str, Forms | None]:
+        """The forms of the model's templates. None: not known, so that it must run in the sandbox.
+
+        Raises RateLimited: as the sandbox.
+        """
+        templates = filter(None, (card.facts.chat_template, card.facts.tool_template))
+        return {one: await self._forms_of(one, caller) for one in templates}
+
+    async def _forms_of(self, template: str, caller: str) -> Forms | None:
+        if template not in self._forms:
+            try:
+                found = await self._sandbox.run(caller, chat_template.forms_of, template)
+            except TooCostly as error:
+                logger.warning(
+                    "a chat template takes too long: every chat with it runs in the sandbox",
+                    reason=str(error),
+                    template=template[:ECHO_AT_MOST],
+                    advice="give the model another one: `chat_template: FILE` in models.yaml",
+                )
+                found = None
+            self._forms[template] = found
+        return self._forms[template]
 
 
 def _text(prompt: TextPrompt, card: ModelCard) -> str:

@@ -26,8 +26,8 @@ from proxy.domain.endpoints import AuditTrail
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import StoreUnavailable, in_short
 from proxy.domain.health import Concern
-from proxy.language.prompting import control_tokens
 from proxy.models import policy
+from proxy.models.readiness import Learn
 from proxy.models.registry import Registry
 from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.settings import Settings, environment
@@ -47,8 +47,8 @@ class PolicyWatch:
     """The models file of one process, as it is in force.
 
     current: what is in force. tools: gets the secrets of each new file. is_valid: 1 while the file
-    that was read last is in force. audit: gets what each new file has changed. concerns: for
-    readiness.
+    that was read last is in force. learn: gets the models' cards before they are. audit: gets what
+    each new file has changed. concerns: for readiness.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class PolicyWatch:
         registry: Registry,
         tools: HttpToolRunner,
         is_valid: Gauge,
+        learn: Learn,
         audit: AuditTrail | None = None,
     ) -> None:
         self._settings = settings
@@ -65,6 +66,7 @@ class PolicyWatch:
         self._registry = registry
         self._tools = tools
         self._is_valid = is_valid
+        self._learn = learn
         self._audit = audit
         self._requested = asyncio.Event()
         self.concerns: tuple[Concern, ...] = ()
@@ -94,7 +96,7 @@ class PolicyWatch:
         try:
             found = await asyncio.to_thread(policy.models, self._settings, environment())
             for card in self._registry.cards_under(found.models):
-                await asyncio.to_thread(control_tokens.prepare, card)
+                await self._learn(card)
             self._registry.replace_policy(found.models)
         except (ModelsFileError, NotReady) as error:
             logger.error(

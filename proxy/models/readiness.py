@@ -6,13 +6,13 @@ Releases the requests that wait until Triton is ready again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
 from proxy.access.start_gate import StartGate
 from proxy.domain.engine import Catalog, NotReady
-from proxy.language.prompting import chat_template, control_tokens
+from proxy.domain.model import ModelCard
 from proxy.models.registry import Registry
 from proxy.telemetry.metrics import Metrics
 
@@ -20,6 +20,7 @@ logger = structlog.get_logger(__name__)
 
 CHECK_EVERY_S = 0.5
 Waiter = asyncio.Future[bool]
+Learn = Callable[[ModelCard], Awaitable[None]]
 
 
 class RecoveryQueue:
@@ -62,12 +63,12 @@ def _settle(waiter: Waiter, is_back: bool) -> None:
 
 
 async def watch(
-    catalog: Catalog, registry: Registry, metrics: Metrics, recovery: RecoveryQueue
+    catalog: Catalog, registry: Registry, learn: Learn, metrics: Metrics, recovery: RecoveryQueue
 ) -> None:
     """Checks Triton until cancelled."""
     unserved: tuple[str, ...] = ()
     while True:
-        await check(catalog, registry, recovery)
+        await check(catalog, registry, learn, recovery)
         unserved = _log_unserved(registry, unserved)
         metrics.ready.set(registry.why_not_ready is None)
         await asyncio.sleep(CHECK_EVERY_S)
@@ -88,16 +89,20 @@ def _log_unserved(registry: Registry, before: tuple[str, ...]) -> tuple[str, ...
     return registry.away
 
 
-async def check(catalog: Catalog, registry: Registry, recovery: RecoveryQueue) -> None:
+async def check(
+    catalog: Catalog, registry: Registry, learn: Learn, recovery: RecoveryQueue
+) -> None:
     """Refreshes the registry; if Triton is ready, releases the requests that wait for it."""
     waiting = recovery.waiting()
-    await refresh(catalog, registry)
+    await refresh(catalog, registry, learn)
     if registry.why_not_ready is None:
         await recovery.release(waiting)
 
 
-async def refresh(catalog: Catalog, registry: Registry) -> None:
-    """Checks Triton once, and logs each change of its state."""
+async def refresh(catalog: Catalog, registry: Registry, learn: Learn) -> None:
+    """Checks Triton once, and logs each change of its state. learn: gets each model's card when the
+    models have changed.
+    """
     before = registry.why_not_ready
     try:
         loaded = await catalog.load()
@@ -114,6 +119,5 @@ async def refresh(catalog: Catalog, registry: Registry) -> None:
         registry.away = registry.unserved()
         if is_news:
             for card in registry.every_card():
-                await asyncio.to_thread(control_tokens.prepare, card)
-                await asyncio.to_thread(chat_template.prepare, card.facts)
+                await learn(card)
             logger.info("ready", models=[model.name for model in loaded])

@@ -172,7 +172,7 @@ def _marked_context(
         }
         # Neither the role is marked, which templates compare and build tokens from, nor the types
         # of parts.
-        if isinstance(parts := seen["content"], list):
+        if isinstance(parts := seen.get("content"), list):
             change = in_answers if is_answer else in_turns
             texts["content"] = [
                 {**part, "text": change(part["text"])} if "text" in part else part for part in parts

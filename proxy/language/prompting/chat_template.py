@@ -5,8 +5,7 @@ transformers sets it up. Called by `prompt_writer`.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,9 +14,11 @@ from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import meta, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
 from proxy.domain.model import ModelFacts
@@ -26,6 +27,8 @@ from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
 from proxy.language.prompting.generic_tools import worded
+from proxy.language.prompting.template_forms import Forms, shaped, tool_body
+from proxy.language.prompting.template_probes import found_forms
 from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
 from proxy.language.syntax.call_syntax import INPUT, INPUT_SCHEMA
 
@@ -33,9 +36,6 @@ EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
 SWITCHES = ("enable_thinking", "thinking")
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
-# The names that templates use for the reasoning before an answer.
-REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
-WALKS_PARTS = re.compile(r"\bfor\s+\w+\s+in\s+\w+(?:\[['\"]content['\"]\]|\.content\b)")
 CONTINUED_HERE = "\ue000continued here\ue001"  # characters for private use, which no message has
 
 _SYNTAXES = {"lark": "Lark grammar", "regex": "regular expression"}
@@ -54,6 +54,7 @@ def rendered(
     thinks: bool = False,
     words_tools: bool = False,
     escapes: Escapes = IN_JSON,
+    known_forms: Mapping[str, Forms] | None = None,
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
 
@@ -66,6 +67,7 @@ def rendered(
         thinks: the model reasons before it answers.
         words_tools: the model's template has no words for tools, see generic_tools.
         escapes: how inputs of custom tools are written, see _as_function.
+        known_forms: by template, those that need not be found again.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or does
@@ -75,10 +77,11 @@ def rendered(
     template = prompt.template
     if template is not None and not takes_templates:
         raise _unsupported("This model does not accept 'chat_template'.", "chat_template")
+    wants = known_forms or {}
     if template is None:
         template, of_tools = facts.chat_template, facts.tool_template
         if of_tools is not None and (
-            tools or (template and _unsupported_history(prompt.messages, template))
+            tools or (template and _unsupported_history(prompt.messages, template, wants))
         ):
             template = of_tools
     if template is None:
@@ -92,28 +95,28 @@ def rendered(
         values = _without_thinking(prompt, variables(template), thinks=thinks)
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
+    forms = wants.get(template) or forms_of(template)
     has_words = "tools" in variables(template)
     turns = _with_functions(prompt.messages, tools, escapes)
     tools = [_as_function(tool, escapes) for tool in tools]
     if words_tools and not (has_words and prompt.template is not None):
-        turns, tools = worded(turns, list(map(tool_body, tools)), template), ()
+        turns, tools = worded(turns, list(map(tool_body, tools))), ()
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(turns, template)) is not None:
+    if (refusal := _unsupported_history(turns, template, wants)) is not None:
         raise refusal
-    reads_lists = reads_only_parts(template)
-    messages = [_as_template_sees(message, template, reads_lists) for message in turns]
+    messages = shaped(turns, forms, has_tools=bool(tools))
     if prompt.continues_last:
         last = messages[-1]
-        if isinstance(last["content"], list):
-            last["content"][-1]["text"] += CONTINUED_HERE
+        if isinstance(content := last.get("content"), list):
+            content[-1]["text"] += CONTINUED_HERE
         else:
-            last["content"] = (last["content"] or "") + CONTINUED_HERE
+            last["content"] = (content or "") + CONTINUED_HERE
     callers: Context = {
         **prompt.callers_values,
         **values,
         "messages": messages,
-        "tools": list(map(tool_body, tools)) or None,
+        "tools": [tool_body(tool, forms) for tool in tools] or forms.without_tools,
     }
     write = partial(_written, prompt, facts, template)
     return protected(write, callers, control, at_most=marks_at_most)
@@ -243,58 +246,24 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
 
 
-def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
+def _unsupported_history(
+    messages: Sequence[Message], template: str, known_forms: Mapping[str, Forms]
+) -> InvalidRequest | None:
     """The error for the first tool call, result or image that the template cannot render; None if
     it can render all.
     """
+    forms = known_forms.get(template) or forms_of(template)
     for at, message in enumerate(messages):
-        if message.tool_calls and "tool_calls" not in template:
+        if message.tool_calls and not (forms.takes_calls and "tool_calls" in template):
             path = f"messages[{at}].tool_calls"
-            return _unsupported(f"The model's chat template does not use {path!r}.", path)
-        if message.role == "tool" and "tool" not in template:
+            return _unsupported(f"The model's chat template does not show {path!r}.", path)
+        if message.role == "tool" and not (forms.takes_calls and "tool" in template):
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)
         if message.parts and "image" not in template:
             path = f"messages[{at}].content[{message.parts.index(None)}]"
             return _unsupported("The model's chat template has no place for an image.", path)
     return None
-
-
-def tool_body(tool: Tool) -> dict[str, Any]:
-    """A tool in the form that callers send and templates expect."""
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
-    return {"type": "function", "function": {**function, **tool.returns}}
-
-
-def _as_template_sees(message: Message, template: str, reads_lists: bool) -> dict[str, Any]:
-    """Renames the role `developer` to `system` for templates that do not know it."""
-    role = message.role
-    if role == "developer" and "developer" not in template:
-        role = "system"
-    seen: dict[str, Any] = {"role": role, "content": message.content}
-    if message.parts or (reads_lists and message.content is not None):
-        seen["content"] = [
-            {"type": "image"} if part is None else {"type": "text", "text": part}
-            for part in message.parts or (message.content,)
-        ]
-    if message.name is not None:
-        seen["name"] = message.name
-    if message.tool_call_id is not None:
-        seen["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        seen["tool_calls"] = [_call_body(call) for call in message.tool_calls]
-    if message.reasoning is not None:
-        seen |= dict.fromkeys(REASONING_KEYS, message.reasoning)
-    return seen
-
-
-def _call_body(call: ToolCall) -> dict[str, Any]:
-    """A call with its arguments as values, since templates write them with `tojson`."""
-    function = {"name": call.name, "arguments": json.loads(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 def prepare(facts: ModelFacts) -> None:
@@ -313,11 +282,19 @@ def compiled(template: str) -> jinja2.Template:
 
 
 @lru_cache(maxsize=64)
-def reads_only_parts(template: str) -> bool:
-    """Whether it takes each content for a list of parts, as LLaVA's does. Such a template writes
-    nothing where the content is a text.
-    """
-    return "is string" not in template and WALKS_PARTS.search(template) is not None
+def forms_of(template: str) -> Forms:
+    """What the template wants; the usual if it cannot be compiled."""
+    try:
+        render = compiled(template).render
+    except Exception:  # rendering reports the mistake
+        return Forms()
+
+    def prompt(messages: list[dict[str, Any]], tools: object) -> str:
+        return render(
+            messages=messages, tools=tools, add_generation_prompt=True, bos_token="", eos_token=""
+        )
+
+    return found_forms(prompt, knows_developer="developer" in template)
 
 
 @lru_cache(maxsize=64)
@@ -345,11 +322,42 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
+class _Dict:
+    """Makes dictionaries, but has no attributes of the class `dict`, as in transformers 5.24."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class _Namespace(Namespace):
+    """Refuses names that begin with an underscore, as in transformers 5.24."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # the first argument may be called `self`
+        given = dict(*args[1:], **kwargs)
+        for name in given:
+            _check_name(name)
+        Namespace.__init__(args[0], given)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace cannot have an attribute {name!r}")
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.filters["tojson"] = _to_json
+    environment.globals["dict"] = _Dict()
+    environment.globals["namespace"] = _Namespace
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment
@@ -369,7 +377,15 @@ def _to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
+        default=_listed,
     )
+
+
+def _listed(value: object) -> list[Any]:
+    """What jinja2's filters, such as `map`, make of a list."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _raise_exception(message: str) -> NoReturn:

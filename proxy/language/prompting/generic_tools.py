@@ -7,37 +7,29 @@ prompt; calls and results of the history become text that any template can show.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
+from proxy.language.prompting.template_forms import INSTRUCTIONS
 from proxy.language.syntax.json_calls import GenericParser
 
 CALL, END_OF_CALL = GenericParser.sections[0]
 RESULT, END_OF_RESULT = "<function_result>", "</function_result>"
-NO_SYSTEM = re.compile(r"system role (?:is )?not supported", re.IGNORECASE)
 
 
-def worded(
-    messages: Sequence[Message], tools: Sequence[dict[str, Any]], template: str
-) -> tuple[Message, ...]:
+def worded(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
     """The chat with tools, calls and results as text. tools: as templates get them."""
-    found = list(_joined(_without_calls(messages)))
+    found = tuple(_without_calls(messages))
     if not tools:
-        return tuple(found)
+        return found
     words = _description([body["function"] for body in tools])
-    has_system = "system" in template and NO_SYSTEM.search(template) is None
-    roles = ("system", "developer") if has_system else ("user",)
-    at = next((at for at, one in enumerate(found) if one.role in roles and not one.parts), None)
-    if at is not None and (at == 0 or not has_system):
-        order = (found[at].content, words) if has_system else (words, found[at].content)
-        found[at] = replace(found[at], content="\n\n".join(filter(None, order)))
-    else:
-        found.insert(0, Message(role="system" if has_system else "user", content=words))
-    return tuple(found)
+    if found and found[0].role in INSTRUCTIONS:
+        first, found = found[0], found[1:]
+        words = "\n\n".join(filter(None, (first.content, words)))
+    return (Message(role="system", content=words), *found)
 
 
 def _description(functions: Sequence[dict[str, Any]]) -> str:
@@ -72,24 +64,3 @@ def _written(call: ToolCall) -> str:
     arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False)
     name = json.dumps(call.name, ensure_ascii=False)
     return f'{CALL}\n{{"name": {name}, "arguments": {arguments}}}\n{END_OF_CALL}'
-
-
-def _joined(messages: Iterator[Message]) -> Iterator[Message]:
-    """Results that follow each other, and what the user adds, in one message: many templates want
-    the roles to alternate.
-    """
-    held: Message | None = None
-    for message in messages:
-        is_result = message.role == "user" and (message.content or "").startswith(RESULT)
-        if held is not None and message.role == "user" and not message.parts:
-            held = replace(held, content=f"{held.content}\n\n{message.content or ''}")
-            continue
-        if held is not None:
-            yield held
-            held = None
-        if is_result:
-            held = message
-        else:
-            yield message
-    if held is not None:
-        yield held

@@ -5,6 +5,7 @@ Called by `generation`, and wherever a model's syntax matters: policy, prompting
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import ReasoningParser
 
 AUTO, NONE, GENERIC = "auto", "none", "generic"
+READS_TOOLS = re.compile(r"\{[{%][^'\"}]*\btools\b")  # in code, and in front of any text there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +102,12 @@ def syntax_of(card: ModelCard) -> CardSyntax:
     template = facts.chat_template or ""
     tools, reasoning = card.tool_parser, card.reasoning_parser
     if tools == AUTO:
-        known = in_template(facts.tool_template or template, TOOL_FAMILIES)
-        # a template that has no words for tools gets ours; one with words of its own, none
-        words = f"{template}{facts.tool_template or ''}"
-        has_words = not template or "tools" in words or "tool_calls" in words
-        tools = known or (NONE if has_words else GENERIC)
+        words = facts.tool_template or template
+        # a template that shows no tools gets our words for them, and calls are written as these say
+        if template and READS_TOOLS.search(words) is None:
+            tools = GENERIC
+        else:
+            tools = in_template(words, TOOL_FAMILIES) or NONE
     if reasoning == AUTO:
         reasoning = in_template(template, REASONING_FAMILIES) or NONE
     reasoning_parser = None if reasoning == NONE else reasoning_family(reasoning)
