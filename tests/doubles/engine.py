@@ -166,6 +166,10 @@ class FixedCatalog:
         return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
 
 
+async def learn(card: ModelCard) -> None:
+    """What the program calls for each new card, where nothing is rendered."""
+
+
 def large(pieces: int, piece_bytes: int) -> list[TokenDelta]:
     """An answer of so many tokens of so many bytes."""
     first = TokenDelta((b"x" * piece_bytes,), prompt_tokens=7)

@@ -77,11 +77,10 @@ def rendered(
     template = prompt.template
     if template is not None and not takes_templates:
         raise _unsupported("This model does not accept 'chat_template'.", "chat_template")
-    wants = known_forms or {}
     if template is None:
         template, of_tools = facts.chat_template, facts.tool_template
         if of_tools is not None and (
-            tools or (template and _unsupported_history(prompt.messages, template, wants))
+            tools or (template and _unsupported_history(prompt.messages, template))
         ):
             template = of_tools
     if template is None:
@@ -95,7 +94,7 @@ def rendered(
         values = _without_thinking(prompt, variables(template), thinks=thinks)
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
-    forms = wants.get(template) or forms_of(template)
+    forms = (known_forms or {}).get(template) or forms_of(template)
     has_words = "tools" in variables(template)
     turns = _with_functions(prompt.messages, tools, escapes)
     tools = [_as_function(tool, escapes) for tool in tools]
@@ -103,7 +102,7 @@ def rendered(
         turns, tools = worded(turns, list(map(tool_body, tools))), ()
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(turns, template, wants)) is not None:
+    if (refusal := _unsupported_history(turns, template)) is not None:
         raise refusal
     messages = shaped(turns, forms, has_tools=bool(tools))
     if prompt.continues_last:
@@ -246,18 +245,15 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
 
 
-def _unsupported_history(
-    messages: Sequence[Message], template: str, known_forms: Mapping[str, Forms]
-) -> InvalidRequest | None:
+def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
     """The error for the first tool call, result or image that the template cannot render; None if
     it can render all.
     """
-    forms = known_forms.get(template) or forms_of(template)
     for at, message in enumerate(messages):
-        if message.tool_calls and not (forms.takes_calls and "tool_calls" in template):
+        if message.tool_calls and "tool_calls" not in template:
             path = f"messages[{at}].tool_calls"
             return _unsupported(f"The model's chat template does not show {path!r}.", path)
-        if message.role == "tool" and not (forms.takes_calls and "tool" in template):
+        if message.role == "tool" and "tool" not in template:
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)
         if message.parts and "image" not in template:
@@ -294,7 +290,9 @@ def forms_of(template: str) -> Forms:
             messages=messages, tools=tools, add_generation_prompt=True, bos_token="", eos_token=""
         )
 
-    return found_forms(prompt, knows_developer="developer" in template)
+    return found_forms(
+        prompt, knows_developer="developer" in template, shows_calls="tool_calls" in template
+    )
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,6 @@ class Forms:
     late_system: a system message behind the first turn stays at its place in every form, because
     a prompt that changes at its beginning is in no cache.
     after_result: what the user says directly behind a tool's result.
-    takes_calls: the template shows calls and results; the next seven say how.
     no_content: of an answer that is calls alone. ids: what Kimi K2 and Mistral want of a call's id.
     arguments: `texts` is an object whose values are strings, JSON where they were none.
     said: text next to calls; `before` makes it a message of its own, `dropped` leaves it to the
@@ -54,7 +53,6 @@ class Forms:
     late_system: Literal["kept", "user"] = "kept"
     neighbors: Literal["kept", "joined"] = "kept"
     after_result: Literal["kept", "joined"] = "kept"
-    takes_calls: bool = True
     no_content: Literal["null", "omitted", "empty"] = "null"
     arguments: Literal["object", "text", "texts"] = "object"
     nulls: Literal["null", "text"] = "null"

@@ -8,7 +8,7 @@ callers know, is asked nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -47,20 +47,52 @@ SPOILT = re.compile(
 )
 
 
+# (prompt, chat, its tools, the forms that it was written in) -> whether they are right
+Judge = Callable[[str, Chat, Sequence[Tool], Forms], bool]
+
+
+def _renders(prompt: str, chat: Chat, tools: Sequence[Tool], forms: Forms) -> bool:
+    return True
+
+
+def _shows(prompt: str, chat: Chat, tools: Sequence[Tool], forms: Forms) -> bool:
+    """Whether the prompt has all words of the chat. Reasoning may be missing, since most templates
+    omit it, and so may tools next to calls.
+    """
+    calls = [call for message in chat for call in message.tool_calls]
+    words = [call.name for call in calls]
+    for call in calls:
+        words += re.findall(r"zq\w+value", call.arguments)
+    for message in chat:
+        if message.content and not (message.tool_calls and forms.said == "dropped"):
+            words.append(message.content)
+    for tool in tools if not calls else ():
+        words += filter(None, (tool.name, tool.description))
+    thoughts = [message.reasoning for message in chat if message.reasoning]
+    return all(word in prompt for word in words) and all(prompt.count(one) < 2 for one in thoughts)
+
+
+def _is_clean(prompt: str, chat: Chat, tools: Sequence[Tool], forms: Forms) -> bool:
+    return _shows(prompt, chat, tools, forms) and SPOILT.search(prompt) is None
+
+
+def _links(prompt: str, chat: Chat, tools: Sequence[Tool], forms: Forms) -> bool:
+    """Whether a call's id is not shown with its result alone."""
+    shown = CALL.id if forms.ids == "given" else f"{CALL.name}:0"
+    return _is_clean(prompt, chat, tools, forms) and prompt.count(shown) != 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A question: the first of `forms` is kept with which the template shows all words of all
-    chats. otherwise: what is kept if there is none. retries: asks only templates that show no calls
-    in any form so far, and is content with calls in Python's words. links: a call's id must not be
-    shown with its result alone.
+    """A question: kept are the first of `forms` that the first possible judge finds right for all
+    chats. otherwise: what is kept if there is none.
     """
 
     chats: tuple[Chat, ...]
     forms: tuple[Change, ...]
     tools: tuple[Tool, ...] = ()
+    judges: tuple[Judge, ...] = (_is_clean,)
     otherwise: Change = field(default_factory=dict)
-    retries: bool = False
-    links: bool = False
 
 
 def _any(**forms: Sequence[Any]) -> tuple[Change, ...]:
@@ -68,14 +100,9 @@ def _any(**forms: Sequence[Any]) -> tuple[Change, ...]:
     return tuple(dict(zip(forms, one, strict=True)) for one in product(*forms.values()))
 
 
-CALLS = _any(
-    ids=("given", "short", "named"),
-    arguments=("object", "text", "texts"),
-    no_content=("null", "omitted", "empty"),
-)
 SHOWN = Probe(chats=((USER,),), forms=_any(content=("text", "parts"), no_tools=("null", "empty")))
 DEVELOPS = Probe(chats=((DEVELOPER, USER),), forms=_any(knows_developer=(True, False)))
-PROBES = (
+OF_TURNS = (
     Probe(
         chats=((SYSTEM, USER, ANSWER, AGAIN),),
         forms=({}, {"system": "user"}, {"system": "user", "neighbors": "joined"}),
@@ -89,34 +116,28 @@ PROBES = (
         chats=((SYSTEM, USER, ANSWER, LATER, AGAIN), (SYSTEM, USER, LATER)),
         forms=_any(late_system=("kept", "user"), neighbors=("kept", "joined")),
     ),
-    Probe(
-        chats=((USER,),),
-        tools=(TOOL,),
-        forms=_any(prompts_tools=(False, True)),
-    ),
+    Probe(chats=((USER,),), tools=(TOOL,), forms=_any(prompts_tools=(False, True))),
     Probe(chats=((USER,),), tools=BARE, forms=_any(tools=("bare", "described", "typed"))),
-    Probe(
-        chats=((USER, CALLING, RESULT),),
-        tools=(TOOL,),
-        forms=CALLS,
-        otherwise={"takes_calls": False},
+)
+CALLED = Probe(
+    chats=((USER, CALLING, RESULT),),
+    tools=(TOOL,),
+    forms=_any(
+        ids=("given", "short", "named"),
+        arguments=("object", "text", "texts"),
+        no_content=("null", "omitted", "empty"),
     ),
-    Probe(
-        chats=((USER, CALLING, RESULT),),
-        tools=(TOOL,),
-        forms=tuple({**change, "takes_calls": True} for change in CALLS),
-        retries=True,
-    ),
+    judges=(_is_clean, _shows, _renders),
+)
+OF_CALLS = (
     Probe(
         chats=((USER, CALLING, RESULT),),
         tools=(TOOL,),
         forms=({}, {"ids": "named"}),
-        links=True,
+        judges=(_links,),
     ),
     Probe(
-        chats=((USER, CALLING_EMPTY, RESULT),),
-        tools=(TOOL,),
-        forms=_any(nulls=("null", "text")),
+        chats=((USER, CALLING_EMPTY, RESULT),), tools=(TOOL,), forms=_any(nulls=("null", "text"))
     ),
     Probe(
         chats=((USER, SAYING, RESULT),),
@@ -142,61 +163,50 @@ PROBES = (
 )
 
 
-def found_forms(render: Render, *, knows_developer: bool) -> Forms:
+def found_forms(render: Render, *, knows_developer: bool, shows_calls: bool) -> Forms:
     """What the template wants.
 
-    knows_developer: the template mentions this role; many show any role that they are given.
+    knows_developer, shows_calls: the template mentions this role, or `tool_calls`; many show any
+    role that they are given.
     """
     if (forms := _answered(SHOWN, Forms(), render)) is None:
         return Forms()
     if knows_developer:
         forms = _answered(DEVELOPS, forms, render) or forms
-    for probe in PROBES:
-        is_about_calls = any(message.tool_calls for message in probe.chats[0])
-        if not is_about_calls or forms.takes_calls != probe.retries:
-            forms = _answered(probe, forms, render) or replace(forms, **probe.otherwise)
-    return forms
+    for probe in OF_TURNS:
+        forms = _answered(probe, forms, render) or forms
+    if not shows_calls or (called := _answered(CALLED, forms, render)) is None:
+        return forms
+    for probe in OF_CALLS:
+        called = _answered(probe, called, render) or replace(called, **probe.otherwise)
+    return called
 
 
 def _answered(probe: Probe, forms: Forms, render: Render) -> Forms | None:
-    for change in probe.forms:
-        tried = replace(forms, **change)
-        if all(_is_right(chat, probe, tried, render) for chat in probe.chats):
-            return tried
+    for judge in probe.judges:
+        for change in probe.forms:
+            tried = replace(forms, **change)
+            if all(_is_right(judge, chat, probe.tools, tried, render) for chat in probe.chats):
+                return tried
     return None
 
 
-def _is_right(chat: Chat, probe: Probe, forms: Forms, render: Render) -> bool:
-    spelled = [replace(one, content=one.content or "zq") for one in chat]
+def _is_right(
+    judge: Judge, chat: Chat, tools: Sequence[Tool], forms: Forms, render: Render
+) -> bool:
     try:
-        prompt = _prompt(chat, probe.tools, forms, render)
-        nones = prompt.count("None") and _prompt(spelled, probe.tools, forms, render).count("None")
+        prompt = _prompt(chat, tools, forms, render)
+        if nones := prompt.count("None"):  # more than the template's own come of a missing content
+            said = tuple(replace(one, content=one.content or "zq") for one in chat)
+            nones -= _prompt(said, tools, forms, render).count("None")
     except MemoryError:
         raise  # the sandbox's limit, which it reports
     except Exception:  # a template is a program: it may raise anything
         return False
-    return (
-        all(word in prompt for word in _words(chat, probe.tools, forms))
-        and all(prompt.count(one.reasoning) < 2 for one in chat if one.reasoning)
-        and prompt.count("None") <= nones
-        and (probe.retries or SPOILT.search(prompt) is None)
-        and not (probe.links and prompt.count(CALL.id if forms.ids == "given" else "zqCall:0") == 1)
-    )
+    return nones <= 0 and judge(prompt, chat, tools, forms)
 
 
-def _prompt(chat: Sequence[Message], tools: Sequence[Tool], forms: Forms, render: Render) -> str:
+def _prompt(chat: Chat, tools: Sequence[Tool], forms: Forms, render: Render) -> str:
     bodies = [tool_body(tool, forms) for tool in tools]
     messages = shaped(chat, forms, has_tools=bool(tools))
     return render(messages, bodies or forms.without_tools)
-
-
-def _words(chat: Chat, tools: Sequence[Tool], forms: Forms) -> Iterator[str]:
-    """What the prompt must have of a chat. Reasoning may be missing: most templates omit it."""
-    for message in chat:
-        if message.content and not (message.tool_calls and forms.said == "dropped"):
-            yield message.content
-        for call in message.tool_calls:
-            yield call.name
-            yield from re.findall(r"zq\w+value", call.arguments)
-    for tool in tools:
-        yield from filter(None, (tool.name, tool.description))

@@ -38,7 +38,7 @@ class PooledStand(Stand):
         """The events of one request, with checks beside it."""
         answer = self.begin(**fields)
         while not answer.done():
-            await readiness.check(self.catalog, self.registry, self.recovery_queue)
+            await self.check()
             await asyncio.sleep(readiness.CHECK_EVERY_S)
         return await answer
 
@@ -49,7 +49,7 @@ async def pooled(
 ) -> AsyncIterator[tuple[PoolStand, PooledStand]]:
     async with PoolStand(tritons) as pools:
         stand = PooledStand(pools, **options)
-        await readiness.check(stand.catalog, stand.registry, stand.recovery_queue)
+        await stand.check()
         yield pools, stand
         assert pools.outstanding == (0, 0)
         assert stand.admission.running == 0

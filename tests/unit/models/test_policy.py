@@ -15,7 +15,7 @@ from proxy.models.policy_watch import PolicyWatch, needing_build
 from proxy.models.registry import Registry
 from proxy.server_tools.http_tools import HeaderSecrets, HttpToolRunner
 from proxy.settings import Settings
-from tests.doubles.engine import FACTS
+from tests.doubles.engine import FACTS, learn
 from tests.doubles.pools import AuditInMemory
 from tests.fixtures.stack import ROOT
 
@@ -178,7 +178,7 @@ async def test_an_invalid_file_is_rejected_as_a_whole_with_file_and_line(tmp_pat
     registry.serve([LoadedModel(name="m", facts=FACTS, capabilities=cannot_limit)])
     valid = Gauge("valid", "valid", registry=CollectorRegistry())
     tools = HttpToolRunner(HeaderSecrets({}))
-    watch = PolicyWatch(settings, found, registry, tools, valid)
+    watch = PolicyWatch(settings, found, registry, tools, valid, learn)
     path.write_text(text)
     with capture_logs() as logs:
         assert not await watch.reload()
@@ -194,7 +194,7 @@ async def test_a_reload_is_in_the_audit_log_with_the_names_of_what_changed(tmp_p
     settings = with_tool(tmp_path, "headers: {X: a-secret}")
     found, audit = policy.models(settings), AuditInMemory()
     tools, valid = HttpToolRunner(HeaderSecrets({})), Gauge("v", "v", registry=CollectorRegistry())
-    watch = PolicyWatch(settings, found, Registry(found.models), tools, valid, audit)
+    watch = PolicyWatch(settings, found, Registry(found.models), tools, valid, learn, audit)
     await watch.reload()
     assert audit.entries == [], "nothing has changed"
     changed = with_tool(tmp_path, "headers: {X: a-new-secret}", "aliases: [d]").models_file

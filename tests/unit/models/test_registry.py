@@ -16,7 +16,7 @@ from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_cal
 from proxy.domain.model import LoadedModel
 from proxy.models.readiness import refresh
 from proxy.models.registry import ModelInfo, Registry, ServedModel
-from tests.doubles.engine import FACTS, FixedCatalog
+from tests.doubles.engine import FACTS, FixedCatalog, learn
 
 POLICY = {
     "big": ModelEntry(aliases=("gpt-4o",), owned_by="us"),
@@ -220,14 +220,14 @@ def test_without_a_name_the_first_allowed_model_answers(allowed):
 
 def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
     catalog, registry = FixedCatalog(), Registry({})
-    asyncio.run(refresh(catalog, registry))
+    asyncio.run(refresh(catalog, registry, learn))
     known = registry.known("demo")
-    asyncio.run(refresh(catalog, registry))
+    asyncio.run(refresh(catalog, registry, learn))
     assert registry.known("demo") is known
     catalog.facts = replace(catalog.facts, context_length=7)
     with capture_logs() as lines:
         for _ in range(3):
-            asyncio.run(refresh(catalog, registry))
+            asyncio.run(refresh(catalog, registry, learn))
     assert registry.known("demo").facts.context_length == 7
     assert [line["event"] for line in lines] == ["ready"]
 
@@ -236,7 +236,7 @@ def test_the_registry_follows_what_the_catalog_says():
     catalog, registry = FixedCatalog("Triton is starting"), Registry({})
 
     def look() -> str | None:
-        asyncio.run(refresh(catalog, registry))
+        asyncio.run(refresh(catalog, registry, learn))
         return registry.why_not_ready and str(registry.why_not_ready)
 
     assert look() == "Triton is starting"

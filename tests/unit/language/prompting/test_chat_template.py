@@ -38,8 +38,11 @@ def test_messages_are_rendered_up_to_the_answer():
 
 
 def test_a_template_that_knows_developers_gets_the_role():
-    template = "{% for m in messages %}{% if m.role == 'developer' %}D{% endif %}{% endfor %}"
-    assert rendered(template) == "D"
+    template = (
+        "{% for m in messages %}{% if m.role == 'developer' %}D{% endif %}{{ m.content }}"
+        "{% endfor %}"
+    )
+    assert rendered(template) == "DBe brief.<b>Hi</b>"
 
 
 def test_tojson_does_not_escape_html():
@@ -140,13 +143,16 @@ RESULT = Message(role="tool", content="1", tool_call_id="c")
 TWO = replace(
     FACTS,
     chat_template="plain",
-    tool_template="{{ tools | length if tools }} tools {{ messages[-1].tool_calls }}",
+    tool_template=(
+        "{{ tools | length if tools }} tools {% for m in messages %}{{ m.content or '' }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}"
+    ),
 )
 
 
 def test_a_template_for_tools_is_used_for_requests_with_tools():
     assert render(prompt_of(), TWO) == "plain"
-    assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools "
+    assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools hi"
     own = prompt_of(template="own {{ tools | length }}")
     assert render(own, TWO, [Tool(name="f")], takes_templates=True) == "own 1"
 
@@ -154,8 +160,8 @@ def test_a_template_for_tools_is_used_for_requests_with_tools():
 @pytest.mark.parametrize("message", [CALLING, RESULT])
 def test_a_template_for_tools_is_used_for_calls_that_the_other_cannot_render(message):
     assert render(prompt_of(message), TWO).startswith(" tools")
-    knowing = replace(TWO, chat_template="tool_calls")
-    assert render(prompt_of(message), knowing) == "tool_calls"
+    knowing = replace(TWO, chat_template=f"usual {TWO.tool_template}")
+    assert render(prompt_of(message), knowing).startswith("usual")
 
 
 SILENT = {"template_values": {"reasoning_effort": "none"}}

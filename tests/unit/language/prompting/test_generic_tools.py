@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.domain.request import Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.chat_template import tool_body
 from proxy.language.prompting.generic_tools import worded
 
 TOOLS = [tool_body(Tool(name="f", description="does it", parameters={"type": "object"}))]
-SYSTEM = "{% if messages[0].role == 'system' %}"
 HI = Message(role="user", content="hi")
 CALLS = (
     ToolCall(id="1", name="f", arguments='{"a": "ü"}'),
@@ -26,7 +23,7 @@ HISTORY = (
 
 
 def test_tools_are_described_in_a_system_message():
-    first, second = worded([HI], TOOLS, SYSTEM)
+    first, second = worded([HI], TOOLS)
     assert first.role == "system"
     assert (
         '{"name": "f", "description": "does it", "parameters": {"type": "object"}}' in first.content
@@ -36,35 +33,26 @@ def test_tools_are_described_in_a_system_message():
 
 
 def test_what_the_system_message_says_already_comes_first():
-    first, second = worded([Message(role="system", content="Be brief."), HI], TOOLS, SYSTEM)
+    first, second = worded([Message(role="system", content="Be brief."), HI], TOOLS)
     assert first.content.startswith("Be brief.\n\nYou can call functions.")
     assert second == HI
 
 
-@pytest.mark.parametrize(
-    "template", ["{{ m.content }}", "{{ raise_exception('System role not supported') }}"]
-)
-def test_a_template_without_a_system_role_has_them_before_the_first_user_message(template):
-    (only,) = worded([HI], TOOLS, template)
-    assert only.role == "user"
-    assert only.content.startswith("You can call functions.")
-    assert only.content.endswith("\n\nhi")
-
-
-def test_calls_and_results_are_text_and_the_roles_alternate():
-    found = worded(HISTORY, [], SYSTEM)
-    assert [one.role for one in found] == ["user", "assistant", "user"]
+def test_calls_and_results_are_text():
+    found = worded(HISTORY, [])
+    assert [one.role for one in found] == ["user", "assistant", "user", "user", "user"]
     assert found[1].content == (
         'well\n<function_call>\n{"name": "f", "arguments": {"a": "ü"}}\n</function_call>\n'
         '<function_call>\n{"name": "g", "arguments": {}}\n</function_call>'
     )
-    assert found[2].content == (
-        "<function_result>\nf:\none\n</function_result>\n\n"
-        "<function_result>\ng:\ntwo\n</function_result>\n\nand?"
-    )
+    assert [one.content for one in found[2:]] == [
+        "<function_result>\nf:\none\n</function_result>",
+        "<function_result>\ng:\ntwo\n</function_result>",
+        "and?",
+    ]
     assert not any(one.tool_calls or one.tool_call_id for one in found)
 
 
 def test_a_chat_without_tools_and_calls_stays_as_it_is():
     chat = (Message(role="system", content="x"), HI, Message(role="assistant", content="hello"), HI)
-    assert worded(chat, [], SYSTEM) == chat
+    assert worded(chat, []) == chat

@@ -211,13 +211,16 @@ def test_families_are_found_from_the_template():
     found = syntax_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
     assert syntax_of(CARD).tools == "generic"
-    for template in (None, "{{ tools }}", "{{ m.tool_calls }}"):
+    for template in (None, "{{ tools }}"):
         facts = replace(FACTS, chat_template=template)
         assert syntax_of(replace(CARD, facts=facts)).tools is None
     assert syntax_of(replace(CARD, tool_parser="none")).tools is None
-    with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
+    with_two = replace(FACTS, chat_template="<think>", tool_template="{{ tools }}<tool_call>")
     found = syntax_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
+    for template in ("<tool_call>{{ m.tool_calls }}", "{{ xml_tools }}", "{% if 'tools' in m %}"):
+        shows_none = replace(FACTS, chat_template=template)
+        assert syntax_of(replace(CARD, facts=shows_none)).tools == "generic"
     named = syntax_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")
 
