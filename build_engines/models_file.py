@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     Tag,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -27,7 +29,7 @@ from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
 from build_engines.models_yaml import UNKNOWN, MarkedYaml, unknown_first, unknown_key
 from build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
-from build_engines.section import HttpUrlText, LocalPath, ModelName, Section
+from build_engines.section import HttpUrlText, LocalPath, ModelName, Section, base_of
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.vllm import arguments as vllm_arguments
 from build_engines.vllm.options import VllmOptions
@@ -141,13 +143,27 @@ class LimitsEntry(Section):
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
 
 
+def _template(given: bool | str, info: ValidationInfo) -> bool | str:
+    """The text of the file that is named."""
+    if isinstance(given, bool):
+        return given
+    file = base_of(info) / Path(given).expanduser()
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"cannot read {file}: {reason}") from error
+
+
 class ModelEntry(Section):
     """Fields of every model, which the proxy reads."""
 
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     chat_template_kwargs: bool = True  # callers may set the template's variables
-    chat_template: bool = False  # callers may send their own template, which is a program
+    # a file that replaces the model's own, of which this is the text; true: callers may send theirs,
+    # which is a program
+    chat_template: Annotated[bool | str, AfterValidator(_template)] = False
     # control tokens in callers' texts: plain text, or special; default: CALLERS_CONTROL_TOKENS
     callers_control_tokens: Literal["plain", "special"] | None = None
     tool_parser: str = "auto"  # a family's name; auto: derived from the chat template; none

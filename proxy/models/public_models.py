@@ -153,13 +153,16 @@ def _cards(
             "to one with `tensors` the input for max_tokens, or remove these limits",
             "the limits of a model cannot be enforced",
         )
+    facts = model.facts
+    if isinstance(entry.chat_template, str):
+        facts = replace(facts, chat_template=entry.chat_template, tool_template=None)
     card = ModelCard(
         name=name,
         triton_model=model.name,
         pool=model.pool,
         deployment=deployment.name,
         version=deployment.version,
-        facts=model.facts,
+        facts=facts,
         loaded=loaded.facts,
         capabilities=model.capabilities,
         limits=limits,
@@ -167,7 +170,7 @@ def _cards(
             (entry.callers_control_tokens or defaults.callers_control_tokens) == "plain"
         ),
         takes_template_values=entry.chat_template_kwargs,
-        takes_templates=entry.chat_template,
+        takes_templates=entry.chat_template is True,
         tool_parser=entry.tool_parser,
         reasoning_parser=entry.reasoning_parser,
         max_retries=entry.max_retries,

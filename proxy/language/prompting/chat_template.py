@@ -5,6 +5,7 @@ transformers sets it up. Called by `prompt_writer`.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -98,7 +99,9 @@ def rendered(
     has_words = "tools" in variables(template)
     turns = _with_functions(prompt.messages, tools, escapes)
     tools = [_as_function(tool, escapes) for tool in tools]
-    if words_tools and not (has_words and prompt.template is not None):
+    # a caller's template has its own words; without tools, the model's may show calls as it learned
+    shows = has_words if tools else "tool_calls" in template
+    if words_tools and not (shows and (prompt.template is not None or not tools)):
         turns, tools = worded(turns, list(map(tool_body, tools))), ()
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
@@ -206,25 +209,47 @@ def _check_values(
 def _written(prompt: ChatPrompt, facts: ModelFacts, template: str, callers: Context) -> str:
     """The text that the template makes of the variables that contain callers' text."""
     try:
-        text = compiled(template).render(
-            **callers,
+        program = compiled(template)
+    except Exception as error:
+        raise _refused(prompt, "the messages", error) from error
+
+    def render(messages: Sequence[Mapping[str, Any]]) -> str:
+        return program.render(
+            **{**callers, "messages": messages},
             add_generation_prompt=prompt.adds_generation_prompt,
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
         )
+
+    def fails(count: int) -> bool:
+        try:
+            render(callers["messages"][:count])
+        except MemoryError:
+            raise
+        except Exception:
+            return True
+        return False
+
+    messages = callers["messages"]
+    try:
+        text = render(messages)
     except MemoryError:
         raise  # the sandbox's limit, which it reports
     except Exception as error:  # a template is a program: it may raise anything
-        raise _refused(prompt, error) from error
+        at = bisect_left(range(1, len(messages)), True, key=fails)
+        where = f"a message of role {messages[at]['role']!r}"
+        if len(messages) == len(prompt.messages):
+            where = f"messages[{at}] (role {messages[at]['role']!r})"
+        raise _refused(prompt, where, error) from error
     return _up_to_continuation(text) if prompt.continues_last else text
 
 
-def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
+def _refused(prompt: ChatPrompt, where: str, error: Exception) -> InvalidRequest:
     """The error for a template that failed; its own message may be long."""
     is_callers = prompt.template is not None
     whose = "given" if is_callers else "model's"
     return InvalidRequest(
-        f"The {whose} chat template refused the messages: {str(error)[:ECHO_AT_MOST]}",
+        f"The {whose} chat template refused {where}: {str(error)[:ECHO_AT_MOST]}",
         code=ErrorCode.INVALID_MESSAGES,
         param="chat_template" if is_callers else "messages",
     )
@@ -252,7 +277,7 @@ def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidR
     for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
             path = f"messages[{at}].tool_calls"
-            return _unsupported(f"The model's chat template does not show {path!r}.", path)
+            return _unsupported(f"The model's chat template does not use {path!r}.", path)
         if message.role == "tool" and "tool" not in template:
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)

@@ -1,0 +1,69 @@
+"""79 published chat templates show every word that agents send, or refuse it for a known reason.
+
+The templates belong to the makers of the models, so they are read from a folder next to the
+repository, and these tests are skipped where it is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.request import ChatPrompt
+from proxy.language.prompting.chat_template import rendered
+from proxy.language.syntax.parsers import GENERIC, syntax_of
+from tests.doubles.engine import CARD, FACTS
+from tests.unit.language.prompting.template_chats import IMAGE, OF_CALLS, OF_TURNS, SPOILT, missing
+
+FOLDER = Path(__file__).parents[5] / "shared" / "data" / "chat_templates"
+TEMPLATES = sorted(FOLDER.glob("*.jinja"))
+CHATS = {**OF_TURNS, **OF_CALLS, "an image": IMAGE}
+NO_IMAGE = "has no place for an image"
+NO_CALLS = (OF_CALLS, "does not use 'messages", "it lists tools, but has no place for calls")
+# Template -> the chats that it refuses, what the error says, and why.
+REFUSED = {
+    "Kimi-K2-Instruct.jinja": (
+        OF_CALLS,
+        "access to attribute 'append' of 'list' object is unsafe",
+        "it changes a list, which the sandbox forbids, as transformers' does",
+    ),
+    "LFM2-8B-A1B.jinja": NO_CALLS,
+    "LFM2.5-Instruct.jinja": NO_CALLS,
+    "ibm-granite-granite-3.3-2B-Instruct.jinja": NO_CALLS,
+    "vllm__tool_chat_template_glm4.jinja": NO_CALLS,
+    "fireworks-ai-llama-3-firefunction-v2.jinja": (
+        {**OF_TURNS, **OF_CALLS},
+        "'functions' is undefined",
+        "it wants variables of its own, which chat_template_kwargs can give",
+    ),
+}
+PYTHON = {"LFM2.5-8B-A1B.jinja"}  # its models write calls as Python does, with None
+
+
+@pytest.mark.skipif(not TEMPLATES, reason="the folder of published chat templates is not here")
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_a_template_shows_every_word_of_every_chat(path):
+    template = path.read_text()
+    facts = replace(FACTS, chat_template=template)
+    is_worded = syntax_of(replace(CARD, facts=facts)).tools == GENERIC
+    refused, error, _ = REFUSED.get(path.name, ((), "", ""))
+    for name, chat in CHATS.items():
+        messages, tools = chat
+        prompt = ChatPrompt(messages=messages)
+        if name in refused or (chat is IMAGE and "image" not in template):
+            with pytest.raises(InvalidRequest, match=error if name in refused else NO_IMAGE):
+                rendered(prompt, facts, tools, words_tools=is_worded)
+            continue
+        text = rendered(prompt, facts, tools, words_tools=is_worded).text
+        assert missing(text, chat) == [], name
+        assert text.count("tHink1") < 2, name
+        assert "None" not in text or path.name in PYTHON, name
+        assert SPOILT.search(text) is None, name
+
+
+@pytest.mark.skipif(not TEMPLATES, reason="the folder of published chat templates is not here")
+def test_every_refusal_is_of_a_template_that_is_there():
+    assert REFUSED.keys() <= {path.name for path in TEMPLATES}
