@@ -161,8 +161,7 @@ class ModelEntry(Section):
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     chat_template_kwargs: bool = True  # callers may set the template's variables
-    # a file that replaces the model's own, of which this is the text; true: callers may send theirs,
-    # which is a program
+    # the text of the file that replaces the model's own; true: callers may send one, a program
     chat_template: Annotated[bool | str, AfterValidator(_template)] = False
     # control tokens in callers' texts: plain text, or special; default: CALLERS_CONTROL_TOKENS
     callers_control_tokens: Literal["plain", "special"] | None = None

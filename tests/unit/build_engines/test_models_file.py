@@ -318,3 +318,12 @@ def test_off_needs_no_quotes(tmp_path, off):
     """YAML reads it as false."""
     text = f"models: {{m: {{weights: w, runtime: tensorrt_llm, gpu: {{guided_decoding: {off}}}}}}}"
     assert read(tmp_path, text)["m"].gpu.guided_decoding == "off"
+
+
+def test_a_chat_template_is_the_text_of_a_file_next_to_models_yaml(tmp_path):
+    (tmp_path / "own.jinja").write_text("{{ messages }}")
+    models = read(tmp_path, "models: {a: {weights: w, chat_template: own.jinja}, b: {weights: w}}")
+    assert (models["a"].chat_template, models["b"].chat_template) == ("{{ messages }}", False)
+    error = refused(tmp_path, "models: {a: {weights: w, chat_template: none.jinja}}")
+    assert error.startswith("models.yaml:1: models.a.chat_template: cannot read ")
+    assert "none.jinja: No such file" in error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from build_engines.models_file import ModelsFile, ModelsFileError, load
+from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry, load
 from proxy.domain.engine import NotReady
 from proxy.domain.model import Adopted, Kind, LoadedModel
 from proxy.models.registry import Registry
@@ -45,6 +45,15 @@ def test_without_an_entry_a_model_is_served_under_tritons_name_without_a_chat_te
         False,
     )
     assert card.capabilities == {"seed", "max_tokens"}
+
+
+def test_a_file_gives_a_chat_template_to_a_model_without_a_tokenizer():
+    entry = RemoteEntry(adopt="qwen_vllm").model_copy(update={"chat_template": "{{ messages }}"})
+    made = Registry({"qwen": entry})
+    made.serve([other("qwen_vllm")])
+    (card,) = made.cards()
+    assert (card.facts.chat_template, card.takes_templates) == ("{{ messages }}", False)
+    assert card.loaded.chat_template is None
 
 
 def test_the_entry_adds_what_the_model_does_not_carry():

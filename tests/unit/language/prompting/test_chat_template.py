@@ -189,3 +189,29 @@ def test_switches_set_by_the_caller_stay():
     prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
     text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
     assert text == "none True False"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ namespace(_a=1) }}",
+        "{% set n = namespace() %}{% set n._a = 1 %}",
+        "{{ namespace(self=1, __class__=2) }}",
+        "{{ dict.mro() }}",
+    ],
+)
+def test_namespaces_and_dict_show_nothing_of_python_as_in_transformers_5_24(template):
+    with pytest.raises(InvalidRequest):
+        rendered(template)
+
+
+def test_namespaces_and_dict_do_what_templates_use_them_for():
+    template = (
+        "{% set n = namespace(dict(a=1), b=2) %}{% set n.c = 3 %}{{ n.a }}{{ n.b }}{{ n.c }}"
+        "{{ dict.fromkeys(['x'], 1) }}{{ namespace(self=4).self }}"
+    )
+    assert rendered(template) == "123{'x': 1}4"
+
+
+def test_tojson_writes_what_filters_make_of_a_list():
+    assert rendered("{{ messages | map(attribute='role') | tojson }}") == '["system", "user"]'
