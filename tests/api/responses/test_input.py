@@ -16,7 +16,8 @@ TEMPLATE = (
     "{% for t in tools or [] %}<{{ t.function.name }}>{% endfor %}"
     "{% for m in messages %}[{{ m.role }}{{ ' ' ~ m.tool_call_id if m.tool_call_id }}]"
     "{{ '(' ~ m.reasoning_content ~ ')' if m.reasoning_content }}{{ m.content or '' }}"
-    "{% for c in m.tool_calls or [] %}{{ c.id }}:{{ c.function.arguments | tojson }}{% endfor %}"
+    "{% for c in m.tool_calls or [] %}"
+    "{{ c.function.name }} {{ c.id }}:{{ c.function.arguments | tojson }}{% endfor %}"
     "{% endfor %}{# <tool_call> <think> #}"
 )
 CATALOG = FixedCatalog(facts=replace(FACTS, context_length=4096, chat_template=TEMPLATE))
@@ -74,14 +75,14 @@ def test_reasoning_text_and_calls_of_one_turn_are_one_message(serve):
         "content": [{"type": "output_text", "text": "Let me see.", "annotations": []}],
     }
     found = prompt(serve, USER, thought, said, CALL, OUTPUT, tools=TOOLS)
-    assert found == ('<f>[user]hi[assistant](hm)Let me see.c1:{"x": 1}[tool c1]sunny')
+    assert found == ('<f>[user]hi[assistant](hm)Let me see.f c1:{"x": 1}[tool c1]sunny')
 
 
 def test_parallel_calls_and_their_outputs_pair_by_id_in_any_order(serve):
     calls = [{**CALL, "call_id": one} for one in ("a", "b")]
     outputs = [{**OUTPUT, "call_id": one, "output": one} for one in ("b", "a")]
     found = prompt(serve, USER, *calls, *outputs, USER, tools=TOOLS)
-    assert found.endswith('[assistant]a:{"x": 1}b:{"x": 1}[tool b]b[tool a]a[user]hi')
+    assert found.endswith('[assistant]f a:{"x": 1}f b:{"x": 1}[tool b]b[tool a]a[user]hi')
 
 
 def test_a_model_gets_back_the_reasoning_of_which_a_client_keeps_only_what_is_sealed(serve):
