@@ -27,7 +27,7 @@ from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import ReasoningParser
 
 AUTO, NONE, GENERIC = "auto", "none", "generic"
-READS_TOOLS = re.compile(r"\{[{%][^'\"}]*\btools\b")  # in code, and in front of any text there
+READS_TOOLS = re.compile(r"\{[{%][^'\"{}]*\btools\b")  # in code, and in front of any text there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
