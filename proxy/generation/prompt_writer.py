@@ -90,6 +90,7 @@ class PromptWriter:
             "takes_templates": card.takes_templates,
             "thinks": syntax.reasoning is not None,
             "words_tools": syntax.tools == GENERIC,
+            "family": syntax.tools,
             "escapes": input_escapes(syntax.tools),
         }
         known = await self._known(card, request.caller)

@@ -27,11 +27,12 @@ from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.callers_text import Context, RenderedPrompt, protected
 from proxy.language.prompting.control_tokens import NO_TOKENS, ControlTokens
-from proxy.language.prompting.generic_tools import worded
+from proxy.language.prompting.generic_tools import with_written_calls, worded
 from proxy.language.prompting.template_forms import Forms, shaped, tool_body
 from proxy.language.prompting.template_probes import found_forms
 from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
 from proxy.language.syntax.call_syntax import INPUT, INPUT_SCHEMA
+from proxy.language.syntax.families import tool_family
 
 EFFORT, NONE = "reasoning_effort", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -55,6 +56,7 @@ def rendered(
     thinks: bool = False,
     words_tools: bool = False,
     escapes: Escapes = IN_JSON,
+    family: str | None = None,
     known_forms: Mapping[str, Forms] | None = None,
 ) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins.
@@ -68,6 +70,7 @@ def rendered(
         thinks: the model reasons before it answers.
         words_tools: the model's template has no words for tools, see generic_tools.
         escapes: how inputs of custom tools are written, see _as_function.
+        family: of the model's tool calls, for templates that have no place for calls.
         known_forms: by template, those that need not be found again.
 
     Raises:
@@ -103,6 +106,8 @@ def rendered(
     shows = has_words if tools else "tool_calls" in template
     if words_tools and not (shows and (prompt.template is not None or not tools)):
         turns, tools = worded(turns, list(map(tool_body, tools))), ()
+    elif family is not None and prompt.template is None and "tool_calls" not in template:
+        turns = with_written_calls(turns, tool_family(family).call_syntax)
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
     if (refusal := _unsupported_history(turns, template)) is not None:

@@ -1,4 +1,4 @@
-"""Tools for templates that have no words for them. Called by `chat_template`.
+"""Tools and calls for templates that have no words for them. Called by `chat_template`.
 
 What the family `generic` reads, see syntax.json_calls.GenericParser, is explained in the system
 prompt; calls and results of the history become text that any template can show.
@@ -14,6 +14,7 @@ from typing import Any
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 from proxy.language.prompting.template_forms import INSTRUCTIONS
+from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.json_calls import GenericParser
 
 CALL, END_OF_CALL = GenericParser.sections[0]
@@ -30,6 +31,18 @@ def worded(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> tupl
         first, found = found[0], found[1:]
         words = "\n\n".join(filter(None, (first.content, words)))
     return (Message(role="system", content=words), *found)
+
+
+def with_written_calls(messages: Sequence[Message], syntax: CallSyntax | None) -> Sequence[Message]:
+    """The chat with calls in the text of the answers, for templates that show tools but no calls:
+    there the text of an answer has what the model wrote. syntax: the family's, if it has one.
+    """
+    found = list(messages)
+    for at, message in enumerate(messages):
+        if syntax and message.tool_calls and (calls := syntax.written(message.tool_calls)):
+            content = f"{message.content or ''}{calls}"
+            found[at] = replace(message, content=content, tool_calls=())
+    return found
 
 
 def _description(functions: Sequence[dict[str, Any]]) -> str:

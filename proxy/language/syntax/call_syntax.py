@@ -6,11 +6,13 @@ Parsers read more than this: a CallSyntax is the one form that the models' chat 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from proxy.domain.tools import ToolGrammar
+from proxy.domain.tools import ToolCall, ToolGrammar
 from proxy.language.structured.escaped_grammar import IN_JSON, Escapes, grammar_format
 from proxy.language.structured.schema import DEFINITIONS, schemas
 from proxy.language.structured.structural_tags import (
@@ -48,7 +50,7 @@ class CallSyntax:
     ordinary text never contains the trigger. is_single: an answer has one call at most. lead: what
     calls without text before them begin with. before_name: what the model writes between `begin`
     and the name. after_name: between `middle` and the arguments. input: the arguments of a custom
-    tool that has a grammar.
+    tool that has a grammar. write: arguments as text, where they are not JSON.
     """
 
     lead: str = ""
@@ -66,6 +68,20 @@ class CallSyntax:
     trigger: str = ""
     is_clear: bool = True
     is_single: bool = False
+    write: Callable[[Mapping[str, Any]], str] | None = None
+
+    def written(self, calls: Iterable[ToolCall]) -> str | None:
+        """Earlier calls as the model would have written them; None if that is not known."""
+        write = self.write
+        if write is None and self.arguments is json_format:
+            write = partial(json.dumps, ensure_ascii=False)
+        if write is None:
+            return None
+        each = (
+            f"{self.begin}{call.name}{self.middle}{write(json.loads(call.arguments))}{self.end}"
+            for call in calls
+        )
+        return f"{self.head}{self.separator.join(each)}{self.foot}"
 
     def calls_only(self, schemas: Mapping[str, Any], *, in_parallel: bool) -> Format:
         """At least one call, and no text. `schemas`: of the arguments, by the tool's name; of a

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from proxy.language.structured.structural_tags import Format, const_string, json_format, sequence
@@ -30,6 +32,12 @@ def _keyword_arguments(schema: Any) -> Format:
     return argument_list(schema, write, ", ")
 
 
+def _as_keywords(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
+    )
+
+
 def _can_be_keywords(schema: Any) -> bool:
     """Whether a guide can hold keyword arguments to this schema."""
     names = schema.get("properties", {})
@@ -45,6 +53,7 @@ class PythonicParser(BareCalls):
         begin="",
         middle="(",
         arguments=_keyword_arguments,
+        write=_as_keywords,
         input=InputSyntax(begin=f'{INPUT}="', end='"'),
         can_hold=_can_be_keywords,
         end=")",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.domain.request import Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.chat_template import tool_body
-from proxy.language.prompting.generic_tools import worded
+from proxy.language.prompting.generic_tools import with_written_calls, worded
+from proxy.language.syntax.families import tool_family
 
 TOOLS = [tool_body(Tool(name="f", description="does it", parameters={"type": "object"}))]
 HI = Message(role="user", content="hi")
@@ -56,3 +59,24 @@ def test_calls_and_results_are_text():
 def test_a_chat_without_tools_and_calls_stays_as_it_is():
     chat = (Message(role="system", content="x"), HI, Message(role="assistant", content="hello"), HI)
     assert worded(chat, []) == chat
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        (
+            "granite",
+            '<|tool_call|>[{"name": "f", "arguments": {"a": "ü"}}, {"name": "g", "arguments": {}}]',
+        ),
+        ("pythonic", '[f(a="ü"), g()]'),
+    ],
+)
+def test_calls_are_written_as_the_family_writes_them(family, text):
+    parser = tool_family(family)
+    [_, answer, *rest] = with_written_calls(HISTORY, parser.call_syntax)
+    assert (answer.content, answer.tool_calls) == (f"well{text}", ())
+    assert tuple(rest) == HISTORY[2:]
+
+
+def test_calls_whose_syntax_is_unknown_stay_calls():
+    assert with_written_calls(HISTORY, tool_family("glm45").call_syntax) == list(HISTORY)
