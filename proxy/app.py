@@ -257,7 +257,10 @@ def compose(
         DeploymentChooser(registry, None if operations is None else operations.decisions),
         timeout_s=settings.request_timeout_s,
         isolates_caches=settings.isolates_prefix_caches,
-        clamps_output=settings.max_output_tokens_exceeded == "clamp",
+        clamps_output=None
+        if settings.max_output_tokens_exceeded is None
+        else settings.max_output_tokens_exceeded == "clamp",
+        describes_images=settings.unreadable_result_images == "describe",
         queues_by_priority=settings.scheduling == "fair",
     )
     policy_watch = PolicyWatch(

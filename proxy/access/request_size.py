@@ -26,7 +26,8 @@ def apply_model_limits(
     """Checks the operator's limits for this model, for every protocol.
 
     Returns the request with the limits that only Triton's tokenizer can check, as it alone counts
-    a prompt's tokens. clamps: a `max_tokens` over the limit becomes the limit.
+    a prompt's tokens. clamps: a `max_tokens` over the limit becomes the limit, and one over what
+    the context leaves becomes that.
 
     Raises:
         InvalidRequest: the request asks for more than a limit allows.
@@ -47,11 +48,12 @@ def apply_model_limits(
                 code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )
-    if not limits.need_the_tokenizer:
+    lowers = clamps and request.max_tokens is not None and "limits" in card.capabilities
+    if not limits.need_the_tokenizer and not lowers:
         return request
     token_cap = smaller(limits.max_tokens, request.token_cap)
     if request.max_tokens is not None:
-        token_cap = None
+        token_cap = request.max_tokens if lowers else None
     return replace(request, token_cap=token_cap, prompt_cap=limits.prompt_tokens)
 
 

@@ -70,6 +70,7 @@ class RequestFields(Answer):
     idempotency: str = Field("", description="What became of its Idempotency-Key.")
     capped_priority: int = Field(0, description="The priority it got, lower than it asked for.")
     clamped_max_tokens: int = Field(0, description="Its `max_tokens`, lower than it asked for.")
+    dropped_tools: list[str] = Field([], description="Types of offered tools it was not shown.")
     endpoints: list[str] = Field([], description="Those that sent tokens of it.")
     trace_id: str = ""
     dropped_stages: int = Field(

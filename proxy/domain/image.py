@@ -20,12 +20,13 @@ NO_FRAMES = (0xFFC4, 0xFFC8, 0xFFCC)  # JPEG's markers among those of frames tha
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """base64: of the file's bytes. url: where it is fetched before a request is sent to an engine;
-    until then it has nothing else.
+    until then it has nothing else. place: the path of the caller's field.
     """
 
     media_type: str = ""
     base64: str = field(default="", repr=False)
     url: str | None = None
+    place: str = field(default="", compare=False)
 
 
 class NoSize(ValueError):

@@ -237,7 +237,8 @@ class RequestRecord:
     fallback_from: str | None = None  # see GenerationRequest
     priority: int | None = None  # its class, where it named one or its caller has a ceiling below 0
     capped_priority: int | None = None  # the caller's ceiling, where it asked for more
-    clamped_max_tokens: int | None = None  # the operator's limit, where it asked for more
+    clamped_max_tokens: int | None = None  # what it got, where it asked for more
+    dropped_tools: tuple[str, ...] = ()  # see GenerationRequest
 
     # Its generation. What stands from has_generated on is set when that has ended.
     generation_began: float = 0.0
@@ -251,7 +252,8 @@ class RequestRecord:
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    without_effect: tuple[str, ...] = ()  # see Sampling.without_effect
+    # Hints that its template does not read, then see Sampling.without_effect.
+    without_effect: tuple[str, ...] = ()
 
     # Its engine streams, of every choice, attempt and round of tools.
     attempts: int | None = None  # the most of one choice; None where no answer is checked
@@ -327,7 +329,7 @@ class RequestRecord:
         self.user, self.safety_identifier = request.user, request.safety_identifier
         self.metadata = request.metadata
         self.tenant = request.tenant or self.tenant
-        self.without_effect = request.sampling.without_effect(card.sampling)
+        self.without_effect += request.sampling.without_effect(card.sampling)
         self.used = self.usage
         if self.used is not None:
             self.prompt_tokens = self.used.prompt_tokens

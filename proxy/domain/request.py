@@ -18,7 +18,7 @@ class Message:
 
     The assistant's may have `tool_calls` and `reasoning`; `tool_call_id` says which of the calls a
     message of role tool answers. parts: of a message with images, its texts, and None in the place
-    of each image.
+    of each image. result_images: how many of its images, the first ones, are of tools' results.
     """
 
     role: str
@@ -28,6 +28,7 @@ class Message:
     tool_call_id: str | None = None
     reasoning: str | None = None
     parts: tuple[str | None, ...] = ()
+    result_images: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class ChatPrompt:
 
     def place_of_image(self, number: int = 0) -> str:
         """The path of one of its images, for errors."""
+        if self.images[number].place:
+            return self.images[number].place
         places = [
             f"messages[{at}].content[{index}]"
             for at, message in enumerate(self.messages)
@@ -182,6 +185,7 @@ class Delivery(Enum):
 class GenerationRequest:
     """One request for one model. `id` is ours, unique, and is the Triton request id too.
 
+    lowers_max_tokens: `max_tokens` over a limit is lowered to it, not refused.
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. reports_usage: with each piece of text, too.
     adds_special_tokens: the tokenizer's own around the prompt; None for what is usual.
@@ -193,7 +197,9 @@ class GenerationRequest:
     limits for each caller count by; empty where it is not known.
     tenant: the one that a caller without a key names, for logs, metrics and the fair queue alone.
     fallback_from: the model that the caller named, where `model` answers in its place.
-    token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
+    dropped_tools: types of offered tools that no model here can call, so it does not see them.
+    token_cap: new tokens at most where max_tokens is None, whatever the default; where both are
+    given, max_tokens is lowered to what the context has left. prompt_cap: a
     prompt of more tokens is refused. queue_patience_s: how long it waits for a row at most, 0 not
     at all; None for as long as the operator allows.
     """
@@ -203,6 +209,7 @@ class GenerationRequest:
     prompt: Prompt
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
+    lowers_max_tokens: bool = False
     stop: tuple[str, ...] = ()
     includes_stop: bool = False
     choices: int = 1
@@ -215,6 +222,7 @@ class GenerationRequest:
     reports_usage: bool = False
     skips_special_tokens: bool = True
     tools: tuple[Tool, ...] = ()
+    dropped_tools: tuple[str, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     calls_in_parallel: bool = True
     constraint: Constraint | None = None

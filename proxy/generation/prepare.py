@@ -30,6 +30,7 @@ from proxy.domain.request import (
 )
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
+from proxy.generation.leniency import with_described_results, without_unread_hints
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
 from proxy.language.prompting import control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt
@@ -114,7 +115,9 @@ class Preparation:
     Args:
         timeout_s: of a whole request, for every model; a model's own limit can only lower it.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
-        clamps_output: `max_tokens` over the operator's limit is lowered to it, not refused.
+        clamps_output: `max_tokens` over a limit is lowered to it, not refused; None for what is
+            usual in the request's protocol.
+        describes_images: see `leniency.with_described_results`.
         queues_by_priority: the proxy's own queue orders requests for models that say their rows,
             also those for engines that take no priority.
     """
@@ -128,7 +131,8 @@ class Preparation:
         *,
         timeout_s: float,
         isolates_caches: bool,
-        clamps_output: bool = False,
+        clamps_output: bool | None = None,
+        describes_images: bool = True,
         queues_by_priority: bool = False,
     ) -> None:
         self._formats = AnswerFormats(sandbox)
@@ -139,6 +143,7 @@ class Preparation:
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._clamps_output = clamps_output
+        self._describes_images = describes_images
         self._queues_by_priority = queues_by_priority
 
     async def learn(self, card: ModelCard) -> None:
@@ -158,7 +163,8 @@ class Preparation:
 
         1. the caller's ceilings on priority and output, which `record` names
         2. the deployment, and the build of the model there
-        3. the tools that the server runs, and the ceilings of the model
+        3. hints without effect, and images that it cannot read; the tools that the server runs, and
+           the ceilings of the model
         4. a bound on log-probabilities, where the answer is held until its end (`is_held`)
         5. the constraint: guides, parser and check of the answer
         6. the chat template, for each prompt of a batch
@@ -178,8 +184,10 @@ class Preparation:
         refusal: InvalidRequest | None = None
         for build in self._deployments.cards(request, card):
             try:
-                offered = offer_server_tools(request, build)
-                limited = apply_model_limits(offered, build, clamps=self._clamps_output)
+                offered = offer_server_tools(self._readable(request, build, record), build)
+                clamps = self._clamps_output
+                clamps = request.lowers_max_tokens if clamps is None else clamps
+                limited = apply_model_limits(offered, build, clamps=clamps)
                 if record is not None and limited.max_tokens != request.max_tokens:
                     record.clamped_max_tokens = limited.max_tokens
                 if is_held:
@@ -195,6 +203,19 @@ class Preparation:
                 return plan
         assert refusal is not None  # there is at least one build
         raise refusal
+
+    def _readable(
+        self, request: GenerationRequest, card: ModelCard, record: RequestRecord | None
+    ) -> GenerationRequest:
+        """Without the hints that the model's template does not read, which `record` names, and
+        with words for images of tools' results, if it reads none.
+        """
+        request, unread = without_unread_hints(request, card)
+        if record is not None:
+            record.without_effect = unread
+        if self._describes_images and "images" not in card.capabilities:
+            request = with_described_results(request)
+        return request
 
     async def prepare_again(self, request: GenerationRequest, card: ModelCard) -> Plan:
         """For a later attempt or round of tools, which takes the steps from 5 to 7 again: the

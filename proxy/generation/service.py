@@ -97,6 +97,7 @@ class Service:
         self._registry.check_available(card)
         record = running_record()
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
+        record.dropped_tools = request.dropped_tools
         if card.lifecycle is not NO_END:
             self._deprecations.note(card, current_caller.get().tenant)
         return record
@@ -147,9 +148,21 @@ class Service:
                     async with aclosing(streams.events()) as events:
                         async for event in events:
                             is_noted = record.first_event_s is not None and record.content is None
+                            if record.first_event_s is None:
+                                note_room(plan.request, card, record)
                             if not is_noted or isinstance(event, Finished):
                                 event = record.timed(event)
                             yield event
+
+
+def note_room(request: GenerationRequest, card: ModelCard, record: RequestRecord) -> None:
+    """Notes that the context had less room than `max_tokens`, once the prompt is counted."""
+    asked, usage = request.max_tokens, record.usage
+    if asked is None or request.token_cap is None or usage is None:
+        return
+    room = card.facts.context_length - usage.prompt_tokens
+    if card.facts.says_context and room < asked:
+        record.clamped_max_tokens = room
 
 
 NOT_HELD: AbstractContextManager[Callable[[int], None] | None] = nullcontext()

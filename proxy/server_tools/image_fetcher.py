@@ -53,7 +53,7 @@ class ImageFetcher:
                     if image.url is not None:
                         data = await asyncio.wait_for(self._file(image.url, left), until - now())
                         left -= len(data)
-                        images[number] = _image(data)
+                        images[number] = replace(_image(data), place=image.place)
                     await asyncio.sleep(0)  # each image takes up to a few milliseconds
                     total += pixels(b64decode(images[number].base64))
                     if total <= MOST_PIXELS:

@@ -114,10 +114,16 @@ class RequestSize(Group):
     max_output_tokens: Tokens | None = None
     """`max_tokens` of one choice; the default is cut to it. Set it to bound what a request may
     cost."""
-    max_output_tokens_exceeded: Literal["refuse", "clamp"] = "refuse"
-    """What becomes of a request whose `max_tokens` is over this limit, or over the model's in
-    models.yaml: 400, or with `clamp` an answer within the limit, and the header
-    `x-max-tokens-clamped`. Choose `clamp` where callers always ask for much."""
+    max_output_tokens_exceeded: Literal["refuse", "clamp"] | None = None
+    """What becomes of a request whose `max_tokens` is over this limit, over the model's in
+    models.yaml, or over what the prompt leaves of the context: 400, or with `clamp` an answer
+    within the limit, and the header `x-max-tokens-clamped`. Without it: `clamp` for `/v1/messages`
+    and `/v1/responses`, whose clients ask for much without looking, `refuse` elsewhere. Choose
+    `clamp` where callers of other routes do so, too."""
+    unreadable_result_images: Literal["describe", "refuse"] = "describe"
+    """What becomes of an image in a tool's result, for a model that reads no images: a sentence in
+    its place, or 400. Agents keep results in every later request, so `refuse` ends their session.
+    Choose it where an answer that has not seen the image is worse."""
     max_prompt_tokens: Tokens | None = None
     """Tokens of each prompt, as the tokenizer counts them. Set it to bound what a request may
     cost."""

@@ -122,6 +122,7 @@ def line_of(record: RequestRecord) -> Line:
         "metadata": _notes(record.metadata) or None,
         "capped_priority": record.capped_priority if has_generated else None,
         "clamped_max_tokens": record.clamped_max_tokens,
+        "dropped_tools": list(record.dropped_tools) or None,
         "without_effect": list(record.without_effect) or None,
         # its answer
         "status": record.status,

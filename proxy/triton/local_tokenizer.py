@@ -155,14 +155,14 @@ class LocalTokenizer:
                 "Shorten the prompt.",
                 "prompt",
             )
-        if wanted is not None and wanted > room:
+        if wanted is not None and wanted > room and request.token_cap is None:
             raise _too_long(
                 f"{longest}. You asked for {count + wanted} ({count} in the prompt, {wanted} for "
                 f"the answer). Shorten the prompt, or ask for at most {room} new tokens.",
                 "max_tokens",
             )
         default = smaller(facts.default_max_tokens, request.token_cap)
-        most = wanted or smaller(default, room) or room
+        most = smaller(wanted or default, room) or room
         return AdmittedPrompt(ids=tuple(ids), max_tokens=most), text
 
     def _check_start(self, text: str, context: int, longest: str) -> None:

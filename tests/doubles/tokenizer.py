@@ -24,10 +24,10 @@ class ByteTokenizer:
             raise InvalidRequest(
                 "over limit", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"
             )
-        if room < 1 or (asked or 0) > room:
+        if room < 1 or ((asked or 0) > room and request.token_cap is None):
             param = "prompt" if room < 1 else "max_tokens"
             raise InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param=param)
-        return AdmittedPrompt(ids=ids, max_tokens=asked or min(default, room))
+        return AdmittedPrompt(ids=ids, max_tokens=min(asked or default, room))
 
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
         return tuple(b"" if token == BOS else bytes([token]) for token in ids)

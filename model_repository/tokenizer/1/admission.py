@@ -14,8 +14,8 @@ CUT_MARGIN_TOKENS = 64
 class OperatorLimits:
     """An operator's limits for one request, in tokens; None for no limit.
 
-    default_max_tokens: new tokens if the request does not set max_tokens. prompt_tokens: the
-    longest prompt.
+    default_max_tokens: new tokens if the request does not set max_tokens; if it does, a max_tokens
+    that does not fit is lowered, not refused. prompt_tokens: the longest prompt.
     """
 
     default_max_tokens: int | None = None
@@ -109,9 +109,9 @@ class Admission:
             return min([room, *self._defaults(limits)])
         if max_tokens < 1:
             raise Refusal(INVALID_PARAMETER, "max_tokens", f"{max_tokens} is less than 1")
-        if max_tokens > room:
+        if max_tokens > room and limits.default_max_tokens is None:
             raise self._no_room(prompt_tokens, max_tokens)
-        return max_tokens
+        return min(max_tokens, room)
 
     def _defaults(self, limits: OperatorLimits) -> list[int]:
         given = (self.default_max_tokens, limits.default_max_tokens)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic import model_validator as validator
 
+from proxy.api.anthropic.tool_bodies import ToolChange
 from proxy.api.openai.field_types import (
     ListOf,
     RequestBody,
@@ -15,6 +17,7 @@ from proxy.api.openai.field_types import (
     only_of_type,
     text_or_list,
 )
+from proxy.api.openai.foreign_items import ForeignItem
 from proxy.api.openai.message_bodies import AsWritten
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
@@ -113,9 +116,18 @@ class ToolReferenceBlock(Block):
         return self.tool_name
 
 
-def _kind(*kinds: str) -> Discriminator:
+CHANGES = ("tool_addition", "tool_removal")
+
+
+def _kind(*kinds: str, is_foreign: Callable[[str], bool] = lambda kind: False) -> Discriminator:
+    """is_foreign: whether a block of another type becomes a text; else it is refused."""
+
     def tag(given: Any) -> str:
         kind = given.get("type") if isinstance(given, dict) else None
+        if kind in CHANGES:
+            return "<change>"
+        if isinstance(kind, str) and kind not in kinds and kind != "text" and is_foreign(kind):
+            return "<foreign>"
         return f"<{kind}>" if kind in kinds else "<text>"
 
     return Discriminator(tag)
@@ -123,14 +135,21 @@ def _kind(*kinds: str) -> Discriminator:
 
 Text = Annotated[TextBlock, Tag("<text>")]
 Image = Annotated[ImageBlock, Tag("<image>")]
+Change = Annotated[ToolChange, Tag("<change>")]
+Foreign = Annotated[ForeignItem, Tag("<foreign>")]
 ResultPart = Annotated[
-    Text | Image | Annotated[ToolReferenceBlock, Tag("<tool_reference>")],
-    _kind("image", "tool_reference"),
+    Text | Image | Annotated[ToolReferenceBlock, Tag("<tool_reference>")] | Foreign | Change,
+    _kind("image", "tool_reference", is_foreign=bool),
 ]
 
 
 Words = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextBlock], Tag("<list>")],
+    Discriminator(text_or_list),
+]
+SystemWords = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[ListOf[Annotated[Text | Change, _kind()]], Tag("<list>")],
     Discriminator(text_or_list),
 ]
 
@@ -149,17 +168,27 @@ class ToolResultBlock(Block):
 
 
 UserPart = Annotated[
-    Text | Image | Annotated[ToolResultBlock, Tag("<tool_result>")], _kind("image", "tool_result")
+    Text | Image | Annotated[ToolResultBlock, Tag("<tool_result>")] | Change | Foreign,
+    _kind("image", "tool_result", is_foreign=lambda kind: kind.endswith("_tool_result")),
 ]
 AssistantPart = Annotated[
     Text
     | Annotated[ToolUseBlock, Tag("<tool_use>")]
     | Annotated[ThinkingBlock, Tag("<thinking>")]
-    | Annotated[RedactedThinkingBlock, Tag("<redacted_thinking>")],
-    _kind("tool_use", "thinking", "redacted_thinking"),
+    | Annotated[RedactedThinkingBlock, Tag("<redacted_thinking>")]
+    | Change
+    | Foreign,
+    _kind("tool_use", "thinking", "redacted_thinking", is_foreign=bool),
 ]
 Part = (
-    TextBlock | ImageBlock | ToolResultBlock | ToolUseBlock | ThinkingBlock | RedactedThinkingBlock
+    TextBlock
+    | ImageBlock
+    | ToolResultBlock
+    | ToolUseBlock
+    | ThinkingBlock
+    | RedactedThinkingBlock
+    | ToolChange
+    | ForeignItem
 )
 
 
@@ -186,11 +215,14 @@ class MessageOutputConfig(RequestBody):
 
 
 class SystemMessage(RequestBody):
-    """Instructions in the middle of a chat, or the effort from here on, with no content."""
+    """Instructions in the middle of a chat, changes of the tools, or the effort from here on, with
+    no content. clear_at: "next_user_message" for what holds for the user's turn before it alone.
+    """
 
     role: Literal["system"]
-    content: Words
+    content: SystemWords
     output_config: MessageOutputConfig | None = None
+    clear_at: Literal["next_user_message", "never"] | None = None
 
 
 def _role(given: Any) -> str:

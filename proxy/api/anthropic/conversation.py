@@ -24,7 +24,9 @@ from proxy.api.anthropic.content_blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from proxy.api.anthropic.tool_bodies import ToolChange
 from proxy.api.openai.field_types import image_of
+from proxy.api.openai.foreign_items import ForeignItem
 from proxy.api.openai.message_bodies import MOST_IMAGES
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed, in_short
 from proxy.domain.image import Image
@@ -40,18 +42,26 @@ BETWEEN = "\n\n"  # messages that become one
 
 @dataclass(slots=True)
 class Turn:
-    """Messages of one role that follow each other. at: the number of the first. notes:
-    instructions of the system that belong here.
+    """Messages of one role that follow each other. at: the number of the first; places: of all.
+    notes: instructions of the system that belong here.
     """
 
     at: int
     role: str
     contents: list[str | Sequence[Part]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def parts(self) -> Iterator[Part]:
-        return (part for each in self.contents if not isinstance(each, str) for part in each)
+        return (part for _, part in self.placed)
+
+    @property
+    def placed(self) -> Iterator[tuple[str, Part]]:
+        """With the path of each part."""
+        for at, content in zip(self.places, self.contents, strict=True):
+            for index, part in enumerate(() if isinstance(content, str) else content):
+                yield f"messages[{at}].content[{index}]", part
 
     @property
     def said(self) -> Iterator[str | ImageBlock]:
@@ -60,9 +70,9 @@ class Turn:
         for content in self.contents:
             parts = (content,) if isinstance(content, str) else content
             said = [
-                part.text if isinstance(part, TextBlock) else part
+                part.text if isinstance(part, (TextBlock, ForeignItem)) else part
                 for part in parts
-                if isinstance(part, (str, TextBlock, ImageBlock))
+                if isinstance(part, (str, TextBlock, ImageBlock, ForeignItem))
             ]
             if has_said and said:
                 yield BETWEEN
@@ -78,9 +88,20 @@ class Turn:
         return "".join(part.thinking for part in self.parts if isinstance(part, ThinkingBlock))
 
 
-def words_of(content: str | Sequence[TextBlock]) -> str:
+def tool_changes(messages: Sequence[AnyMessage]) -> Iterator[tuple[str, ToolChange]]:
+    """Each with its path."""
+    for at, message in enumerate(messages):
+        for index, part in enumerate(() if isinstance(message.content, str) else message.content):
+            if isinstance(part, ToolChange):
+                yield f"messages[{at}].content[{index}]", part
+
+
+def words_of(content: str | Sequence[TextBlock | ToolChange]) -> str:
     """The text, without a billing header."""
-    texts = (content,) if isinstance(content, str) else (block.text for block in content)
+    if isinstance(content, str):
+        texts = [content]
+    else:
+        texts = [block.text for block in content if isinstance(block, TextBlock)]
     found = ((BILLING.match(text), text) for text in texts)  # `sub` would search all of it
     return "".join(text if header is None else text[header.end() :] for header, text in found)
 
@@ -124,8 +145,11 @@ def conversation(
 def _turns(messages: Sequence[AnyMessage]) -> tuple[list[str], list[Turn]]:
     """Instructions before the first turn, and the turns."""
     leading, turns = list[str](), list[Turn]()
+    last = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
     for at, message in enumerate(messages):
         if isinstance(message, SystemMessage):
+            if message.clear_at == "next_user_message" and at < last:
+                continue
             if not (words := words_of(message.content)):
                 continue
             if not turns:
@@ -138,6 +162,7 @@ def _turns(messages: Sequence[AnyMessage]) -> tuple[list[str], list[Turn]]:
         if not turns or turns[-1].role != message.role:
             turns.append(Turn(at, message.role))
         turns[-1].contents.append(message.content)
+        turns[-1].places.append(at)
     return leading, turns
 
 
@@ -158,7 +183,13 @@ def _users(turn: Turn, images: list[Image]) -> Iterator[Message]:
     """
     notes = BETWEEN.join(map(REMINDER.format, turn.notes))
     results = [part for part in turn.parts if isinstance(part, ToolResultBlock)]
-    shown = [part for result in results for part in _parts(result) if isinstance(part, ImageBlock)]
+    shown = [
+        image_of(part.source.url, f"{path}.content[{index}]")
+        for path, result in turn.placed
+        if isinstance(result, ToolResultBlock)
+        for index, part in enumerate(_parts(result))
+        if isinstance(part, ImageBlock)
+    ]
     said: list[str | None] = [None] * len(shown)
     said += (None if isinstance(part, ImageBlock) else part for part in turn.said)
     has_own = any(said) or None in said
@@ -173,23 +204,32 @@ def _users(turn: Turn, images: list[Image]) -> Iterator[Message]:
         return
     if notes:
         said.append(f"{BETWEEN}{notes}" if has_own else notes)
-    images += (image_of(part.source.url) for part in shown)
-    images += (image_of(part.source.url) for part in turn.parts if isinstance(part, ImageBlock))
+    images += shown
+    images += (
+        image_of(part.source.url, path)
+        for path, part in turn.placed
+        if isinstance(part, ImageBlock)
+    )
     yield Message(
         role="user",
         content="".join(filter(None, said)),
         parts=tuple(said) if None in said else (),
+        result_images=len(shown),
     )
 
 
-def _parts(result: ToolResultBlock) -> Sequence[TextBlock | ImageBlock | ToolReferenceBlock]:
+def _parts(
+    result: ToolResultBlock,
+) -> Sequence[TextBlock | ImageBlock | ToolReferenceBlock | ForeignItem | ToolChange]:
     return [] if result.content is None or isinstance(result.content, str) else result.content
 
 
 def _result(result: ToolResultBlock) -> str:
     """Templates have no place for `is_error`, so the text says it."""
     text = result.content if isinstance(result.content, str) else ""
-    text = text or "".join(part.text for part in _parts(result) if not isinstance(part, ImageBlock))
+    text = text or "".join(
+        part.text for part in _parts(result) if not isinstance(part, (ImageBlock, ToolChange))
+    )
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
 
 
@@ -199,18 +239,23 @@ def _check_pairs(before: Turn | None, turn: Turn) -> None:
     answered = [part.tool_use_id for part in turn.parts if isinstance(part, ToolResultBlock)]
     called, results = set(calls), set(answered)
     if before is not None and len(called) < len(calls):
-        raise _wrong(f"messages[{before.at}]: two `tool_use` blocks have the same id")
+        raise _wrong(f"messages.{before.at}: `tool_use` ids must be unique")
     if len(results) < len(answered):
-        raise _wrong(f"messages[{turn.at}]: two `tool_result` blocks answer the same `tool_use`")
+        raise _wrong(
+            f"messages.{turn.at}: each tool_use must have a single result. Found multiple "
+            "`tool_result` blocks with the same id"
+        )
     if (unknown := next((one for one in answered if one not in called), None)) is not None:
         raise _wrong(
-            f"messages[{turn.at}]: the `tool_result` for {echoed(unknown)} has no `tool_use` block "
-            "with that id in the message before it"
+            f"messages.{turn.at}: unexpected `tool_use_id` found in `tool_result` blocks: "
+            f"{echoed(unknown)}. Each `tool_result` block must have a corresponding `tool_use` "
+            "block in the previous message"
         )
     if before is not None and (missing := [one for one in calls if one not in results]):
         raise _wrong(
-            f"messages[{before.at}]: these `tool_use` blocks have no `tool_result` in the next "
-            f"message: {in_short(', '.join(missing))}"
+            f"messages.{before.at}: `tool_use` ids were found without `tool_result` blocks "
+            f"immediately after: {in_short(', '.join(missing))}. Each `tool_use` block must have a "
+            "corresponding `tool_result` block in the next message"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from proxy.domain.errors import ErrorCode
@@ -26,18 +27,40 @@ OF_CODES = {code.value: TYPES.get(code.status, INVALID) for code in ErrorCode}
 # No chat is kept here. Tool runners of the SDKs first ask for that, and do without if they get this
 # (anthropic 2.14, lib/threads).
 NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-# The numbers in the message for `max_tokens` over the room that the prompt leaves: context, total,
-# prompt, answer.
-ROOM = re.compile(r"(\d+) tokens\. You asked for \d+ \((\d+) in the prompt, (\d+) for the answer\)")
+# Our messages, and Anthropic's sentences for the same. Claude Code compacts a chat, asks for a
+# shorter answer, or leaves out what is refused, by these words; without them it asks again.
+SENTENCES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        r".*?(\d+) tokens\. You asked for \d+ \((\d+) in the prompt, (\d+) for the answer\).*",
+        r"input length and `max_tokens` exceed context limit: \2 + \3 > \1, decrease input length "
+        "or `max_tokens` and try again",
+    ),
+    (
+        r".*?(\d+) tokens\D* the prompt has (?:more than )?(\d+).*",
+        r"prompt is too long: \2 tokens > \1 maximum",
+    ),
+    (
+        r"Invalid value for 'max_tokens': (\d+)\. This server allows at most (\d+) for the model "
+        r"'(.*)'\.",
+        r"max_tokens: \1 > \2, which is the maximum allowed number of output tokens for \3",
+    ),
+    (
+        r"(Unsupported parameter: '([^']+)' is not supported by .*)",
+        lambda found: f"{_dotted(found[2])}: Extra inputs are not permitted. {found[1]}",
+    ),
+    (
+        r"Missing required parameter: '([^']+)'(.*)",
+        lambda found: f"{_dotted(found[1])}: Field required{found[2]}",
+    ),
+    (r"(The image .* cannot be used: .*)", r"Could not process image. \1"),
+)
+COMPILED = tuple((re.compile(ours, re.DOTALL), theirs) for ours, theirs in SENTENCES)
 
 
 def message_error(body: Json) -> Json:
     """body: of the same error in OpenAI's form."""
     error = body["error"]
-    message = error["message"]
-    if error["code"] == ErrorCode.CONTEXT_LENGTH_EXCEEDED.value:
-        message = _too_long(message)
-    told: Json = {"type": OF_CODES.get(error["code"], INVALID), "message": message}
+    told: Json = {"type": OF_CODES.get(error["code"], INVALID), "message": _worded(error)}
     if error["param"] == "thread":
         told["details"] = NO_THREADS
     return {
@@ -47,14 +70,19 @@ def message_error(body: Json) -> Json:
     }
 
 
-def _too_long(message: str) -> str:
-    """Begins with the words of Anthropic's API, by which Claude Code knows that it must compact the
-    chat, or ask for a shorter answer.
-    """
-    if (found := ROOM.search(message)) is None:
+def _worded(error: Json) -> str:
+    """The message as Anthropic's API writes it, where it has one for this."""
+    message = str(error["message"])
+    if OF_CODES.get(error["code"], INVALID) != INVALID:
+        return message
+    for ours, theirs in COMPILED:
+        if (found := ours.fullmatch(message)) is not None:
+            return found.expand(theirs) if isinstance(theirs, str) else theirs(found)
+    if error["code"] == ErrorCode.CONTEXT_LENGTH_EXCEEDED.value:
         return f"prompt is too long: {message}"
-    context, prompt, answer = found.groups()
-    return (
-        f"input length and `max_tokens` exceed context limit: {prompt} + {answer} > {context}, "
-        "decrease input length or `max_tokens` and try again"
-    )
+    return message
+
+
+def _dotted(path: str) -> str:
+    """messages[1].content[0] -> messages.1.content.0"""
+    return path.replace("[", ".").replace("]", "")

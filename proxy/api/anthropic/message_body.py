@@ -10,18 +10,18 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.anthropic.content_blocks import (
     AnyMessage,
-    Block,
     Effort,
     Hint,
     MessageBody,
     SystemMessage,
     Words,
 )
-from proxy.api.anthropic.conversation import conversation, words_of
+from proxy.api.anthropic.conversation import conversation, tool_changes, words_of
+from proxy.api.anthropic.tool_bodies import AnyTool, CustomTool, ToolName, offered
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     INT32_MAX,
@@ -35,51 +35,17 @@ from proxy.api.openai.field_types import (
     StopString,
     TokenLimit,
     check_own_names,
-    only_of_type,
+    check_some_usable,
+    dropped_types,
 )
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.language.prompting.chat_template import EFFORT, NONE, SWITCHES, variables
+from proxy.domain.tools import ToolChoice, ToolMode
+from proxy.language.prompting.chat_template import EFFORT, NONE, SWITCHES, read_by
 from proxy.language.structured.constraint_request import ConstraintRequest, Form
 from proxy.language.syntax.parsers import syntax_of
 from proxy.models.registry import ServedModel
-
-ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,128}$")]
-
-
-class CustomTool(Block):
-    """A tool of the caller's. The last three fields have no effect: all tools are known to the
-    model from the beginning, and inputs are streamed as they come.
-    """
-
-    name: ToolName
-    input_schema: dict[str, Any]
-    type: Literal["custom"] | None = None
-    description: str | None = None
-    strict: bool | None = None
-    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
-    defer_loading: bool | None = None
-    eager_input_streaming: bool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_custom(cls, given: Any) -> Any:
-        return only_of_type(
-            given,
-            "the tool {} is Anthropic's own, and this server does not have it: send a tool with a "
-            "'name' and an 'input_schema'",
-            "custom",
-        )
-
-    def to_domain(self) -> Tool:
-        return Tool(
-            name=self.name,
-            description=self.description,
-            parameters=self.input_schema,
-            is_strict=bool(self.strict),
-        )
 
 
 class ChoiceBody(RequestBody):
@@ -185,7 +151,7 @@ class CountTokensBody(RequestBody):
     model: str
     messages: Annotated[ListOf[MessageBody], Field(min_length=1), AtMostMessages]
     system: Words | None = None
-    tools: Annotated[ListOf[CustomTool] | None, AtMostTools] = None
+    tools: Annotated[ListOf[AnyTool] | None, AtMostTools] = None
     tool_choice: ChoiceBody | None = None
     thinking: ThinkingBody | None = None
     output_config: OutputConfig | None = None
@@ -195,15 +161,30 @@ class CountTokensBody(RequestBody):
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> CountTokensBody:
-        tools = enumerate(self.tools or ())
-        check_own_names((f"tools[{at}].name", tool.name) for at, tool in tools)
+        check_own_names(
+            (f"tools[{at}].name", tool.name)
+            for at, tool in enumerate(self.tools or ())
+            if isinstance(tool, CustomTool)
+        )
         return self
 
+    @property
+    def _offered(self) -> list[tuple[str, object]]:
+        return list(offered(self.tools or (), tool_changes(self.messages)))
+
+    @property
+    def callable_tools(self) -> list[tuple[str, CustomTool]]:
+        """Those that the model sees, each with its path."""
+        return [(path, one) for path, one in self._offered if isinstance(one, CustomTool)]
+
     def check_choice(self, card: ModelCard) -> None:
-        """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not."""
+        """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not; or no
+        tool can be called.
+        """
         choice = self.tool_choice
-        own = {tool.name for tool in self.tools or ()}
+        own = {tool.name for _, tool in self.callable_tools}
         known = own | {tool.name for tool in card.server_tools.tools}
+        check_some_usable(dropped_types(one for _, one in self._offered), bool(known))
         wrong = None
         if choice is not None and choice.name is not None and choice.name not in known:
             wrong = f"'tool_choice.name' is {choice.name!r}, which is not one of 'tools'"
@@ -244,7 +225,8 @@ class CountTokensBody(RequestBody):
                 continues_last=continues,
                 template_values=values,
             ),
-            tools=tuple(tool.to_domain() for tool in self.tools or ()),
+            tools=tuple(tool.to_domain() for _, tool in self.callable_tools),
+            dropped_tools=dropped_types(one for _, one in self._offered),
             tool_choice=ToolChoice() if choice is None else choice.to_domain(),
             calls_in_parallel=choice is None or not choice.disable_parallel_tool_use,
             thinking_budget=budget,
@@ -253,34 +235,24 @@ class CountTokensBody(RequestBody):
     def _thinking(self, card: ModelCard) -> tuple[dict[str, object], int | None]:
         """Values of the chat template, and the budget of the reasoning.
 
-        `disabled` must not fail: Claude Code sends it for titles. A template that cannot switch the
-        reasoning off has it ended at once. The effort is a hint to the templates that read it.
+        `disabled` must not fail: Claude Code sends it for titles.
         """
-        read = _read_by_templates(card)
-        switches = [name for name in SWITCHES if name in read]
         thinks, thinking = syntax_of(card).reasoning is not None, self.thinking
-        if thinking is not None and thinking.type == "disabled":
-            if thinks and not switches and EFFORT not in read:
-                return {}, 0
-            return {EFFORT: NONE}, None
         values: dict[str, object] = {}
-        if EFFORT in read and (effort := self._effort) is not None:
+        if thinking is not None and thinking.type == "disabled":
+            return {EFFORT: NONE}, None
+        if (effort := self._effort) is not None:
             values[EFFORT] = effort
         if thinking is None:
             return values, None
-        return values | dict.fromkeys(switches, True), thinking.budget_tokens if thinks else None
+        values |= {name: True for name in SWITCHES if name in read_by(card.facts)}
+        return values, thinking.budget_tokens if thinks else None
 
     @property
     def _effort(self) -> str | None:
         """The last one: a message may change it."""
         config = self.output_config
         return _last_effort(self.messages) or (None if config is None else config.effort)
-
-
-def _read_by_templates(card: ModelCard) -> frozenset[str]:
-    facts = card.facts
-    found = [variables(one) for one in (facts.chat_template, facts.tool_template) if one]
-    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _last_effort(messages: list[AnyMessage]) -> str | None:
@@ -316,6 +288,7 @@ class MessagesBody(CountTokensBody):
         return replace(
             super().to_domain(served, caller),
             max_tokens=self.max_tokens,
+            lowers_max_tokens=True,
             stop=tuple(self.stop_sequences or ()),
             sampling=sampling,
             user=None if self.metadata is None else self.metadata.user_id,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic_core import from_json
-
 from proxy.api.anthropic.error_form import message_error
 from proxy.api.http.answer import NamedEvents
-from proxy.api.openai.message_bodies import NO_OBJECT
+from proxy.api.openai.message_bodies import partial_object
 from proxy.domain.completion import Completion
 from proxy.domain.events import (
     Finished,
@@ -75,37 +73,33 @@ class Block:
                 "type": "tool_use",
                 "id": self.call.id,
                 "name": self.call.name,
-                "input": _input(text),
+                "input": partial_object(text),
             }
         signed = {"signature": signature} if self.kind is THOUGHT else {}
         return {"type": self.kind.type, self.kind.field: text, **signed}
 
 
-def _input(text: str) -> Json:
-    """The arguments. If the token limit has cut them, those that are complete, as in the SDKs."""
-    try:
-        found = from_json(text, allow_partial=True) if text else {}
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {NO_OBJECT: text}
-
-
 class MessageRenderer:
     """Implements answer.Renderer. A block is one call, or a run of events of one kind.
 
-    hides_thoughts: blocks of reasoning are empty.
+    tool_paths: of the request's tools, in the body. hides_thoughts: blocks of reasoning are empty.
     """
 
-    def __init__(self, request: GenerationRequest, *, hides_thoughts: bool) -> None:
+    def __init__(
+        self, request: GenerationRequest, tool_paths: Sequence[str], *, hides_thoughts: bool
+    ) -> None:
         self._request = request
+        self._tool_paths = tool_paths
         self._hides_thoughts = hides_thoughts
         self._has_begun = False
         self._blocks: list[Block] = []
         self._finished: Finished | None = None
 
     def field_names(self) -> Mapping[str, str]:
-        tools = range(len(self._request.tools))
-        schemas = {f"tools[{at}].function.parameters": f"tools[{at}].input_schema" for at in tools}
+        schemas = {
+            f"tools[{at}].function.parameters": f"{path}.input_schema"
+            for at, path in enumerate(self._tool_paths)
+        }
         return NAMES | schemas
 
     def chunks(self, event: OutputEvent) -> list[Json]:

@@ -61,17 +61,19 @@ def routes(
     router = typed_router(bodies, "/v1/messages", tag="anthropic")
 
     async def exchange(http: Request, body: CountTokensBody) -> Exchange:
-        limits.check_chat(body.messages, body.tools)
+        tools = body.callable_tools
+        limits.check_chat(body.messages, [tool for _, tool in tools])
         served = models.serving(body.model)
         body.check_choice(served.card)
         request = body.to_domain(served, caller_name(http.scope))
         limits.check_stops("stop_sequences", request.stop)
         display = None if body.thinking is None else body.thinking.display
-        renderer = MessageRenderer(request, hides_thoughts=display == "omitted")
+        paths = [path for path, _ in tools]
+        renderer = MessageRenderer(request, paths, hides_thoughts=display == "omitted")
         with protocol_names(renderer.field_names):
             if request.tools:
-                tools = await examiner.tools(request.tools, request.caller)
-                request = replace(request, tools=tools)
+                examined = await examiner.tools(request.tools, request.caller)
+                request = replace(request, tools=examined)
             if (asked := body.asked_format) is not None:
                 constraint = await examiner.constraint(asked, request.caller)
                 request = replace(request, constraint=constraint)

@@ -76,6 +76,7 @@ EXPOSED_HEADERS = (
     "x-priority-class",
     "x-priority-capped",
     "x-max-tokens-clamped",
+    "x-dropped-tools",
     *own_headers.LIFECYCLE,
     *idempotency.EXPOSED,
 )

@@ -88,6 +88,8 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
         headers["x-priority-capped"] = str(-record.capped_priority)
     if record.clamped_max_tokens is not None:
         headers["x-max-tokens-clamped"] = str(record.clamped_max_tokens)
+    if record.dropped_tools:
+        headers["x-dropped-tools"] = ", ".join(record.dropped_tools)
     if record.fallback_from is not None:
         headers["x-fallback-from"] = record.fallback_from
     if record.lifecycle is not NO_END:

@@ -50,6 +50,10 @@ NEEDS: Mapping[str, Need] = {
     "/v1/embeddings": Scope.EMBEDDINGS,
     "/v1/rerank": Scope.EMBEDDINGS,
     "/v1/score": Scope.EMBEDDINGS,
+    # as other clients ask for the last two
+    "/v2/rerank": Scope.EMBEDDINGS,
+    "/rerank": Scope.EMBEDDINGS,
+    "/score": Scope.EMBEDDINGS,
     "/v1/chat/completions/render": Scope.TOKENS,
     "/v1/messages/count_tokens": Scope.TOKENS,
     "/tokenize": Scope.TOKENS,

@@ -27,7 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.domain.errors import ErrorCode
+from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import MEDIA_TYPES, Image, media_type
 
 INT32_MAX = 2**31 - 1
@@ -141,6 +141,38 @@ def check_own_names(names: Iterable[tuple[str, str]]) -> None:
         if name in seen:
             raise FieldError(path, f"'{path}' is {name!r}, the name of an earlier tool")
         seen.add(name)
+
+
+class DroppedTool(RequestBody):
+    """An offered tool of a type that no model can call here, mostly one that another server runs.
+    Models do not see it, and answers say so: the header x-dropped-tools.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Annotated[str, Field(max_length=128)]
+
+
+MOST_DROPPED = 16  # types that an answer names
+
+
+def dropped_types(tools: Iterable[object]) -> tuple[str, ...]:
+    """Each type once, in characters that a header may have."""
+    types = (tool.type for tool in tools if isinstance(tool, DroppedTool))
+    shown = dict.fromkeys(re.sub(r"[^\w.-]", "_", kind, flags=re.ASCII) for kind in types)
+    return tuple(islice(shown, MOST_DROPPED))
+
+
+def check_some_usable(dropped: Sequence[str], has_some: bool) -> None:
+    """Raises InvalidRequest: tools are offered, and none of them can be called."""
+    if dropped and not has_some:
+        raise InvalidRequest(
+            f"'tools' has none that a model of this server can call: {', '.join(dropped)} would "
+            "have to be run by this server, which does not have it. Send tools with a schema of "
+            "your own, or leave 'tools' out.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="tools",
+        )
 
 
 class Only:
@@ -295,11 +327,11 @@ def checked_image(url: str) -> str:
     return url
 
 
-def image_of(url: str) -> Image:
-    """url: one that was checked."""
+def image_of(url: str, place: str = "") -> Image:
+    """url: one that was checked. place: the path of its field."""
     if (data := DATA.match(url)) is None:
-        return Image(url=url)
-    return Image(media_type=JPG.get(data[1], data[1]), base64=url[data.end() :])
+        return Image(url=url, place=place)
+    return Image(media_type=JPG.get(data[1], data[1]), base64=url[data.end() :], place=place)
 
 
 class ImageUrl(RequestBody):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
+from pydantic_core import from_json
 
 from proxy.api.http import json_shape
 from proxy.api.http.validation_errors import FieldError
@@ -50,6 +51,17 @@ def as_object(text: str) -> str:
     if text.strip() in ("", "null"):
         return "{}"
     return text if _is_object(text) else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
+
+
+def partial_object(text: str) -> dict[str, Any]:
+    """The arguments of a call that this server answers; those that are complete, if the token limit
+    has cut them, as in the SDKs.
+    """
+    try:
+        found = from_json(text, allow_partial=True) if text.strip() else {}
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {NO_OBJECT: text}
 
 
 def _is_object(text: str) -> bool:
@@ -191,8 +203,10 @@ class AssistantBody(MessageFields):
 
 
 class ToolResultBody(MessageFields):
+    """Its content may be missing: a function may return nothing."""
+
     role: Literal["tool"]
-    content: AnyText
+    content: AnyText = ""
     tool_call_id: AsWritten
     name: AsWritten | None = None
 

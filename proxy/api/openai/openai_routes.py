@@ -70,7 +70,6 @@ HEADERS = (
     "x-unenforced-keywords",
     "x-priority-class",
     "x-priority-capped",
-    "x-max-tokens-clamped",
     *GENERATION_HEADERS,
 )
 CHAT = answers(
@@ -85,6 +84,8 @@ COMPLETION = answers(
     headers=HEADERS,
     content={EVENTS: events(TextCompletionChunk, stream("completion"))},
 )
+RERANK = answers(RerankAnswer, *BODY, 504, headers=GENERATION_HEADERS)
+SCORE = answers(ScoreAnswer, *BODY, 504, headers=GENERATION_HEADERS)
 ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
 EmbeddingsRequest = Annotated[EmbeddingsBody, Body(openapi_examples=requests("embeddings"))]
 CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
@@ -147,20 +148,15 @@ def routes(
         """A vector for each text or list of token ids."""
         return await pooled(http, body)
 
-    @router.post(
-        "/v1/rerank",
-        tags=["embeddings"],
-        responses=answers(RerankAnswer, *BODY, 504, headers=GENERATION_HEADERS),
-    )
+    @router.post("/rerank", tags=["embeddings"], responses=RERANK)
+    @router.post("/v2/rerank", tags=["embeddings"], responses=RERANK)
+    @router.post("/v1/rerank", tags=["embeddings"], responses=RERANK)
     async def rerank(http: Request, body: RerankRequest) -> Response:
         """Documents in the order of their relevance to a query, as Jina, Cohere and vLLM do it."""
         return await pooled(http, body)
 
-    @router.post(
-        "/v1/score",
-        tags=["embeddings"],
-        responses=answers(ScoreAnswer, *BODY, 504, headers=GENERATION_HEADERS),
-    )
+    @router.post("/score", tags=["embeddings"], responses=SCORE)
+    @router.post("/v1/score", tags=["embeddings"], responses=SCORE)
     async def score(http: Request, body: ScoreRequest) -> Response:
         """A score of each pair of texts, as vLLM does it."""
         return await pooled(http, body)

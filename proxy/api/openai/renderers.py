@@ -36,6 +36,7 @@ Json = dict[str, Any]
 # Audio and predictions are not supported, so these are 0. Clients with strict types (MacPaw's for
 # Swift, older ones for PHP) lose the whole block, or fail, if one of these fields is missing.
 NO_AUDIO = {"audio_tokens": 0}
+OF_TOOLS = ("function.parameters", "custom.format.grammar.definition")
 NOT_PREDICTED = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
 
 
@@ -165,13 +166,16 @@ class ChatRenderer(AnswerRenderer):
             chunk_kind="chat.completion.chunk",
             log_probs=ChatLogProbs(by_id=by_id) if body.logprobs else None,
         )
+        self._chat = body
         self._reasoning_fields = reasoning_fields
         self._has_begun = False
         self._custom_calls: set[tuple[int, int]] = set()  # choice and index
 
     def field_names(self) -> dict[str, str]:
         is_renamed = self._body.max_tokens is None
+        moved = [(at, path) for at, (path, _) in enumerate(self._chat.offered)]
         return {
+            **{f"tools[{at}].{part}": f"{path}.{part}" for at, path in moved for part in OF_TOOLS},
             **FIELD_NAMES,
             "prompt": "messages",
             "max_tokens": "max_completion_tokens" if is_renamed else "max_tokens",

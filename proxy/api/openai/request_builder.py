@@ -151,7 +151,7 @@ class RequestBuilder:
 
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         body, served = self.resolved(body, "prompt_token_ids")
-        if body.tool_choice is not None:
+        if body.tool_choice is not None or body.dropped:
             body.check_choice(served.card.server_tools.tools)
         request = body.to_domain(caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)

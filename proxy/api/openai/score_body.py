@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Sequence
 from secrets import token_hex
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -33,7 +33,9 @@ GivenText = Annotated[str, Field(min_length=1)]
 
 
 class DocumentBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    """Its other fields are the caller's own, and come back with it."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     text: GivenText
 
@@ -79,13 +81,15 @@ class RerankBody(RequestBody):
 
     async def written(self, scores: Sequence[bytes], model: str) -> AsyncIterator[bytes]:
         """The answer's JSON, the best document first, a result at a time."""
-        found, texts = _numbers(scores), self._texts()
+        found = _numbers(scores)
         ranked = sorted(range(len(found)), key=found.__getitem__, reverse=True)
         head = {"id": running_record().id, "model": model, "usage": counted_tokens()}
         yield orjson.dumps(head)[:-1] + b',"results":['
         for place, at in enumerate(ranked[: self.top_n or None]):
-            document = {"document": {"text": texts[at]}} if self.return_documents else {}
-            result = {"index": at, "relevance_score": found[at], **document}
+            result: dict[str, Any] = {"index": at, "relevance_score": found[at]}
+            if self.return_documents:
+                one = self.documents[at]
+                result["document"] = {"text": one} if isinstance(one, str) else one.model_dump()
             yield b"," * bool(place) + orjson.dumps(result)
             await asyncio.sleep(0)
         yield b"]}"
@@ -150,6 +154,10 @@ class ScoreBody(RequestBody):
 
 
 class RerankedDocument(Answer):
+    """With all fields that the caller gave it."""
+
+    model_config = ConfigDict(extra="allow")
+
     text: str
 
 

@@ -9,10 +9,13 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.openai.field_types import (
     AtMostTools,
+    DroppedTool,
     ListOf,
     Only,
     RequestBody,
     check_own_names,
+    check_some_usable,
+    dropped_types,
     type_of,
 )
 from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
@@ -111,9 +114,17 @@ class CustomToolBody(RequestBody):
         )
 
 
+def _kind_of_offered(given: Any) -> str:
+    kind = type_of(given)
+    is_known = not isinstance(kind, str) or kind in ("function", "custom")
+    return kind_of_tool(given) if is_known else "<dropped>"
+
+
 ToolBody = Annotated[
-    Annotated[FunctionToolBody, Tag("<function>")] | Annotated[CustomToolBody, Tag("<custom>")],
-    Discriminator(kind_of_tool),
+    Annotated[FunctionToolBody, Tag("<function>")]
+    | Annotated[CustomToolBody, Tag("<custom>")]
+    | Annotated[DroppedTool, Tag("<dropped>")],
+    Discriminator(_kind_of_offered),
 ]
 
 
@@ -173,25 +184,38 @@ class ToolsBody(RequestBody):
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> ToolsBody:
-        if self.tools:
-            check_own_names(
-                (f"tools[{at}].{tool.type}.name", _named(tool).name)
-                for at, tool in enumerate(self.tools)
-            )
+        check_own_names(
+            (f"{path}.{tool.type}.name", _named(tool).name) for path, tool in self.offered
+        )
         return self
+
+    @property
+    def offered(self) -> list[tuple[str, FunctionToolBody | CustomToolBody]]:
+        """The tools that the model can call, each with its path."""
+        return [
+            (f"tools[{at}]", tool)
+            for at, tool in enumerate(self.tools or ())
+            if not isinstance(tool, DroppedTool)
+        ]
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        return dropped_types(self.tools or ())
 
     def check_choice(self, servers: Iterable[ServerTool]) -> None:
         """Checks that `tool_choice` names known tools. `servers`: the server's own tools.
 
         Raises:
-            InvalidRequest: it names another tool, or needs tools and there are none.
+            InvalidRequest: it names another tool, or needs tools and there are none; or no tool
+                can be called.
         """
         choice = self.tool_choice
-        if choice in (None, "none", "auto"):
-            return
-        known = {_named(tool).name: tool.type for tool in self.tools or ()}
+        known: dict[str, str] = {_named(tool).name: tool.type for _, tool in self.offered}
         if self.server_tools is not False:
             known.update((tool.name, "function") for tool in servers)
+        check_some_usable(self.dropped, bool(known))
+        if choice in (None, "none", "auto"):
+            return
         if not known:
             raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
         for path, named in _chosen(choice):

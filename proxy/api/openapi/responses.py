@@ -27,6 +27,8 @@ GENERATION_HEADERS = (
     "x-continued",
     *own_headers.QUEUE,
     "x-fallback-from",
+    "x-max-tokens-clamped",
+    "x-dropped-tools",
     *own_headers.LIFECYCLE,
 )
 OF_EVERY_ANSWER = ("x-request-id", "x-request-trace")

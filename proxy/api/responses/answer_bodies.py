@@ -51,6 +51,7 @@ class OutputReasoning(ItemOfOutput):
 class CallOutput(ItemOfOutput):
     call_id: str
     name: str
+    namespace: str = Field("", description="Of a tool that was offered in one.")
 
 
 class FunctionCall(CallOutput):
@@ -61,6 +62,15 @@ class FunctionCall(CallOutput):
 class CustomToolCall(CallOutput):
     type: Literal["custom_tool_call"]
     input: str
+
+
+class ToolSearchCall(ItemOfOutput):
+    """A call of the caller's own search for tools."""
+
+    type: Literal["tool_search_call"]
+    execution: Literal["client"]
+    call_id: str
+    arguments: Json
 
 
 class ServerCall(ItemOfOutput):
@@ -75,7 +85,7 @@ class ServerCall(ItemOfOutput):
 
 
 AnyOutput = Annotated[
-    OutputMessage | OutputReasoning | FunctionCall | CustomToolCall | ServerCall,
+    OutputMessage | OutputReasoning | FunctionCall | CustomToolCall | ToolSearchCall | ServerCall,
     Field(discriminator="type"),
 ]
 

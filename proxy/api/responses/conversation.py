@@ -7,14 +7,17 @@ templates show them only there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from typing_extensions import assert_never
 
 from proxy.api.openai.field_types import image_of
-from proxy.api.openai.message_bodies import MOST_IMAGES
+from proxy.api.openai.foreign_items import ForeignItem
+from proxy.api.openai.message_bodies import MOST_IMAGES, as_object
 from proxy.api.responses.input_items import (
+    AdditionalToolsItem,
     AnyItem,
     CallItem,
     CompactionItem,
@@ -24,9 +27,12 @@ from proxy.api.responses.input_items import (
     MessageItem,
     OutputItem,
     ReasoningItem,
+    SearchCallItem,
+    SearchOutputItem,
     ServerCallItem,
     opened,
 )
+from proxy.api.responses.tool_bodies import SEARCH, Offer
 from proxy.domain.errors import ErrorCode, InvalidRequest, in_short
 from proxy.domain.image import Image
 from proxy.domain.request import Message
@@ -40,9 +46,12 @@ SUMMARY = "<summary>\n{}\n</summary>"  # of the conversation so far, which it st
 class Conversation:
     """Items, added one by one. leading: instructions before the first turn. The fields behind it
     are of the turn of the model that is still open: thought, said, calls. waiting: ids of the calls
-    before, which want an output. shown: images of outputs.
+    before, which want an output. shown: images of outputs. at: the place of the item in `input`;
+    below 0 where it is of an earlier response.
     """
 
+    offer: Offer = field(default_factory=Offer)
+    at: int = -1
     messages: list[Message] = field(default_factory=list)
     images: list[Image] = field(default_factory=list)
     leading: list[str] = field(default_factory=list)
@@ -54,6 +63,7 @@ class Conversation:
 
     def add(self, item: AnyItem) -> None:
         """Raises InvalidRequest: a call has no output, or an output no call."""
+        self.at += 1
         match item:
             case MessageItem(role="assistant"):
                 self._end_outputs()
@@ -62,14 +72,26 @@ class Conversation:
                 self._end_turn()
                 self._say(item)
             case CallItem():
-                self._call(ToolCall(id=item.call_id, name=item.name, arguments=item.arguments))
+                name = self.offer.name(item.namespace, item.name)
+                self._call(ToolCall(id=item.call_id, name=name, arguments=item.arguments))
             case CustomCallItem():
-                self._call(
-                    ToolCall(id=item.call_id, name=item.name, arguments=item.input, is_custom=True)
-                )
+                name = self.offer.name(item.namespace, item.name)
+                call = ToolCall(id=item.call_id, name=name, arguments=item.input, is_custom=True)
+                self._call(call)
             case OutputItem():
                 self._answer(item.call_id, _text(item.output))
-                self.shown += _images(item.output)
+                self.shown += self._images(item.output, "output")
+            case SearchCallItem(execution="client", call_id=str() as call_id):
+                name = self.offer.name(None, SEARCH)
+                self._call(ToolCall(id=call_id, name=name, arguments=_written(item.arguments)))
+            case SearchOutputItem(call_id=str() as call_id) if call_id in self._awaited:
+                self._answer(call_id, self.offer.listed(item.tools))
+            case SearchCallItem() | SearchOutputItem() | AdditionalToolsItem():
+                pass  # the offer has their tools
+            case ForeignItem():
+                self._end_outputs()
+                if item.text:
+                    self.said.append(f"{item.text}\n")
             case ServerCallItem():
                 self._call(ToolCall(id=item.id, name=item.name, arguments=item.arguments))
                 self._answer(item.id, item.output or in_short(str(item.error or "")))
@@ -97,7 +119,7 @@ class Conversation:
         return (*prompt, *self.messages), tuple(self.images)
 
     def _say(self, item: MessageItem) -> None:
-        text, images = _text(item.content), _images(item.content)
+        text, images = _text(item.content), self._images(item.content, "content")
         if item.role != "user" and not self.messages:
             self.leading.append(text)
             return
@@ -145,14 +167,29 @@ class Conversation:
         """The outputs of the last calls are complete."""
         self._check_outputs()
         if self.shown:
-            parts = (None,) * len(self.shown)
-            self.messages.append(Message(role="user", content="", parts=parts))
+            shown = len(self.shown)
+            self.messages.append(
+                Message(role="user", content="", parts=(None,) * shown, result_images=shown)
+            )
             self.images += self.shown
             self.shown = []
 
     def _end_turn(self) -> None:
         self._end_answer()
         self._end_outputs()
+
+    @property
+    def _awaited(self) -> set[str]:
+        return self.waiting or set(self.calls)
+
+    def _images(self, content: Content, field: str) -> list[Image]:
+        parts = () if isinstance(content, str) else enumerate(content)
+        item = "input" if self.at < 0 else f"input[{self.at}]"
+        return [
+            image_of(part.image_url, f"{item}.{field}[{index}]")
+            for index, part in parts
+            if isinstance(part, InputImage)
+        ]
 
     def _check_outputs(self) -> None:
         if self.waiting:
@@ -161,10 +198,14 @@ class Conversation:
 
 
 def conversation(
-    instructions: str | None, items: Iterable[AnyItem]
+    instructions: str | None, items: Iterable[AnyItem], offer: Offer, before: int = 0
 ) -> tuple[tuple[Message, ...], tuple[Image, ...]]:
-    """The messages of the chat, and all of their images. Raises as Conversation."""
-    found = Conversation(leading=[instructions] if instructions else [])
+    """The messages of the chat, and all of their images. Raises as Conversation.
+
+    before: how many of the items are of earlier responses.
+    """
+    leading = [instructions] if instructions else []
+    found = Conversation(offer=offer, at=-1 - before, leading=leading)
     for item in items:
         found.add(item)
     return found.end()
@@ -184,10 +225,11 @@ def _text(content: Content) -> str:
     return "".join(part.text for part in content if not isinstance(part, InputImage))
 
 
-def _images(content: Content) -> list[Image]:
-    if isinstance(content, str):
-        return []
-    return [image_of(part.image_url) for part in content if isinstance(part, InputImage)]
+def _written(arguments: object) -> str:
+    """Of a search: an object, or its JSON."""
+    if isinstance(arguments, dict):
+        return json.dumps(arguments, ensure_ascii=False)
+    return as_object(arguments if isinstance(arguments, str) else "")
 
 
 def _wrong(message: str) -> InvalidRequest:

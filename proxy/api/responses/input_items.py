@@ -1,7 +1,7 @@
 """The items of a request's input: messages, calls of tools and their outputs, reasoning.
 
-All of these come back from earlier answers, too. What only OpenAI's hosted tools write is refused
-by name.
+All of these come back from earlier answers, too. A conversation may have begun at another server:
+items that only its own tools write become text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ import base64
 import binascii
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
@@ -23,7 +30,9 @@ from proxy.api.openai.field_types import (
     text_or_list,
     type_of,
 )
+from proxy.api.openai.foreign_items import ForeignItem
 from proxy.api.openai.message_bodies import AsWritten, as_object
+from proxy.api.responses.tool_bodies import AnyTool
 from proxy.domain.errors import ErrorCode
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -117,7 +126,7 @@ class MessageItem(Item):
 
 
 class CallItem(Item):
-    """`caller` and `namespace`, which say who called and where the tool is from, have no effect."""
+    """`caller`, which says who called, has no effect."""
 
     type: Literal["function_call"]
     call_id: AsWritten
@@ -137,12 +146,13 @@ class CustomCallItem(Item):
 
 
 class OutputItem(Item):
-    """`name` and `caller` have no effect: the call has the name."""
+    """`name`, `namespace` and `caller` have no effect: the call has the names."""
 
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: AsWritten
     output: Content
     name: str | None = None
+    namespace: str | None = None
     caller: dict[str, Any] | None = None
 
 
@@ -192,6 +202,34 @@ class CompactionItem(Item):
         return self
 
 
+class SearchCallItem(Item):
+    """A call of the caller's own search for tools. One that a server ran has no effect."""
+
+    type: Literal["tool_search_call"]
+    call_id: AsWritten | None = None
+    execution: Literal["server", "client"] | None = None
+    arguments: Any = None
+    created_by: str | None = None
+
+
+class SearchOutputItem(Item):
+    """Tools that a search has found: the model may call them from here on."""
+
+    type: Literal["tool_search_output"]
+    call_id: AsWritten | None = None
+    execution: Literal["server", "client"] | None = None
+    tools: ListOf[AnyTool]
+    created_by: str | None = None
+
+
+class AdditionalToolsItem(Item):
+    """Tools in addition to the body's."""
+
+    type: Literal["additional_tools"]
+    role: str | None = None
+    tools: ListOf[AnyTool]
+
+
 class ReferenceItem(RequestBody):
     """An item of a kept response. The type may be missing."""
 
@@ -208,6 +246,9 @@ KINDS = {
     "mcp_call": "<mcp_call>",
     "reasoning": "<reasoning>",
     "compaction": "<compaction>",
+    "tool_search_call": "<search_call>",
+    "tool_search_output": "<search_output>",
+    "additional_tools": "<additional>",
     "item_reference": "<reference>",
 }
 
@@ -218,7 +259,7 @@ def _kind(given: Any) -> str | None:
     if kind is None:
         is_reference = isinstance(given, dict) and "id" in given and "role" not in given
         return "<reference>" if is_reference else "<message>"
-    return KINDS.get(kind) if isinstance(kind, str) else None
+    return KINDS.get(kind, "<other>") if isinstance(kind, str) else None
 
 
 InputItem = Annotated[
@@ -229,15 +270,15 @@ InputItem = Annotated[
     | Annotated[ServerCallItem, Tag("<mcp_call>")]
     | Annotated[ReasoningItem, Tag("<reasoning>")]
     | Annotated[CompactionItem, Tag("<compaction>")]
-    | Annotated[ReferenceItem, Tag("<reference>")],
+    | Annotated[SearchCallItem, Tag("<search_call>")]
+    | Annotated[SearchOutputItem, Tag("<search_output>")]
+    | Annotated[AdditionalToolsItem, Tag("<additional>")]
+    | Annotated[ReferenceItem, Tag("<reference>")]
+    | Annotated[ForeignItem, Tag("<other>")],
     Discriminator(
         _kind,
         custom_error_type="input_item_type",
-        custom_error_message=(
-            "must have a 'type' of message, function_call, function_call_output, custom_tool_call, "
-            "custom_tool_call_output, mcp_call, reasoning, compaction or item_reference: items of "
-            "OpenAI's hosted tools are not supported by this server"
-        ),
+        custom_error_message="must have a 'type' that is a text, such as message",
     ),
 ]
 AnyItem = (
@@ -248,6 +289,10 @@ AnyItem = (
     | ServerCallItem
     | ReasoningItem
     | CompactionItem
+    | SearchCallItem
+    | SearchOutputItem
+    | AdditionalToolsItem
+    | ForeignItem
 )
 Items = Annotated[ListOf[InputItem], Field(min_length=1)]
 _SEAL = "toai1:"

@@ -19,25 +19,21 @@ from proxy.api.openai.field_types import (
     AtMostMessages,
     AtMostTools,
     DictOf,
+    DroppedTool,
     ListOf,
-    Only,
     RequestBody,
     TokenLimit,
-    check_own_names,
-    only_of_type,
     text_or_list,
-    type_of,
 )
 from proxy.api.openai.generation_body import GenerationBody, StreamOptions
-from proxy.api.openai.message_bodies import FunctionName
 from proxy.api.openai.response_format import SchemaName
 from proxy.api.responses.input_items import Items
+from proxy.api.responses.tool_bodies import AnyChoice, AnyTool, FreeTextTool, FunctionTool, Offer
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.server_tools import ServerTool
-from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
 Json = dict[str, Any]
@@ -52,108 +48,6 @@ def _refuse(given: Any) -> Any:
 
 # A field of chats that this API does not have.
 Absent = SkipJsonSchema[Annotated[Any, BeforeValidator(_refuse)]]
-
-
-class FunctionTool(RequestBody):
-    """`output_schema` describes results; it and the last two fields have no effect."""
-
-    type: Literal["function"]
-    name: FunctionName
-    description: str | None = None
-    parameters: Json | None = None
-    strict: bool | None = None
-    output_schema: Json | None = None
-    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
-    defer_loading: Annotated[bool, Only(False)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_function(cls, given: Any) -> Any:
-        return only_of_type(
-            given,
-            "the tool {} is hosted by OpenAI, and this server does not have it: send tools of the "
-            "types 'function' and 'custom'",
-            "function",
-        )
-
-    def to_domain(self) -> Tool:
-        return Tool(
-            name=self.name,
-            description=self.description,
-            parameters=self.parameters,
-            is_strict=bool(self.strict),
-        )
-
-
-class TextInput(RequestBody):
-    type: Literal["text"]
-
-
-class GrammarInput(RequestBody):
-    type: Literal["grammar"]
-    syntax: Literal["lark", "regex"]
-    definition: Annotated[str, Field(min_length=1)]
-
-
-class FreeTextTool(RequestBody):
-    type: Literal["custom"]
-    name: FunctionName
-    description: str | None = None
-    format: Annotated[TextInput | GrammarInput, Field(discriminator="type")] | None = None
-    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
-    defer_loading: Annotated[bool, Only(False)] | None = None
-
-    def to_domain(self) -> Tool:
-        grammar = None
-        if isinstance(self.format, GrammarInput):
-            grammar = ToolGrammar(syntax=self.format.syntax, definition=self.format.definition)
-        return Tool(name=self.name, description=self.description, is_custom=True, grammar=grammar)
-
-
-def _kind_of_tool(given: Any) -> str:
-    return "<custom>" if type_of(given) == "custom" else "<function>"
-
-
-AnyTool = Annotated[
-    Annotated[FunctionTool, Tag("<function>")] | Annotated[FreeTextTool, Tag("<custom>")],
-    Discriminator(_kind_of_tool),
-]
-
-
-class NamedTool(RequestBody):
-    type: Literal["function", "custom"]
-    name: FunctionName
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_ours(cls, given: Any) -> Any:
-        return only_of_type(
-            given,
-            "the tool {} is hosted by OpenAI, and this server does not have it: name a tool of the "
-            "type 'function' or 'custom'",
-            "function",
-            "custom",
-        )
-
-
-class AllowedTools(RequestBody):
-    type: Literal["allowed_tools"]
-    mode: Literal["auto", "required"] = "auto"
-    tools: Annotated[ListOf[NamedTool], Field(min_length=1)]
-
-
-def _kind_of_choice(given: Any) -> str:
-    if isinstance(given, str):
-        return "<mode>"
-    return "<allowed>" if type_of(given) == "allowed_tools" else "<named>"
-
-
-AnyChoice = Annotated[
-    Annotated[Literal["none", "auto", "required"], Tag("<mode>")]
-    | Annotated[NamedTool, Tag("<named>")]
-    | Annotated[AllowedTools, Tag("<allowed>")],
-    Discriminator(_kind_of_choice),
-]
 
 
 class PlainTextFormat(RequestBody):
@@ -183,9 +77,12 @@ class TextOptions(RequestBody):
 
 
 class Reasoning(RequestBody):
-    """Answers have the reasoning itself, so a summary is a hint without effect."""
+    """Answers have the reasoning itself, so a summary is a hint without effect. So is `context`:
+    the model's template says whose reasoning it reads.
+    """
 
     effort: Effort | None = None
+    context: str | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
@@ -257,8 +154,7 @@ class ResponseBody(GenerationBody):
                 "background", "'background' needs 'store': the response is read where it is kept"
             )
         self._check_min_tokens(self.max_output_tokens)
-        tools = enumerate(self.tools or ())
-        check_own_names((f"tools[{at}].name", tool.name) for at, tool in tools)
+        Offer.of(self.tools or (), ())
         return self
 
     @property
@@ -293,50 +189,20 @@ class ResponseBody(GenerationBody):
         is_asked = bool(self.top_logprobs) or LOG_PROBS in (self.include or ())
         return (self.top_logprobs or 0) if is_asked else None
 
-    def check_tools(self, servers: Iterable[ServerTool]) -> None:
-        """Raises InvalidRequest: `tool_choice` needs tools, or names one that there is not; or
-        `max_tool_calls` would have to bound calls of the server's own tools.
+    def check_max_calls(self, servers: Iterable[ServerTool]) -> None:
+        """Raises InvalidRequest: `max_tool_calls` would have to bound calls of the server's own
+        tools.
         """
-        offered = () if self.server_tools is False else tuple(servers)
-        wrong = None
-        if self.max_tool_calls is not None and offered:
+        if self.max_tool_calls is not None and self.server_tools is not False and any(servers):
             raise InvalidRequest(
                 "'max_tool_calls' is not supported by this server, whose operator bounds the calls "
                 "of its own tools: leave it out",
                 code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="max_tool_calls",
             )
-        choice = self.tool_choice
-        if choice in (None, "none", "auto"):
-            return
-        known = {tool.name: tool.type for tool in self.tools or ()}
-        known.update((tool.name, "function") for tool in offered)
-        if not known:
-            wrong = "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
-        for path, named in _chosen(choice):
-            if wrong is None and named.name not in known:
-                wrong = path, f"'{path}' is {named.name!r}, which is not one of 'tools'"
-            elif wrong is None and named.type != known[named.name]:
-                kind = known[named.name]
-                wrong = path, f"'{path}' is {named.name!r}, a tool of the type {kind!r}"
-        if wrong is not None:
-            raise InvalidRequest(wrong[1], code=ErrorCode.INVALID_PARAMETER, param=wrong[0])
-
-    @property
-    def domain_choice(self) -> ToolChoice:
-        choice = self.tool_choice
-        names = tuple(named.name for _, named in _chosen(choice)) or None
-        match choice:
-            case None:
-                return ToolChoice()
-            case NamedTool():
-                return ToolChoice(mode=ToolMode.REQUIRED, allowed=names, is_named=True)
-            case AllowedTools():
-                return ToolChoice(mode=ToolMode(choice.mode), allowed=names)
-        return ToolChoice(mode=ToolMode(choice))
 
     def to_domain(
-        self, caller: str, messages: tuple[Message, ...], images: tuple[Image, ...]
+        self, caller: str, offer: Offer, messages: tuple[Message, ...], images: tuple[Image, ...]
     ) -> GenerationRequest:
         values: Json = {}
         if self.reasoning is not None and self.reasoning.effort is not None:
@@ -353,8 +219,10 @@ class ResponseBody(GenerationBody):
                 callers_values=self.chat_template_kwargs or {},
             ),
             max_tokens=self.max_output_tokens,
-            tools=tuple(tool.to_domain() for tool in self.tools or ()),
-            tool_choice=self.domain_choice,
+            lowers_max_tokens=True,
+            tools=tuple(one.tool for one in offer.tools.values()),
+            dropped_tools=offer.dropped,
+            tool_choice=offer.domain_choice(self.tool_choice),
             thinking_budget=self.thinking_token_budget,
             offers_server_tools=self.server_tools,
             calls_in_parallel=self.parallel_tool_calls is not False,
@@ -392,7 +260,7 @@ class ResponseBody(GenerationBody):
                 else text.verbosity or DEFAULT_VERBOSITY,
             },
             "tool_choice": "auto" if self.tool_choice is None else _written(self.tool_choice),
-            "tools": [_tool(tool) for tool in self.tools or ()],
+            "tools": [_tool(one) for one in self.tools or () if not isinstance(one, DroppedTool)],
             "top_logprobs": self.top_logprobs or 0,
             "top_p": _first(self.top_p, defaults.top_p, 1.0),
             "truncation": self.truncation or "disabled",
@@ -408,18 +276,10 @@ def _written(given: RequestBody | str) -> Any:
     return given if isinstance(given, str) else given.model_dump(by_alias=True, exclude_none=True)
 
 
-def _tool(tool: FunctionTool | FreeTextTool) -> Json:
+def _tool(tool: RequestBody) -> Json:
     if isinstance(tool, FreeTextTool):
         return {"format": {"type": "text"}, **_written(tool)}
-    missing = {"description": None, "parameters": None, "strict": False}
-    return {**missing, **_written(tool)}
-
-
-def _chosen(choice: object) -> list[tuple[str, NamedTool]]:
-    """Each tool in `tool_choice`, with the path of its name."""
-    if isinstance(choice, NamedTool):
-        return [("tool_choice.name", choice)]
-    if isinstance(choice, AllowedTools):
-        named = enumerate(choice.tools)
-        return [(f"tool_choice.tools[{at}].name", tool) for at, tool in named]
-    return []
+    written: Json = _written(tool)
+    if not isinstance(tool, FunctionTool):
+        return written
+    return {"description": None, "parameters": None, "strict": False, **written}

@@ -15,14 +15,17 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
 from proxy.api.responses.input_items import (
+    AdditionalToolsItem,
     AnyItem,
     Items,
     MessageItem,
     ReferenceItem,
+    SearchOutputItem,
     items_of,
 )
 from proxy.api.responses.response_body import ResponseBody
 from proxy.api.responses.response_renderer import NAMES, ResponseRenderer
+from proxy.api.responses.tool_bodies import Offer
 from proxy.domain.delta_log import DeltaLog
 from proxy.domain.errors import (
     ErrorCode,
@@ -271,11 +274,12 @@ class ResponseBuilder:
             )
         keeps = may_keep and body.store is not False
         body, served = self._builder.resolved(body, "input")
-        body.check_tools(served.card.server_tools.tools)
+        body.check_max_calls(served.card.server_tools.tools)
         if continued is None:
             items = await self._input(body, caller, before)
             with protocol_names(lambda: NAMES):
-                self._limits.check_chat(items, body.tools)
+                offered = [one.body for one in _offer(body, items).tools.values()]
+                self._limits.check_chat(items, offered)
             kept = ItemList.model_construct([*items] if keeps or keeps_input else [])
             given = kept.model_dump_json(exclude_none=True).encode()
         else:
@@ -313,8 +317,12 @@ class ResponseBuilder:
         caller: str,
         continued: Continued | None = None,
     ) -> Exchange:
-        messages, images = conversation(body.instructions, items)
-        request = body.to_domain(caller, messages, images)
+        offer = _offer(body, items)
+        servers = () if body.server_tools is False else served.card.server_tools.tools
+        offer.check(body.tool_choice, servers)
+        before = len(items) - len(items_of(body.input))
+        messages, images = conversation(body.instructions, items, offer, before)
+        request = body.to_domain(caller, offer, messages, images)
         if served.card.server_tools.tools and body.server_tools is not False:
             request = replace(request, reports_server_calls=True)
         created_at = None
@@ -323,7 +331,7 @@ class ResponseBuilder:
             created_at = continued.created_at
         elif body.background:
             request = replace(request, delta_log=DeltaLog())
-        renderer = ResponseRenderer(body, request, served.card, created_at=created_at)
+        renderer = ResponseRenderer(body, request, served.card, offer, created_at=created_at)
         with protocol_names(renderer.field_names):
             return await self._builder.exchange(body, request, served, renderer)
 
@@ -365,5 +373,12 @@ class ResponseBuilder:
         return True
 
 
+def _offer(body: ResponseBody, items: Sequence[AnyItem]) -> Offer:
+    kinds = (AdditionalToolsItem, SearchOutputItem)
+    return Offer.of(body.tools or (), [one.tools for one in items if isinstance(one, kinds)])
+
+
 def _is_instruction(item: AnyItem) -> bool:
+    if isinstance(item, AdditionalToolsItem):
+        return True
     return isinstance(item, MessageItem) and item.role in ("system", "developer")

@@ -12,8 +12,10 @@ import orjson
 from proxy.api.http.answer import SSE, NamedEvents, named_event
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.log_prob_renderer import ChatLogProbs
+from proxy.api.openai.message_bodies import partial_object
 from proxy.api.responses.input_items import sealed
 from proxy.api.responses.response_body import ENCRYPTED, ResponseBody
+from proxy.api.responses.tool_bodies import ClientSearch, Offer, Offered
 from proxy.domain.completion import Completion
 from proxy.domain.errors import ErrorCode
 from proxy.domain.events import (
@@ -63,6 +65,7 @@ MESSAGE = Kind("message", "msg", "response.output_text", "text", "output_text")
 THOUGHT = Kind("reasoning", "rs", "response.reasoning_text", "text", "reasoning_text")
 CALL = Kind("function_call", "fc", "response.function_call_arguments", "arguments")
 CUSTOM = Kind("custom_tool_call", "ctc", "response.custom_tool_call_input", "input")
+SEARCH_CALL = Kind("tool_search_call", "tsc", "", "arguments")  # has no events of its own
 SERVER_CALL = Kind("mcp_call", "mcp", "response.mcp_call_arguments", "arguments")
 
 
@@ -73,6 +76,7 @@ class Item:
     index: int
     call_id: str
     name: str = ""
+    namespace: str | None = None
     result: ServerToolCalled | None = None
     pieces: list[str] = field(default_factory=list)
     log_probs: list[Any] = field(default_factory=list)
@@ -115,7 +119,11 @@ class Item:
                     "arguments": text,
                     **self._outcome,
                 }
-        return {**head, "call_id": self.call_id, "name": self.name, self.kind.field: text}
+            case "tool_search_call":
+                search = {"execution": "client", "arguments": partial_object(text)}
+                return {**head, "call_id": self.call_id, **search}
+        call = {"call_id": self.call_id, "name": self.name, self.kind.field: text}
+        return head | call | ({"namespace": self.namespace} if self.namespace else {})
 
     @property
     def _outcome(self) -> Json:
@@ -139,10 +147,12 @@ class ResponseRenderer:
         body: ResponseBody,
         request: GenerationRequest,
         card: ModelCard,
+        offer: Offer,
         *,
         created_at: int | None = None,
     ) -> None:
         self._request = request
+        self._offered = offer.tools
         self.created_at = int(time.time()) if created_at is None else created_at
         self.is_kept = True
         self._is_background = bool(body.background)
@@ -158,9 +168,9 @@ class ResponseRenderer:
 
     def field_names(self) -> Mapping[str, str]:
         names = dict(NAMES)
-        for at in range(len(self._request.tools)):
-            names[f"tools[{at}].function.parameters"] = f"tools[{at}].parameters"
-            grammar = f"tools[{at}].format.definition"
+        for at, one in enumerate(self._offered.values()):
+            names[f"tools[{at}].function.parameters"] = f"{one.path}.parameters"
+            grammar = f"{one.path}.format.definition"
             names[f"tools[{at}].custom.format.grammar.definition"] = grammar
         return names
 
@@ -181,6 +191,9 @@ class ResponseRenderer:
             chunks += self._closing("completed", before - 1)
             chunks += self._beginning(item)
         if not text:
+            return chunks
+        if item.kind is SEARCH_CALL:
+            item.pieces.append(text)
             return chunks
         delta = item.delta.copy()  # the quickest way: it is made for each token
         delta["sequence_number"], delta["delta"] = self._sequence, text
@@ -305,7 +318,7 @@ class ResponseRenderer:
             case ToolCallArguments():
                 return event.fragment
             case ToolCallStarted():
-                self._items.append(self._new(CUSTOM if event.is_custom else CALL, event.name))
+                self._items.append(self._new_call(event, self._offered.get(event.name)))
                 return ""
             case ServerToolCalled():
                 item = self._new(SERVER_CALL, event.name)
@@ -324,6 +337,17 @@ class ResponseRenderer:
     def _new(self, kind: Kind, name: str = "") -> Item:
         at = len(self._items)
         return Item(kind, f"{kind.prefix}_{self._hex}{at}", at, f"call_{self._hex}{at}", name)
+
+    def _new_call(self, event: ToolCallStarted, offered: Offered | None) -> Item:
+        """Under the caller's own names of the tool."""
+        kind = CUSTOM if event.is_custom else CALL
+        if offered is None:
+            return self._new(kind, event.name)
+        if isinstance(offered.body, ClientSearch):
+            return self._new(SEARCH_CALL)
+        item = self._new(kind, offered.body.name)
+        item.namespace = offered.namespace
+        return item
 
     def _beginning(self, item: Item) -> list[Json]:
         self._begun += 1
@@ -348,7 +372,9 @@ class ResponseRenderer:
             done["logprobs"] = item.log_probs
         if item.kind in (CALL, CUSTOM):
             done["name"] = item.name
-        closing = [self._event(f"{item.kind.event}.done", **done)]
+        closing = []
+        if item.kind is not SEARCH_CALL:
+            closing.append(self._event(f"{item.kind.event}.done", **done))
         if item.kind.part is not None:
             whole = {**item.place, "part": item.part}
             closing.append(self._event("response.content_part.done", **whole))

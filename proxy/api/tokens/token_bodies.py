@@ -15,6 +15,7 @@ from proxy.api.openai.field_types import (
     AnyTokenIds,
     AtMostMessages,
     AtMostTools,
+    DroppedTool,
     ListOf,
     RequestBody,
 )
@@ -72,7 +73,9 @@ class TokenizeBody(RequestBody):
             model=card.name if self.model is None else self.model,
             prompt=self._prompt(),
             adds_special_tokens=self.add_special_tokens,
-            tools=tuple(tool.to_domain() for tool in self.tools or ()),
+            tools=tuple(
+                tool.to_domain() for tool in self.tools or () if not isinstance(tool, DroppedTool)
+            ),
         )
 
     def _prompt(self) -> Prompt:

@@ -34,7 +34,7 @@ from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escape
 from proxy.language.syntax.call_syntax import INPUT, INPUT_SCHEMA
 from proxy.language.syntax.families import tool_family
 
-EFFORT, NONE = "reasoning_effort", "none"
+EFFORT, VERBOSITY, NONE = "reasoning_effort", "verbosity", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
 SWITCHES = ("enable_thinking", "thinking")
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
@@ -336,6 +336,12 @@ def variables(template: str) -> frozenset[str]:
         return frozenset(read - environment.globals.keys())
     except (jinja2.TemplateError, RecursionError):
         return frozenset()  # rendering reports the mistake
+
+
+def read_by(facts: ModelFacts) -> frozenset[str]:
+    """The variables that all templates of the model read."""
+    found = [variables(one) for one in (facts.chat_template, facts.tool_template) if one]
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 class _Generation(Extension):

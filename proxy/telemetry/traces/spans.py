@@ -52,6 +52,7 @@ OF_LINE: Mapping[str, str] = {
     "idempotency": "triton_openai.idempotency",
     "capped_priority": "triton_openai.capped_priority",
     "clamped_max_tokens": "triton_openai.clamped_max_tokens",
+    "dropped_tools": "triton_openai.dropped_tools",
 }
 # Attribute of a stage -> of its span. Others get PREFIX.
 OF_STAGE: Mapping[str, str] = {"tool": "gen_ai.tool.name", "endpoint": "server.address"}

@@ -1,0 +1,318 @@
+"""The tools of a response: their bodies, and the Offer, which names them for the model.
+
+A model sees one list of functions. The tools of a namespace are in it under joined names; the
+client's own search for tools is a function, too. Calls and history are renamed on both ways.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, StringConstraints, Tag
+
+from proxy.api.openai.field_types import (
+    DroppedTool,
+    ListOf,
+    Only,
+    RequestBody,
+    check_own_names,
+    check_some_usable,
+    dropped_types,
+    type_of,
+)
+from proxy.api.openai.message_bodies import FunctionName
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.server_tools import ServerTool
+from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
+
+Json = dict[str, Any]
+LONGEST_NAME = 64  # characters of a function's name, as FunctionName
+SEARCH = "tool_search"
+
+
+class FunctionTool(RequestBody):
+    """`output_schema` describes results; it and the last two fields have no effect: the model knows
+    all tools from the beginning.
+    """
+
+    type: Literal["function"]
+    name: FunctionName
+    description: str | None = None
+    parameters: Json | None = None
+    strict: bool | None = None
+    output_schema: Json | None = None
+    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
+    defer_loading: bool | None = None
+
+    def to_domain(self) -> Tool:
+        return Tool(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            is_strict=bool(self.strict),
+        )
+
+
+class TextInput(RequestBody):
+    type: Literal["text"]
+
+
+class GrammarInput(RequestBody):
+    type: Literal["grammar"]
+    syntax: Literal["lark", "regex"]
+    definition: Annotated[str, Field(min_length=1)]
+
+
+class FreeTextTool(RequestBody):
+    type: Literal["custom"]
+    name: FunctionName
+    description: str | None = None
+    format: Annotated[TextInput | GrammarInput, Field(discriminator="type")] | None = None
+    allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
+    defer_loading: bool | None = None
+
+    def to_domain(self) -> Tool:
+        grammar = None
+        if isinstance(self.format, GrammarInput):
+            grammar = ToolGrammar(syntax=self.format.syntax, definition=self.format.definition)
+        return Tool(name=self.name, description=self.description, is_custom=True, grammar=grammar)
+
+
+class ClientSearch(RequestBody):
+    """The caller's own search for tools, which the model calls as a function."""
+
+    type: Literal["tool_search"]
+    execution: Literal["client"]
+    description: str | None = None
+    parameters: Json | None = None
+
+    def to_domain(self) -> Tool:
+        return Tool(name=SEARCH, description=self.description, parameters=self.parameters)
+
+
+NAMES = {"function": "<function>", "custom": "<custom>", "namespace": "<namespace>"}
+
+
+def _kind_of_tool(given: Any) -> str:
+    kind = type_of(given)
+    if kind == SEARCH:
+        read = given.get if isinstance(given, dict) else partial(getattr, given)
+        return "<search>" if read("execution", None) == "client" else "<dropped>"
+    return NAMES.get(kind, "<dropped>") if isinstance(kind, str) else "<function>"
+
+
+Dropped = Annotated[DroppedTool, Tag("<dropped>")]
+PlainTool = Annotated[
+    Annotated[FunctionTool, Tag("<function>")] | Annotated[FreeTextTool, Tag("<custom>")] | Dropped,
+    Discriminator(lambda given: _kind_of_tool(given).replace("<namespace>", "<dropped>")),
+]
+
+
+class NamespaceTool(RequestBody):
+    """Functions and custom tools of one origin, such as an MCP server of the caller's."""
+
+    type: Literal["namespace"]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    description: str | None = None
+    tools: ListOf[PlainTool]
+
+
+AnyTool = Annotated[
+    Annotated[FunctionTool, Tag("<function>")]
+    | Annotated[FreeTextTool, Tag("<custom>")]
+    | Annotated[NamespaceTool, Tag("<namespace>")]
+    | Annotated[ClientSearch, Tag("<search>")]
+    | Dropped,
+    Discriminator(_kind_of_tool),
+]
+Usable = FunctionTool | FreeTextTool | ClientSearch
+
+
+class NamedTool(RequestBody):
+    type: Literal["function", "custom"]
+    name: FunctionName
+    namespace: str | None = None
+
+
+NamedOrDropped = Annotated[
+    Annotated[NamedTool, Tag("<named>")] | Dropped,
+    Discriminator(
+        lambda given: (
+            "<named>" if _kind_of_tool(given) in ("<function>", "<custom>") else "<dropped>"
+        )
+    ),
+]
+
+
+class AllowedTools(RequestBody):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"] = "auto"
+    tools: Annotated[ListOf[NamedOrDropped], Field(min_length=1)]
+
+
+def _kind_of_choice(given: Any) -> str:
+    if isinstance(given, str):
+        return "<mode>"
+    if type_of(given) == "allowed_tools":
+        return "<allowed>"
+    return "<named>" if _kind_of_tool(given) in ("<function>", "<custom>") else "<dropped>"
+
+
+AnyChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<mode>")]
+    | Annotated[NamedTool, Tag("<named>")]
+    | Annotated[AllowedTools, Tag("<allowed>")]
+    | Dropped,
+    Discriminator(_kind_of_choice),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A tool as the model sees it, and the caller's names of it. path: of its field."""
+
+    tool: Tool
+    body: Usable
+    path: str
+    namespace: str | None = None
+
+    @property
+    def key(self) -> tuple[str | None, str]:
+        return self.namespace, SEARCH if isinstance(self.body, ClientSearch) else self.body.name
+
+
+@dataclass(slots=True)
+class Offer:
+    """All tools of a request, by the names that the model knows."""
+
+    tools: dict[str, Offered] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    _names: dict[tuple[str | None, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, body: Sequence[object], added: Sequence[Sequence[object]]) -> Offer:
+        """added: lists of tools in the input, in whose place a later one of the same name comes.
+
+        Raises:
+            FieldError: two tools of the body have the same name.
+        """
+        own = list(_each(body))
+        check_own_names((f"{one.path}.name", "/".join(filter(None, one.key))) for one in own)
+        found = {one.key: one for one in own}
+        for tools in added:
+            found |= {one.key: replace(one, path="input") for one in _each(tools)}
+        offer = cls(dropped=dropped_types(_nested(chain(body, *added))))
+        for key, one in sorted(found.items(), key=lambda each: each[0][0] is not None):
+            name = offer._own_name(joined(*key))
+            offer._names[key] = name
+            offer.tools[name] = replace(one, tool=replace(one.tool, name=name))
+        return offer
+
+    def name(self, namespace: str | None, name: str) -> str:
+        """What the model knows a tool as, also one that is not offered any more."""
+        return self._names.get((namespace, name)) or joined(namespace, name)
+
+    def listed(self, tools: Sequence[object]) -> str:
+        """The result of a search for tools, as the model reads it."""
+        return "\n".join(self.name(*one.key) for one in _each(tools)) or "No tool was found."
+
+    def _own_name(self, name: str) -> str:
+        taken, number = name, 1
+        while taken in self.tools:
+            number += 1
+            taken = f"{name[: LONGEST_NAME - 4]}_{number}"
+        return taken
+
+    def domain_choice(self, choice: object) -> ToolChoice:
+        names = tuple(self.name(one.namespace, one.name) for _, one in chosen(choice)) or None
+        match choice:
+            case None:
+                return ToolChoice()
+            case NamedTool():
+                return ToolChoice(mode=ToolMode.REQUIRED, allowed=names, is_named=True)
+            case AllowedTools():
+                return ToolChoice(mode=ToolMode(choice.mode), allowed=names)
+        return ToolChoice(mode=ToolMode(str(choice)))
+
+    def check(self, choice: object, servers: Sequence[ServerTool]) -> None:
+        """Raises InvalidRequest: no tool can be called, or `choice` needs one that there is not."""
+        kinds = {name: one.body.type for name, one in self.tools.items()}
+        known: dict[str, str] = {**kinds, **{tool.name: "function" for tool in servers}}
+        check_some_usable(self.dropped, bool(known))
+        wrong = None
+        if isinstance(choice, DroppedTool) or (
+            isinstance(choice, AllowedTools) and not chosen(choice)
+        ):
+            kind = choice.type if isinstance(choice, DroppedTool) else choice.tools[0].type
+            raise InvalidRequest(
+                f"'tool_choice' needs the tool {kind!r}, which this server does not have: name a "
+                "tool of the type 'function' or 'custom'.",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
+                param="tool_choice",
+            )
+        if choice in (None, "none", "auto"):
+            return
+        if not known:
+            wrong = "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
+        for path, named in chosen(choice):
+            name = self.name(named.namespace, named.name)
+            if wrong is None and name not in known:
+                wrong = path, f"'{path}' is {named.name!r}, which is not one of 'tools'"
+            elif wrong is None and named.type != known[name]:
+                wrong = path, f"'{path}' is {named.name!r}, a tool of the type {known[name]!r}"
+        if wrong is not None:
+            raise InvalidRequest(wrong[1], code=ErrorCode.INVALID_PARAMETER, param=wrong[0])
+
+
+def joined(namespace: str | None, name: str) -> str:
+    """A function's name for a tool of a namespace; one that is too long ends with a hash."""
+    if namespace is None:
+        return name
+    whole = re.sub(r"[^A-Za-z0-9_.\-]", "_", f"{namespace}__{name}")
+    if len(whole) <= LONGEST_NAME:
+        return whole
+    digest = hashlib.sha256(f"{namespace}\n{name}".encode()).hexdigest()[:8]
+    return f"{whole[: LONGEST_NAME - 9]}_{digest}"
+
+
+def _each(tools: Iterable[object]) -> Iterator[Offered]:
+    """The usable tools. What describes a namespace stands before its first tool's description."""
+    for at, one in enumerate(tools):
+        if isinstance(one, (FunctionTool, FreeTextTool, ClientSearch)):
+            yield Offered(tool=one.to_domain(), body=one, path=f"tools[{at}]")
+        elif isinstance(one, NamespaceTool):
+            words = one.description
+            for number, inner in enumerate(one.tools):
+                if isinstance(inner, DroppedTool):
+                    continue
+                tool = inner.to_domain()
+                if words:
+                    told = "\n\n".join(filter(None, (words, tool.description)))
+                    tool, words = replace(tool, description=told), None
+                path = f"tools[{at}].tools[{number}]"
+                yield Offered(tool=tool, body=inner, path=path, namespace=one.name)
+
+
+def _nested(tools: Iterable[object]) -> Iterator[object]:
+    for tool in tools:
+        yield from tool.tools if isinstance(tool, NamespaceTool) else (tool,)
+
+
+def chosen(choice: object) -> list[tuple[str, NamedTool]]:
+    """Each usable tool in `tool_choice`, with the path of its name."""
+    if isinstance(choice, NamedTool):
+        return [("tool_choice.name", choice)]
+    if isinstance(choice, AllowedTools):
+        named = enumerate(choice.tools)
+        return [
+            (f"tool_choice.tools[{at}].name", tool)
+            for at, tool in named
+            if isinstance(tool, NamedTool)
+        ]
+    return []
