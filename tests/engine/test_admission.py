@@ -26,6 +26,17 @@ def test_what_fits_is_admitted_and_nothing_else(prompt_tokens, max_tokens):
             ADMISSION.new_tokens(prompt_tokens, max_tokens)
 
 
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 40))
+def test_a_max_tokens_that_may_be_lowered_is_lowered_to_the_room(prompt_tokens, max_tokens, cap):
+    limits = OperatorLimits(default_max_tokens=cap)
+    room = ADMISSION.context_length - prompt_tokens
+    if room >= 1:
+        assert ADMISSION.new_tokens(prompt_tokens, max_tokens, limits) == min(max_tokens, room)
+    else:
+        with pytest.raises(Refusal):
+            ADMISSION.new_tokens(prompt_tokens, max_tokens, limits)
+
+
 def test_max_tokens_may_be_0_if_the_prompt_is_echoed():
     assert ADMISSION.new_tokens(16, 0, may_be_none=True) == 0
     for tokens, max_tokens in ((17, 0), (16, 1), (16, None)):

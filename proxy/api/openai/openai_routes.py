@@ -148,14 +148,14 @@ def routes(
         """A vector for each text or list of token ids."""
         return await pooled(http, body)
 
-    @router.post("/rerank", tags=["embeddings"], responses=RERANK)
-    @router.post("/v2/rerank", tags=["embeddings"], responses=RERANK)
+    @router.post("/rerank", name="rerank_plain", tags=["embeddings"], responses=RERANK)
+    @router.post("/v2/rerank", name="rerank_v2", tags=["embeddings"], responses=RERANK)
     @router.post("/v1/rerank", tags=["embeddings"], responses=RERANK)
     async def rerank(http: Request, body: RerankRequest) -> Response:
         """Documents in the order of their relevance to a query, as Jina, Cohere and vLLM do it."""
         return await pooled(http, body)
 
-    @router.post("/score", tags=["embeddings"], responses=SCORE)
+    @router.post("/score", name="score_plain", tags=["embeddings"], responses=SCORE)
     @router.post("/v1/score", tags=["embeddings"], responses=SCORE)
     async def score(http: Request, body: ScoreRequest) -> Response:
         """A score of each pair of texts, as vLLM does it."""

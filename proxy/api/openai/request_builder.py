@@ -191,7 +191,8 @@ class RequestBuilder:
         `include_timings` and `nvext` add to the answer.
         """
         if request.tools:
-            tools = await self._examiner.tools(request.tools, request.caller)
+            with protocol_names(renderer.field_names):
+                tools = await self._examiner.tools(request.tools, request.caller)
             request = replace(request, tools=tools)
         if (asked := body.asked_format) is not None:
             constraint = await self._examiner.constraint(asked, request.caller)

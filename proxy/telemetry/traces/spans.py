@@ -30,6 +30,9 @@ OPERATIONS: Mapping[str, str] = {
     "/v1/embeddings": "embeddings",
     "/v1/rerank": "rerank",
     "/v1/score": "score",
+    "/v2/rerank": "rerank",
+    "/rerank": "rerank",
+    "/score": "score",
 }
 # Field of the request's log line -> attribute. Others stay out.
 OF_LINE: Mapping[str, str] = {

@@ -382,9 +382,13 @@ def test_what_claude_code_sends_is_answered(serve):
     ("fields", "kind", "words"),
     [
         ({"model": "nope"}, "not_found_error", "'nope'"),
-        ({"max_tokens": None}, "invalid_request_error", "'max_tokens'"),
+        ({"max_tokens": None}, "invalid_request_error", "max_tokens: Field required"),
         ({"temperature": 1.5}, "invalid_request_error", "'temperature'"),
-        ({"container": "c"}, "invalid_request_error", "'container'"),
+        (
+            {"container": "c"},
+            "invalid_request_error",
+            "container: Extra inputs are not permitted",
+        ),
         ({"mcp_servers": [{}]}, "invalid_request_error", "'mcp_servers'"),
         ({"speed": "fast"}, "invalid_request_error", "'speed'"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "invalid_request_error", "bash"),
@@ -416,23 +420,27 @@ def test_what_claude_code_sends_is_answered(serve):
                 }
             },
             "invalid_request_error",
-            "keep.value'",
+            "keep.value: Field required",
         ),
         ({"stop_sequences": ["x"] * 17}, "invalid_request_error", "'stop_sequences'"),
         ({"messages": []}, "invalid_request_error", "messages"),
         ({"messages": [SYSTEM]}, "invalid_request_error", "'user'"),
-        ({"messages": [USER, ASKED]}, "invalid_request_error", "messages[1]"),
+        (
+            {"messages": [USER, ASKED]},
+            "invalid_request_error",
+            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after",
+        ),
         ({"messages": [USER, ASKED, USER]}, "invalid_request_error", "c1"),
         ({"messages": [{"role": "user", "content": [RESULT]}]}, "invalid_request_error", "c1"),
         (
             {"messages": [USER, ASKED, {"role": "user", "content": [RESULT, RESULT]}]},
             "invalid_request_error",
-            "same `tool_use`",
+            "each tool_use must have a single result",
         ),
         (
             {"messages": [USER, {"role": "assistant", "content": [USE, USE]}]},
             "invalid_request_error",
-            "same id",
+            "`tool_use` ids must be unique",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},

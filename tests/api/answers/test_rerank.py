@@ -105,7 +105,7 @@ def test_what_cannot_be_scored_is_refused_by_name(idle, fields, param):
         (["a", ""], {}, "documents[1]"),
         (["a", 7], {}, "documents[1]"),
         ([{"text": ""}], {}, "documents[0].text"),
-        ([{"text": "a", "title": "b"}], {}, "documents[0].title"),
+        ([{"title": "b"}], {}, "documents[0].text"),
         ([["a"]], {}, "documents[0]"),
         (["a"] * 2_049, {}, "documents"),
         (["a"], {"query": ""}, "query"),

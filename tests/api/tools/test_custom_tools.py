@@ -157,7 +157,7 @@ def test_an_input_of_a_megabyte_in_the_history_is_read(serve):
         ([RUN], {"type": "custom", "custom": {"name": "no"}}, "tool_choice.custom.name"),
         ([RUN], {"type": "function", "function": {"name": "run"}}, "tool_choice.function.name"),
         ([FUNCTION], {"type": "custom", "custom": {"name": "f"}}, "tool_choice.custom.name"),
-        ([{"type": "other"}], None, "tools[0].type"),
+        ([{"type": "other"}], None, "tools"),
         ([{"type": "custom", "function": {"name": "f"}}], None, "tools[0].custom"),
         ([custom("run", {"type": "json"})], None, "tools[0].custom.format.type"),
         ([custom("run", {"type": "grammar"})], None, "tools[0].custom.format.grammar"),

@@ -50,7 +50,6 @@ REFUSED = {
         ({"store": True}, "store"),
         ({"service_tier": "flex"}, "service_tier"),
         ({"modalities": ["text", "audio"]}, "modalities[1]"),
-        ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"documents": [{"a": 1}]}, "documents"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
         ({"best_of": 2}, "best_of"),
