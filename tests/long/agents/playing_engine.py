@@ -1,9 +1,10 @@
-"""A model with a large context that does what the last script in its prompt says, and the proxy over
-it. The script of a task stands in the user's own words: see `task`.
+"""A model with a large context that does what the last script in its prompt says, and the proxy
+over it. The script of a task stands in the user's own words: see `task`.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import AsyncGenerator
@@ -36,7 +37,7 @@ TEMPLATE = """\
 {% endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+SCRIPT = re.compile(r"SCRIPT:([A-Za-z0-9_=-]+)")
 TURN = "<|im_start|>assistant\n"
 ASIDE = "A short title"  # the answer to what has no script, such as a request for a title
 
@@ -45,7 +46,8 @@ def task(*steps: Any) -> str:
     """The words of a user whose model answers with these steps, one a turn: a text, or a list of
     texts and of calls, each a name with arguments.
     """
-    return f"Please do it. <script>{json.dumps(steps)}</script>"
+    script = base64.urlsafe_b64encode(json.dumps(steps).encode()).decode()
+    return f"Please do it. SCRIPT:{script}"
 
 
 def answer_to(prompt: str) -> str:
@@ -53,7 +55,7 @@ def answer_to(prompt: str) -> str:
     scripts = list(SCRIPT.finditer(prompt))
     if not scripts:
         return ASIDE
-    steps = json.loads(scripts[-1][1])
+    steps = json.loads(base64.urlsafe_b64decode(scripts[-1][1]))
     turns = prompt.count(TURN, scripts[-1].end()) - 1
     if turns >= len(steps):
         return "It is done."
