@@ -46,4 +46,5 @@ for line in sys.stdin:
         reply["error"] = {"code": -32601, "message": "there is no such method"}
     else:
         reply["result"] = result
-    print(json.dumps(reply), flush=True)
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
