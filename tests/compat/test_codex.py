@@ -99,31 +99,30 @@ def test_reasoning_comes_back_as_encrypted_content(scripted_stack):
 
 
 @pytest.mark.parametrize("kind", ["web_search", "local_shell", "image_generation"])
-def test_hosted_tools_are_refused_by_name(stack, kind):
+def test_hosted_tools_are_left_out_and_named(stack, kind):
     tools = [*RECORDED["first turn"]["tools"], {"type": kind}]
-    error = sent(stack, "first turn", tools=tools).json()["error"]
-    assert (error["param"], error["code"]) == ("tools[2]", "unsupported_parameter")
-    assert kind in error["message"]
+    response = sent(stack, "first turn", tools=tools)
+    assert response.headers["x-dropped-tools"] == kind
+    (call,) = parsed(response)
+    assert call["name"] == "get_weather"
 
 
-def test_what_this_model_does_not_have_is_refused_by_name(stack):
-    for fields, param in (
-        ({"reasoning": {"effort": "medium", "summary": "auto"}}, "reasoning.effort"),
-        ({"text": {"verbosity": "low"}}, "text.verbosity"),
-        ({"service_tier": "priority"}, "service_tier"),
+def test_wishes_are_hints_and_what_this_server_does_not_have_is_refused_by_name(stack):
+    for fields in (
+        {"reasoning": {"effort": "medium", "summary": "auto", "context": "all_turns"}},
+        {"text": {"verbosity": "low"}},
     ):
-        response = sent(stack, "first turn", **fields)
-        assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+        assert parsed(sent(stack, "first turn", **fields))
+    response = sent(stack, "first turn", service_tier="priority")
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "service_tier")
 
 
-def test_items_of_hosted_tools_are_refused_by_name(stack):
+def test_items_of_hosted_tools_become_text(stack):
     call = {
         "type": "local_shell_call",
         "call_id": "call_1",
         "status": "completed",
         "action": {"type": "exec", "command": ["ls"]},
     }
-    given = [*RECORDED["first turn"]["input"], call]
-    error = sent(stack, "first turn", input=given).json()["error"]
-    assert error["param"] == "input[3]"
-    assert "local_shell_call" in error["message"]
+    given = [*RECORDED["first turn"]["input"], call, RECORDED["first turn"]["input"][-1]]
+    assert parsed(sent(stack, "first turn", input=given))
