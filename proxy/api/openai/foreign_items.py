@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 LONGEST_VALUE = 1_000  # characters of a text in it: images and ciphers are longer
-LONGEST = 8_000
-MOST_MEMBERS, DEEPEST = 64, 8
+LONGEST, SMALLEST, DEEPEST = 4_000, 8, 8  # characters in all, and of each member; levels
 UNREAD = {"type", "id", "status", "call_id", "tool_use_id", "cache_control", "caller"}
 
 
@@ -33,24 +32,38 @@ class ForeignItem(BaseModel):
 
 
 def described(item: dict[str, Any]) -> str:
-    """Empty where nothing is left that a model could read."""
-    told = {name: value for name, value in item.items() if name not in UNREAD}
-    told = _short(told, DEEPEST)
+    """Empty where nothing is left that a model could read. Reads no more than it writes."""
+    told = _Excerpt().of({name: one for name, one in item.items() if name not in UNREAD}, DEEPEST)
+    if not told:
+        return ""
     if set(told) == {"text"}:
         return str(told["text"])
-    return f"[{item['type']} {json.dumps(told, ensure_ascii=False)[:LONGEST]}]" if told else ""
+    return f"[{item['type']} {json.dumps(told, ensure_ascii=False)}]"
 
 
-def _short(value: Any, depth: int) -> Any:
-    """Without what is empty or too long for a prompt."""
-    if isinstance(value, str):
-        return "" if len(value) > LONGEST_VALUE else value
-    if not isinstance(value, (dict, list)):
-        return value
-    if not depth:
-        return None
-    if isinstance(value, list):
-        parts = (_short(one, depth - 1) for one in value[:MOST_MEMBERS])
-        return [part for part in parts if part not in (None, "", [], {})]
-    members = ((name, _short(one, depth - 1)) for name, one in [*value.items()][:MOST_MEMBERS])
-    return {name: one for name, one in members if one not in (None, "", [], {})}
+class _Excerpt:
+    """What fits into LONGEST characters, without what is empty or too long for a prompt."""
+
+    def __init__(self) -> None:
+        self._left = LONGEST
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= SMALLEST
+        if isinstance(value, str):
+            value = "" if len(value) > min(LONGEST_VALUE, self._left) else value
+            self._left -= len(value)
+            return value
+        if not isinstance(value, (dict, list)):
+            return value
+        if not depth:
+            return None
+        found: dict[Any, Any] = {}
+        is_list = isinstance(value, list)
+        members = enumerate(value) if isinstance(value, list) else value.items()
+        for name, one in members:
+            self._left -= len(str(name))
+            if self._left <= 0:
+                break
+            if (part := self.of(one, depth - 1)) not in (None, "", [], {}):
+                found[name] = part
+        return [*found.values()] if is_list else found

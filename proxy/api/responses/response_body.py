@@ -28,7 +28,14 @@ from proxy.api.openai.field_types import (
 from proxy.api.openai.generation_body import GenerationBody, StreamOptions
 from proxy.api.openai.response_format import SchemaName
 from proxy.api.responses.input_items import Items
-from proxy.api.responses.tool_bodies import AnyChoice, AnyTool, FreeTextTool, FunctionTool, Offer
+from proxy.api.responses.tool_bodies import (
+    AnyChoice,
+    AnyTool,
+    FreeTextTool,
+    FunctionTool,
+    Offer,
+    check_names,
+)
 from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
@@ -154,7 +161,7 @@ class ResponseBody(GenerationBody):
                 "background", "'background' needs 'store': the response is read where it is kept"
             )
         self._check_min_tokens(self.max_output_tokens)
-        Offer.of(self.tools or (), ())
+        check_names(self.tools or ())
         return self
 
     @property

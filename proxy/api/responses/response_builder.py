@@ -278,7 +278,7 @@ class ResponseBuilder:
         if continued is None:
             items = await self._input(body, caller, before)
             with protocol_names(lambda: NAMES):
-                offered = [one.body for one in _offer(body, items).tools.values()]
+                offered = [one.listed.body for one in self._offer(body, items).tools.values()]
                 self._limits.check_chat(items, offered)
             kept = ItemList.model_construct([*items] if keeps or keeps_input else [])
             given = kept.model_dump_json(exclude_none=True).encode()
@@ -317,7 +317,7 @@ class ResponseBuilder:
         caller: str,
         continued: Continued | None = None,
     ) -> Exchange:
-        offer = _offer(body, items)
+        offer = self._offer(body, items)
         servers = () if body.server_tools is False else served.card.server_tools.tools
         offer.check(body.tool_choice, servers)
         before = len(items) - len(items_of(body.input))
@@ -363,6 +363,11 @@ class ResponseBuilder:
                 low = middle + 1
         return found
 
+    def _offer(self, body: ResponseBody, items: Sequence[AnyItem]) -> Offer:
+        kinds = (AdditionalToolsItem, SearchOutputItem)
+        added = [one.tools for one in items if isinstance(one, kinds)]
+        return Offer.of(body.tools or (), added, self._limits.tools)
+
     async def _fits(self, exchange: Exchange) -> bool:
         try:
             await self.count(exchange)
@@ -371,11 +376,6 @@ class ResponseBuilder:
                 raise
             return False
         return True
-
-
-def _offer(body: ResponseBody, items: Sequence[AnyItem]) -> Offer:
-    kinds = (AdditionalToolsItem, SearchOutputItem)
-    return Offer.of(body.tools or (), [one.tools for one in items if isinstance(one, kinds)])
 
 
 def _is_instruction(item: AnyItem) -> bool:

@@ -169,8 +169,8 @@ class ResponseRenderer:
     def field_names(self) -> Mapping[str, str]:
         names = dict(NAMES)
         for at, one in enumerate(self._offered.values()):
-            names[f"tools[{at}].function.parameters"] = f"{one.path}.parameters"
-            grammar = f"{one.path}.format.definition"
+            names[f"tools[{at}].function.parameters"] = f"{one.listed.path}.parameters"
+            grammar = f"{one.listed.path}.format.definition"
             names[f"tools[{at}].custom.format.grammar.definition"] = grammar
         return names
 
@@ -343,10 +343,10 @@ class ResponseRenderer:
         kind = CUSTOM if event.is_custom else CALL
         if offered is None:
             return self._new(kind, event.name)
-        if isinstance(offered.body, ClientSearch):
+        if isinstance(offered.listed.body, ClientSearch):
             return self._new(SEARCH_CALL)
-        item = self._new(kind, offered.body.name)
-        item.namespace = offered.namespace
+        item = self._new(kind, offered.listed.body.name)
+        item.namespace = offered.listed.namespace
         return item
 
     def _beginning(self, item: Item) -> list[Json]:

@@ -34,6 +34,7 @@ from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 Json = dict[str, Any]
 LONGEST_NAME = 64  # characters of a function's name, as FunctionName
 SEARCH = "tool_search"
+MOST_TIMES = 4  # tools that a conversation repeats, over those of one request
 
 
 class FunctionTool(RequestBody):
@@ -173,18 +174,31 @@ AnyChoice = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
-    """A tool as the model sees it, and the caller's names of it. path: of its field."""
+Key = tuple[str | None, str]  # the namespace of a tool, and its name there
 
-    tool: Tool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A usable tool of the caller's. path: of its field. words: what describes its namespace; only
+    the first tool there has them.
+    """
+
     body: Usable
     path: str
     namespace: str | None = None
+    words: str | None = None
 
     @property
-    def key(self) -> tuple[str | None, str]:
+    def key(self) -> Key:
         return self.namespace, SEARCH if isinstance(self.body, ClientSearch) else self.body.name
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool as the model sees it, and as the caller has it."""
+
+    tool: Tool
+    listed: Listed
 
 
 @dataclass(slots=True)
@@ -193,25 +207,35 @@ class Offer:
 
     tools: dict[str, Offered] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
-    _names: dict[tuple[str | None, str], str] = field(default_factory=dict)
+    _names: dict[Key, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, body: Sequence[object], added: Sequence[Sequence[object]]) -> Offer:
+    def of(cls, body: Sequence[object], added: Sequence[Sequence[object]], most: int) -> Offer:
         """added: lists of tools in the input, in whose place a later one of the same name comes.
 
         Raises:
-            FieldError: two tools of the body have the same name.
+            InvalidRequest: they are more than MOST_TIMES `most`.
         """
-        own = list(_each(body))
-        check_own_names((f"{one.path}.name", "/".join(filter(None, one.key))) for one in own)
-        found = {one.key: one for one in own}
+        everything = [*body, *chain.from_iterable(added)]
+        count = sum(len(one.tools) if isinstance(one, NamespaceTool) else 1 for one in everything)
+        if count > most * MOST_TIMES:
+            raise InvalidRequest(
+                f"Invalid value for 'tools': with those in 'input' there are {count}, at most "
+                f"{most * MOST_TIMES} are allowed.",
+                code=ErrorCode.INVALID_PARAMETER,
+                param="tools",
+            )
+        found = {one.key: one for one in _each(body)}
         for tools in added:
-            found |= {one.key: replace(one, path="input") for one in _each(tools)}
-        offer = cls(dropped=dropped_types(_nested(chain(body, *added))))
+            found |= {one.key: one for one in _each(tools, "input")}
+        offer = cls(dropped=dropped_types(_nested(everything)))
         for key, one in sorted(found.items(), key=lambda each: each[0][0] is not None):
-            name = offer._own_name(joined(*key))
+            name, tool = offer._own_name(joined(*key)), one.body.to_domain()
+            if one.namespace is not None or name != tool.name:
+                told = "\n\n".join(filter(None, (one.words, tool.description)))
+                tool = replace(tool, name=name, description=told or None)
             offer._names[key] = name
-            offer.tools[name] = replace(one, tool=replace(one.tool, name=name))
+            offer.tools[name] = Offered(tool, one)
         return offer
 
     def name(self, namespace: str | None, name: str) -> str:
@@ -242,7 +266,7 @@ class Offer:
 
     def check(self, choice: object, servers: Sequence[ServerTool]) -> None:
         """Raises InvalidRequest: no tool can be called, or `choice` needs one that there is not."""
-        kinds = {name: one.body.type for name, one in self.tools.items()}
+        kinds = {name: one.listed.body.type for name, one in self.tools.items()}
         known: dict[str, str] = {**kinds, **{tool.name: "function" for tool in servers}}
         check_some_usable(self.dropped, bool(known))
         wrong = None
@@ -281,22 +305,24 @@ def joined(namespace: str | None, name: str) -> str:
     return f"{whole[: LONGEST_NAME - 9]}_{digest}"
 
 
-def _each(tools: Iterable[object]) -> Iterator[Offered]:
-    """The usable tools. What describes a namespace stands before its first tool's description."""
+def check_names(tools: Sequence[object]) -> None:
+    """Raises FieldError: two tools have the same name, in one namespace or in none."""
+    each = _each(tools)
+    check_own_names((f"{one.path}.name", "/".join(filter(None, one.key))) for one in each)
+
+
+def _each(tools: Iterable[object], path: str | None = None) -> Iterator[Listed]:
+    """The usable tools. path: for all of them."""
     for at, one in enumerate(tools):
         if isinstance(one, (FunctionTool, FreeTextTool, ClientSearch)):
-            yield Offered(tool=one.to_domain(), body=one, path=f"tools[{at}]")
+            yield Listed(body=one, path=path or f"tools[{at}]")
         elif isinstance(one, NamespaceTool):
             words = one.description
             for number, inner in enumerate(one.tools):
-                if isinstance(inner, DroppedTool):
-                    continue
-                tool = inner.to_domain()
-                if words:
-                    told = "\n\n".join(filter(None, (words, tool.description)))
-                    tool, words = replace(tool, description=told), None
-                path = f"tools[{at}].tools[{number}]"
-                yield Offered(tool=tool, body=inner, path=path, namespace=one.name)
+                if not isinstance(inner, DroppedTool):
+                    own = path or f"tools[{at}].tools[{number}]"
+                    yield Listed(body=inner, path=own, namespace=one.name, words=words)
+                    words = None
 
 
 def _nested(tools: Iterable[object]) -> Iterator[object]:

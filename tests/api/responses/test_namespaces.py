@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proxy.api.responses.tool_bodies import FunctionTool, NamespaceTool, Offer
 from proxy.domain.output import FinishReason
 from tests.api.responses.formats import RESPONSES, body, stream, whole
-from tests.api.responses.test_input import CATALOG, USER
+from tests.api.responses.test_input import CATALOG, USER, refused
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.pictures import PNG, data_url
 
@@ -40,8 +40,8 @@ NAMES = st.text("ab_.-", min_size=1, max_size=64)
 def test_each_tool_has_a_name_of_its_own_that_a_function_may_have(spaces):
     bodies = [NamespaceTool.model_validate(namespace(name, *each)) for name, each in spaces.items()]
     plain = [FunctionTool.model_validate(function("a__a"))]
-    offer = Offer.of([*bodies, *plain], ())
-    keys = {one.key: name for name, one in offer.tools.items()}
+    offer = Offer.of([*bodies, *plain], (), 1_000)
+    keys = {one.listed.key: name for name, one in offer.tools.items()}
     assert len(keys) == 1 + sum(map(len, spaces.values()))
     for (space, name), flat in keys.items():
         FunctionTool.model_validate(function(flat))
@@ -65,6 +65,15 @@ def test_a_call_gives_back_name_and_namespace(serve, streams):
     whole(client, input=back, **fields)
     (other,) = whole(serve(ScriptedEngine(deltas(call("js"))), CATALOG), **fields)["output"]
     assert (other["name"], "namespace" in other) == ("js", False)
+
+
+def test_tools_that_a_conversation_repeats_are_bounded(serve):
+    added = {
+        "type": "additional_tools",
+        "tools": [namespace("ns", *(f"f{at}" for at in range(99)))],
+    }
+    error = refused(serve, input=[*[added] * 6, USER])
+    assert (error["param"], error["code"]) == ("tools", "invalid_parameter")
 
 
 def test_a_namespace_that_is_gone_keeps_its_calls(serve):

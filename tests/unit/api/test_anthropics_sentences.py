@@ -36,7 +36,7 @@ KNOWN = [
     ),
     (
         "invalid_parameter",
-        "Invalid value for 'max_tokens': 5000. This server allows at most 100 for the model 'demo'.",
+        "Invalid value for 'max_tokens': 5000. This server allows at most 100 for the model 'd'.",
         r"^max_tokens: \d+ > (\d+), which is the maximum allowed number of output tokens for .+$",
     ),
     (
