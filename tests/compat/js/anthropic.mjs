@@ -80,7 +80,7 @@ const errors = {};
 for (const [name, wrong] of Object.entries({
   model: { model: "nobody" },
   range: { temperature: 1.5 },
-  stream: { max_tokens: 10 ** 6, stream: true },
+  stream: { messages: [{ role: "user", content: "hello ".repeat(9000) }], stream: true },
 })) {
   try {
     await client.messages.create({ ...fields, ...wrong });
