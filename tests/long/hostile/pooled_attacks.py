@@ -10,6 +10,7 @@ from tests.long.hostile.caller import Body, burst, encoded, post
 EMBEDDINGS, RERANK, SCORE = "/v1/embeddings", "/v1/rerank", "/v1/score"
 MOST = 2_048  # inputs of one request
 LONG = "é" * 900_000  # as large as a body may be; its bytes are twice its characters
+OWN = {f"{number:x}": 0 for number in range(150)}
 REFUSED = frozenset({400, 413, 422})
 
 
@@ -58,6 +59,13 @@ INPUTS = [
         post(generating(input=["a"] * MOST), EMBEDDINGS), answers=REFUSED),
     Attack("rerank: 2,048 documents as objects of one letter",
         post(pooled(query="a", documents=[{"text": "a"}] * MOST), RERANK), wall_s=20),
+    Attack("rerank: 2,048 documents with 900 bytes of fields of their own",
+        post(pooled(query="a", documents=[{"text": "a", "own": "b" * 900}] * MOST), "/v2/rerank"),
+        wall_s=20),
+    Attack("rerank: 2,048 documents with 150 fields of their own",
+        post(pooled(query="a", documents=[{"text": "a", **OWN}] * MOST), "/rerank"), wall_s=20),
+    Attack("score: 100,000 empty texts", post(pooled(text_1="a", text_2=[""] * 100_000), "/score"),
+        answers=REFUSED),
 ]  # fmt: skip
 
 BURSTS = [
