@@ -23,6 +23,7 @@ from proxy.language.structured.structural_tags import (
     regex,
     tag,
 )
+from proxy.language.syntax.bare_values import BareValue, ValueMarks
 from proxy.language.syntax.call_syntax import (
     INPUT,
     CallSyntax,
@@ -31,8 +32,8 @@ from proxy.language.syntax.call_syntax import (
     argument_list,
     has_independent_arguments,
 )
-from proxy.language.syntax.literal import CutOff, escaped, literal_in
-from proxy.language.syntax.reader import Delimiters, PassOn, Steps
+from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
+from proxy.language.syntax.reader import Steps
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks
 
 ANY_TYPE = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
@@ -125,20 +126,17 @@ _KEY = re.compile(r"[^<>\"\n]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Markup:
-    """The marks of a call: name `name_end` (key_begin key key_end value value_end)* `end`.
-
-    value_stops: marks that end a value whose own end is missing.
-    """
+    """The marks of a call: name `name_end` (key_begin key key_end value value_end)* `end`."""
 
     name_end: str
     key_begin: str
     key_end: str
     value_begin: str = ""
     value_end: str
-    value_stops: tuple[str, ...] = ()
     end: str
     # Whether the syntax puts each value on lines of its own.
     has_lines: bool = False
+    also_space: str = ""  # between the elements
 
     @property
     def input(self) -> InputSyntax:
@@ -152,17 +150,28 @@ class Markup:
         marks = (self.name_end, self.key_begin, self.key_end, self.value_begin, self.value_end)
         return tuple(filter(None, (*marks, self.end)))
 
-    @property
-    def marks(self) -> Delimiters:
-        line = [f"\n{self.value_end}"] if self.has_lines else []
-        return Delimiters([self.value_end, *line, *self.value_stops])
+    def value_marks(self, sections: Mapping[str, str], call_begin: str) -> ValueMarks:
+        """Where values end, if calls are in these sections."""
+        ends, starts = tuple(filter(None, sections.values())), tuple(sections)
+        return ValueMarks(
+            end=self.value_end,
+            key_begin=self.key_begin,
+            key_end=self.key_end,
+            after=tuple(filter(None, (self.end, *ends, self.also_space))),
+            call_ends=(
+                (self.end, (*ends, *starts, call_begin)),
+                *((end, (*starts, call_begin)) for end in ends),
+            ),
+            has_lines=self.has_lines,
+            gap=re.compile(rf"(?:[ \t\r\n]|{re.escape(self.also_space) or '(?!)'})*"),
+        )
 
 
 class MarkupCalls(SectionCalls):
     markup: ClassVar[Markup]
     # The types of a value that the tool's schema does not list.
     unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
-    _marks: ClassVar[Delimiters]
+    _value_marks: ClassVar[ValueMarks]
 
     @cached_property
     def _known_types(self) -> dict[tuple[str, str], frozenset[str]]:
@@ -171,7 +180,7 @@ class MarkupCalls(SectionCalls):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._marks = cls.markup.marks
+        cls._value_marks = cls.markup.value_marks(dict(cls.sections), cls.call_begin)
         cls.inner_marks = cls.markup.written
 
     def _call(self) -> Steps[None]:
@@ -189,6 +198,8 @@ class MarkupCalls(SectionCalls):
     def _gap(self) -> Steps[None]:
         """What may stand between the elements."""
         yield from self._reader.space()
+        while self.markup.also_space and (yield from self._reader.accept(self.markup.also_space)):
+            yield from self._reader.space()
 
     def _ends(self) -> Steps[bool]:
         """Whether the call ends here. The section's end also ends it, and is not taken."""
@@ -215,27 +226,17 @@ class MarkupCalls(SectionCalls):
         self._begin_argument(key)
         if self.markup.has_lines:
             yield from self._reader.accept("\n")
+        value = BareValue(self._reader, self._value_marks, self._is_next_key)
         if types == {"string"}:
             self._emit_arguments('"')
-            yield from self._until_end(lambda text: self._emit_arguments(escaped(text)))
+            lost = yield from value.read(lambda text: self._emit_arguments(escaped(text)))
             self._emit_arguments('"')
         else:
             parts: list[str] = []
-            yield from self._until_end(parts.append)
+            lost = yield from value.read(parts.append)
             self._emit_arguments(typed("".join(parts), types))
-
-    def _until_end(self, pass_on: PassOn) -> Steps[None]:
-        mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
-        if not mark:
-            raise CutOff
-        if mark.endswith(self.markup.value_end):
-            self._reader.take(len(mark))
-
-    @property
-    def _properties(self) -> Mapping[str, Any]:
-        """The schemas of the tool's arguments, as far as they are listed."""
-        listed = self._tools.get(self._name, {}).get("properties")
-        return listed if isinstance(listed, Mapping) else {}
+        if lost:
+            raise Broken(lost)
 
     def _types(self, key: str) -> frozenset[str]:
         if key not in self._properties:
@@ -264,13 +265,16 @@ _TEXT_KEYWORDS = {
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
-def markup_arguments(markup: Markup, *, separator: str = "\n") -> WriteArguments:
+def markup_arguments(
+    markup: Markup, *, separator: str = "\n", section_end: str = ""
+) -> WriteArguments:
     line = "\n" if markup.has_lines else ""
 
     def write(name: str, schema: Any) -> Format:
         is_text = types_of(schema, schema) == {"string"}
         begin = f"{markup.key_begin}{name}{markup.key_end}{markup.value_begin}{line}"
-        ends = [markup.value_end, *markup.value_stops]
+        # What may end a value that is not closed; the section's end is not always the call's.
+        ends = [markup.value_end, markup.key_begin, markup.end, *filter(None, [section_end])]
         text = followed(schema, schema)
         content = text_format(text, ends) if is_text else json_without(schema, ends)
         return tag(begin, content, line + markup.value_end)
@@ -339,6 +343,7 @@ class Glm45Parser(MarkupCalls):
         value_begin="<arg_value>",
         value_end="</arg_value>",
         end="</tool_call>",
+        also_space="\\n",  # some models write the two characters for a line break
     )
     call_syntax = CallSyntax(
         begin="<tool_call>",
@@ -350,12 +355,6 @@ class Glm45Parser(MarkupCalls):
         separator="\n",
     )
     template_marks = (("<arg_key>",),)
-
-    def _gap(self) -> Steps[None]:
-        """Some models write the two characters `\\n` for a line break."""
-        yield from super()._gap()
-        while (yield from self._reader.accept("\\n")):
-            yield from super()._gap()
 
 
 class Qwen3CoderParser(MarkupCalls):
@@ -372,14 +371,13 @@ class Qwen3CoderParser(MarkupCalls):
         key_begin="<parameter=",
         key_end=">",
         value_end="</parameter>",
-        value_stops=("\n<parameter=", "\n</function>"),
         end="</function>",
         has_lines=True,
     )
     call_syntax = CallSyntax(
         begin="<tool_call>\n<function=",
         middle=">\n",
-        arguments=markup_arguments(markup),
+        arguments=markup_arguments(markup, section_end="</tool_call>"),
         input=markup.input,
         can_hold=can_be_elements,
         end="\n</function>\n</tool_call>",
@@ -399,7 +397,7 @@ class MimoParser(Qwen3CoderParser):
     call_syntax = CallSyntax(
         begin="<tool_call><function=",
         middle=">",
-        arguments=markup_arguments(markup, separator=""),
+        arguments=markup_arguments(markup, separator="", section_end="</tool_call>"),
         input=markup.input,
         can_hold=can_be_elements,
         end="</function></tool_call>",
@@ -430,7 +428,7 @@ class MiniMaxM2Parser(MarkupCalls):
         head="<minimax:tool_call>\n",
         begin='<invoke name="',
         middle='">\n',
-        arguments=markup_arguments(markup),
+        arguments=markup_arguments(markup, section_end="</minimax:tool_call>"),
         input=markup.input,
         can_hold=can_be_elements,
         end="\n</invoke>\n",

@@ -26,6 +26,7 @@ from proxy.language.structured.structural_tags import (
     repeat,
     tag,
 )
+from proxy.language.syntax.bare_values import BareValue, ValueMarks
 from proxy.language.syntax.call_syntax import (
     INPUT,
     CallSyntax,
@@ -87,6 +88,8 @@ class NestedCalls(SectionCalls):
 
     call_end: ClassVar[str]
     element_begin: ClassVar[str]
+    key_head: ClassVar[str] = ""  # what stands between it and the key, and behind the key
+    key_tail: ClassVar[str] = ">"
     # What every value ends with, also one that turns out to hold elements; "" for its own end.
     value_stop: ClassVar[str] = ""
     # Names of an element that holds all arguments, unless the tool has an argument of that name.
@@ -179,17 +182,25 @@ class NestedCalls(SectionCalls):
             return Container(end=element.end, schema=schema, is_list=is_list)
         if types == {"string"} and element.says != "json" and not is_wrapper:
             write('"')
-            yield from self._until(element.end, lambda text: self._emit_arguments(escaped(text)))
-            self._reader.take(len(element.end))
+            value = self._bare_value(element.end, inner)
+            lost = yield from value.read(lambda text: self._emit_arguments(escaped(text)))
             self._emit_arguments('"')
+            if lost:
+                raise Broken(lost)
             return None
         parts: list[str] = []
-        yield from self._until(self.value_stop or element.end, parts.append)
+        lost, is_whole = "", not self.value_stop
+        if self.value_stop:
+            yield from self._until(self.value_stop, parts.append)
+            is_whole = yield from self._reader.accept(element.end)
+        else:
+            lost = yield from self._bare_value(element.end, inner).read(parts.append)
         text = "".join(parts)
-        if (yield from self._reader.accept(element.end)):
-            if is_wrapper and self._has_joined(text):
-                return None
-            write(_scalar(text, types, is_json=element.says == "json"))
+        if is_whole:
+            if not (is_wrapper and self._has_joined(text)):
+                write(_scalar(text, types, is_json=element.says == "json"))
+            if lost:
+                raise Broken(lost)
             return None
         if self._reader.may_end_in(element.end):
             raise CutOff
@@ -210,6 +221,21 @@ class NestedCalls(SectionCalls):
             self._emit_arguments(f"{', ' if self._argument_count else '{'}{entries}")
             self._argument_count += 1
         return True
+
+    def _bare_value(self, end: str, inner: Container) -> BareValue:
+        """A value in `inner`. An element in another one ends with its own closing mark only."""
+        sections = dict(self.sections)
+        starts = (*sections, self.call_begin)
+        is_argument = inner.end == self.call_end
+        ends = ((self.call_end, (*sections.values(), *starts)),)
+        marks = ValueMarks(
+            end=end,
+            key_begin=f"{self.element_begin}{self.key_head if is_argument else ''}",
+            key_end=self.key_tail,
+            after=(inner.end, *sections.values()),
+            call_ends=(*ends, *((one, starts) for one in sections.values())) if is_argument else (),
+        )
+        return BareValue(self._reader, marks, lambda key: is_argument and self._is_next_key(key))
 
     def _until(self, mark: str, pass_on: PassOn) -> Steps[None]:
         if not (yield from self._reader.until(Delimiters([mark]), pass_on, leaves_partial=True)):
@@ -288,6 +314,7 @@ class AttributeCalls(NestedCalls):
     # What elements of each type hold, see Element; `untyped`: those of other types, or of none.
     holds: ClassVar[Mapping[str, str]]
     untyped: ClassVar[str] = "text"
+    key_head, key_tail = 'name="', '"'
     element_end: ClassVar[str]
 
     def _call_head(self) -> Steps[str]:
@@ -323,13 +350,13 @@ WriteStart = Callable[[str, str, bool], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementSyntax:
-    """How guides write an element. stop: what text in it never contains. is_nested: lists and
+    """How guides write an element. stops: what text in it never contains. is_nested: lists and
     objects are elements, where the schema lists what they hold; else JSON.
     """
 
     start: WriteStart
     end: Callable[[str], str]
-    stop: str
+    stops: tuple[str, ...]
     is_nested: bool
     says_type: bool = True
 
@@ -352,7 +379,7 @@ class ElementSyntax:
         types = _types(schema)
         if not self.says_type and "string" in types and types - {"string", "null"}:
             # Of bare text a reader could not tell whether it is a string: strings are in quotes.
-            quoted = json_without(schema, [self.stop])
+            quoted = json_without(schema, [*self.stops])
             return tag(self.start(name, "", False), quoted, self.end(name))
         made = []
         for one in variants(schema):
@@ -364,8 +391,8 @@ class ElementSyntax:
 
     def _value(self, kind: str, schema: Any) -> Format:
         if kind == "string":
-            return text_format(followed(schema, schema), [self.stop])
-        return json_without(schema, [self.stop])
+            return text_format(followed(schema, schema), [*self.stops])
+        return json_without(schema, [*self.stops])
 
     def _elements(self, kind: str, schema: Any) -> Format | None:
         """The elements that a list or an object holds; None for other values."""
@@ -439,7 +466,13 @@ _DEEPSEEK_ELEMENT = ElementSyntax(
         f'<｜DSML｜parameter name="{name}" string="{json.dumps(kind == "string")}">'
     ),
     end=lambda name: f"{_DEEPSEEK_END}\n",
-    stop=_DEEPSEEK_END,
+    stops=(
+        _DEEPSEEK_END,
+        "<｜DSML｜parameter ",
+        "</｜DSML｜invoke>",
+        "</｜DSML｜function_calls>",
+        "</｜DSML｜tool_calls>",
+    ),
     is_nested=False,
 )
 
@@ -489,7 +522,10 @@ _KIMI_ELEMENT = ElementSyntax(
         f'type="{"number" if kind == "integer" else kind}"{_SEP}'
     ),
     end=lambda name: f"{_CLOSE}argument{_SEP}",
-    stop=f"{_CLOSE}argument{_SEP}",
+    stops=(
+        f"{_OPEN}argument ",
+        *(f"{_CLOSE}{one}{_SEP}" for one in ("argument", "call", "tools")),
+    ),
     is_nested=False,
 )
 
@@ -506,7 +542,7 @@ class KimiK3Parser(AttributeCalls):
     element_begin = f"{_OPEN}argument "
     element_end = f"{_CLOSE}argument{_SEP}"
     start_end = _SEP
-    name_attribute, key_attribute = "tool", "key"
+    name_attribute, key_attribute, key_head = "tool", "key", 'key="'
     holds: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("number", "boolean", "null", "array", "object"), "json"
     )
@@ -539,7 +575,10 @@ def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
 
 
 _COHERE_ELEMENT = ElementSyntax(
-    start=_cohere_start, end=lambda name: "</cofl:value>", stop="</cofl:value>", is_nested=True
+    start=_cohere_start,
+    end=lambda name: "</cofl:value>",
+    stops=("</cofl:value>", "<cofl:value ", "</cofl:tool_call>", "</cofl:tool_calls>"),
+    is_nested=True,
 )
 
 
@@ -579,7 +618,7 @@ _NAMESPACE = "]<]minimax[>["
 _MINIMAX_ELEMENT = ElementSyntax(
     start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
     end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
-    stop=_NAMESPACE,
+    stops=(_NAMESPACE,),
     is_nested=True,
     says_type=False,
 )

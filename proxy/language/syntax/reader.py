@@ -59,7 +59,8 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 PassOn = Callable[[str], object]
 
-_SPACE = re.compile(r"[ \t\r\n]*")
+SPACE = re.compile(r"[ \t\r\n]*")
+_MOST_GAP = 256  # characters between two marks, and the second mark
 
 
 class Reader:
@@ -132,6 +133,10 @@ class Reader:
         """Whether the text has ended, and what is left of it is empty or begins `literal`."""
         return self._is_closed and literal.startswith(self._buffer[self._at :])
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether the text ends `offset` characters further on."""
+        return self._is_closed and self._at + offset >= len(self._buffer)
+
     def accept_end(self, literal: str) -> Steps[bool]:
         """Takes `literal` if it comes next, or the part of it that the text ends with."""
         if (yield from self.accept(literal)):
@@ -151,6 +156,38 @@ class Reader:
             found = pattern.search(f"{text}\n" if self._is_closed else text)
             if found or self._is_closed or len(text) == most:
                 return found
+            yield
+
+    def ahead(self, offset: int, run: re.Pattern[str], most: int) -> Steps[str]:
+        """The longest match of `run`, a starred class, `offset` characters further on; at most
+        `most` characters, and none of them are taken.
+        """
+        while True:
+            text = self._buffer[self._at + offset : self._at + offset + most]
+            found = run.match(text)
+            length = found.end() if found else 0
+            if length < len(text) or len(text) == most or self._is_closed:
+                return text[:length]
+            yield
+
+    def follows(
+        self, offset: int, marks: Sequence[str], gap: re.Pattern[str] = SPACE
+    ) -> Steps[str | None]:
+        """The one of `marks` that comes `offset` characters further on, behind white space; "" if
+        the text ends there or in one of them, None if something else comes. Takes nothing.
+        """
+        while True:
+            text = self._buffer[self._at + offset : self._at + offset + _MOST_GAP]
+            blank = gap.match(text)
+            rest = text[blank.end() if blank else 0 :]
+            for mark in marks:
+                if rest.startswith(mark):
+                    return mark
+            may_follow = not rest or any(mark.startswith(rest) for mark in marks)
+            if not may_follow or len(text) == _MOST_GAP:
+                return None
+            if self._is_closed:
+                return ""
             yield
 
     def until(
@@ -204,7 +241,7 @@ class Reader:
 
     def space(self) -> Steps[str]:
         """Takes white space."""
-        return (yield from self.word(_SPACE))
+        return (yield from self.word(SPACE))
 
     def _pass(self, end: int, pass_on: PassOn) -> None:
         if end > self._at:

@@ -78,6 +78,7 @@ class ToolParser(PushParser[ToolEvent]):
         self._has_started = False
         self._is_open = False
         self._argument_count = 0
+        self._written: set[str] = set()  # the keys of the call so far
 
     def another(self) -> Self:
         """A parser of the same calls, at the beginning of an answer."""
@@ -277,10 +278,21 @@ class ToolParser(PushParser[ToolEvent]):
         opening = ", " if self._argument_count else "{"
         self._emit_arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
         self._argument_count += 1
+        self._written.add(key)
 
     def _end_argument(self) -> None:
         """The value is complete. Text taken from here on is emitted if the call breaks."""
         self._reader.record()
+
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        """The schemas of the tool's arguments, as far as they are listed."""
+        listed = self._tools.get(self._name, {}).get("properties")
+        return listed if isinstance(listed, Mapping) else {}
+
+    def _is_next_key(self, key: str) -> bool:
+        """Whether the key can be the call's next: listed, if any are, and not yet written."""
+        return key not in self._written and (not self._properties or key in self._properties)
 
     def _close_arguments(self) -> None:
         self._start_call()

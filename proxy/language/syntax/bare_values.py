@@ -1,0 +1,134 @@
+"""Where a value without quotes ends: at the closing mark behind which the call continues or ends.
+
+A value may hold such marks (a file about tool calls), and a model may misspell or forget its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.language.syntax.literal import CutOff
+from proxy.language.syntax.reader import SPACE, PassOn, Reader, Steps, delimiters
+
+_KEY = re.compile(r"[^<>\"'\n]*")
+_MISSPELT = re.compile(r"[\w\-/.| ]*")
+_MOST_IN_KEY, _MOST_MISSPELT = 128, 16
+_MOST_HELD = 8_192  # characters behind a closing mark that nothing of the call follows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueMarks:
+    """end: closes a value. key_begin, key_end: around the next key. after: what else may follow a
+    value. call_ends: with what may follow each; they end a value that is not closed, and a line
+    break before them, too. has_lines: a line break before `end` belongs to it.
+    """
+
+    end: str
+    key_begin: str
+    key_end: str
+    after: tuple[str, ...]
+    call_ends: tuple[tuple[str, tuple[str, ...]], ...]
+    has_lines: bool = False
+    gap: re.Pattern[str] = SPACE
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        end, others = self.end[:-1], (self.key_begin, *(end for end, _ in self.call_ends))
+        lines = (end, *others) if self.has_lines else others
+        return (end, *others, *(f"\n{one}" for one in lines))
+
+
+class BareValue:
+    """Reads one value. is_next: whether a key can be the call's next: the tool has it, and the call
+    does not yet; `<parameter=x>` in a value is text otherwise.
+    """
+
+    def __init__(self, reader: Reader, marks: ValueMarks, is_next: Callable[[str], bool]) -> None:
+        self._reader = reader
+        self._marks = marks
+        self._is_next = is_next
+        self._is_nested = False  # the value holds the begin of an element
+        self._held: list[str] | None = None
+        self._length = 0
+
+    def read(self, pass_on: PassOn) -> Steps[str]:
+        """Takes the value and its closing mark.
+
+        Returns:
+            What the model wrote behind the closing mark and before the next mark of the call, if
+            that is not part of the value: text.
+        """
+
+        def keep(text: str) -> None:
+            if self._held is None:
+                pass_on(text)
+                return
+            self._held.append(text)
+            self._length += len(text)
+            if self._length > _MOST_HELD:
+                self._release(pass_on)
+
+        marks = delimiters(self._marks.all)
+        while mark := (yield from self._reader.until(marks, keep, leaves_partial=True)):
+            length, is_closed = yield from self._end(mark)
+            if length is None:
+                if is_closed and self._held is None:
+                    self._held, self._length = [], 0
+                keep(self._reader.take(len(mark)))
+                continue
+            if is_closed or self._held is None:
+                self._release(pass_on)
+                self._reader.take(length)
+                return ""
+            return "".join(self._held)
+        self._release(pass_on)
+        raise CutOff
+
+    def _release(self, pass_on: PassOn) -> None:
+        held, self._held = self._held or [], None
+        if held:
+            pass_on("".join(held))
+
+    def _end(self, mark: str) -> Steps[tuple[int | None, bool]]:
+        """How much of the text to take if the value ends here, else None; whether the mark is a
+        correct closing mark.
+        """
+        marks, reader, length = self._marks, self._reader, len(mark)
+        bare = mark.removeprefix("\n")
+        if bare == marks.key_begin:
+            key = yield from reader.ahead(length, _KEY, _MOST_IN_KEY)
+            length += len(key)
+            last = (yield from reader.look(length + len(marks.key_end)))[length:]
+            if last != marks.key_end and reader.ends_at(length + len(last)):
+                raise CutOff
+            is_key = last == marks.key_end and self._is_next(key.strip())
+            is_key = is_key and (mark != bare or not marks.has_lines)
+            self._is_nested = self._is_nested or not is_key
+            return (0 if is_key else None), False
+        if bare != marks.end[:-1]:
+            after = dict(marks.call_ends)[bare]
+            found = yield from reader.follows(length, after, marks.gap)
+            return (None if found is None else 0), False
+        wrong = yield from reader.ahead(length, _MISSPELT, _MOST_MISSPELT)
+        length += len(wrong)
+        has_last = (yield from reader.look(length + 1))[length:] == marks.end[-1]
+        if not has_last and reader.ends_at(length):
+            raise CutOff
+        length += has_last
+        found = yield from reader.follows(length, (marks.key_begin, *marks.after), marks.gap)
+        is_right = has_last and not wrong
+        if found == marks.key_begin and self._is_nested:
+            begin = yield from self._offset(length, found)
+            key = yield from reader.ahead(begin, _KEY, _MOST_IN_KEY)
+            found = found if self._is_next(key.strip()) else None
+        if found == "" and not is_right:
+            raise CutOff
+        is_end = found is not None
+        return (length if is_end else None), is_right
+
+    def _offset(self, start: int, mark: str) -> Steps[int]:
+        """Where `mark` ends, which follows white space from `start` on."""
+        blank = yield from self._reader.ahead(start, self._marks.gap, 256)
+        return start + len(blank) + len(mark)
