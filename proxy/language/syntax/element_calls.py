@@ -186,8 +186,13 @@ class MarkupCalls(SectionCalls):
     def _call(self) -> Steps[None]:
         yield from self._gap()
         self._name = yield from self._whole_name()
-        yield from self._expect(self.markup.name_end)
+        is_known = self._name in self._tools
+        yield from self._end_of_name(self.markup.name_end, is_known)
         yield from self._gap()
+        if (yield from self._has_bare_object()):
+            yield from self._json_arguments()
+            yield from self._end(self.markup.end)
+            return
         while not (yield from self._ends()):
             key = yield from self._key()
             yield from self._value(key, self._types(key))
@@ -216,10 +221,14 @@ class MarkupCalls(SectionCalls):
                 raise CutOff("")
             yield from self._expect(self.markup.key_begin)
         key = (yield from self._reader.word(_KEY)).strip()
-        yield from self._expect(self.markup.key_end)
+        is_known = key in self._properties
+        yield from self._end_of_name(self.markup.key_end, is_known)
         if self.markup.value_begin:
             yield from self._gap()
-            yield from self._expect(self.markup.value_begin)
+            has_begin = yield from self._reader.accept(self.markup.value_begin)
+            # without it, what follows the key of the tool is the value, unless it is another mark
+            if not has_begin and (not is_known or (yield from self._reader.peek()) in ("<", "")):
+                yield from self._expect(self.markup.value_begin)
         return key
 
     def _value(self, key: str, types: frozenset[str]) -> Steps[None]:

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 from proxy.language.syntax import reasoning
 from proxy.language.syntax.element_calls import (
     Glm45Parser,
+    MarkupCalls,
     MimoParser,
     MiniMaxM2Parser,
     Qwen3CoderParser,
 )
 from proxy.language.syntax.json_calls import (
+    CallObjects,
     CohereParser,
     ExaoneParser,
     GenericParser,
@@ -46,7 +48,7 @@ from proxy.language.syntax.nested_calls import (
 )
 from proxy.language.syntax.pythonic import Llama4PythonicParser, PythonicParser
 from proxy.language.syntax.reasoning import ReasoningParser
-from proxy.language.syntax.tool_parser import ToolParser
+from proxy.language.syntax.tool_parser import SectionCalls, ToolParser
 
 Parser = TypeVar("Parser", bound=type[Any])
 
@@ -101,6 +103,32 @@ REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "nemotron": reasoning.ThinkParser,
     "minimax": reasoning.ThinkParser,
 }
+
+
+def _bodies(family: type[ToolParser]) -> dict[str, dict[str, type[ToolParser]]]:
+    """What a fine-tuned or quantized model writes between the marks of the family: JSON objects in
+    place of elements or a list in Python, and Qwen's elements in place of others or of objects.
+    """
+    sections = tuple(filter(all, family.sections))
+    if issubclass(family, MarkupCalls) and not sections:
+        sections = ((family.call_begin, family.markup.end),)
+    starts = [start for start, _ in sections]
+    base: type[ToolParser] | None = CallObjects if issubclass(family, SectionCalls) else None
+    if issubclass(family, PythonicParser):
+        starts, base = ["", *starts], Llama3JsonParser
+    bodies: dict[str, type[ToolParser]] = {}
+    if base is not None:
+        objects = {"sections": sections, "inner_marks": family.marks()}
+        bodies |= dict.fromkeys(("{", "[{"), type(f"{family.__name__}Objects", (base,), objects))
+    is_markup = issubclass(family, MarkupCalls) and family.call_begin != "<function="
+    if is_markup or issubclass(family, CallObjects):
+        elements = type(f"{family.__name__}Elements", (Qwen3CoderParser,), {"sections": sections})
+        bodies["<function="] = elements
+    return {start: {**family.other_bodies.get(start, {}), **bodies} for start in starts}
+
+
+for _family in TOOL_FAMILIES.values():
+    _family.other_bodies = _bodies(_family)
 
 
 def tool_family(name: str) -> type[ToolParser]:

@@ -333,6 +333,7 @@ class MistralParser(CallObjects):
         yield from self._reader.accept("[ARGS]")
         yield from self._reader.space()
         yield from self._json_arguments()
+        yield from self._end("")
         return False
 
 

@@ -74,7 +74,11 @@ class DeepSeekV31Parser(DeepSeekV3Parser):
 
 _QUOTE = '<|"|>'
 _QUOTES = Delimiters([_QUOTE])
-_KEY = re.compile(r"[^:,<>{}\[\]\"\s]*")
+_KEY = re.compile(r"[^:=,<>(){}\[\]\"\s]*")
+_OTHER_VALUES = "{[\"'"
+# The end of a string without its first token, unless the value ends before it.
+_UNOPENED = re.compile(r"(<\|\"\|>)(?=\s*[,}\])])|<\|\"\|>\s*[^\s,}\])]|[}\]]|,\s*[\w.\-]+\s*[:=]")
+_MOST_UNOPENED = 4_096
 
 
 class Gemma4Parser(SectionCalls):
@@ -100,16 +104,58 @@ class Gemma4Parser(SectionCalls):
         char = yield from self._reader.peek()
         if not char:
             raise CutOff
-        if not self._name or char != "{":
+        if not self._name or char not in ("{", "("):
             raise Broken
         self._start_call()
-        yield from _GemmaLiteral(self._reader, self._emit_arguments).read()
+        yield from _GemmaLiteral(self._reader, self._emit_arguments).read_call()
         self._end_call()
         yield from self._end("<tool_call|>")
 
 
 class _GemmaLiteral(Literal):
-    """Strings have no escapes, and end at their token."""
+    """Strings have no escapes, and end at their token; where only the first is missing, too.
+
+    Models also write round brackets around the arguments, with or without curly ones.
+    """
+
+    def read_call(self) -> Steps[None]:
+        """The arguments of a call; raises as `read`."""
+        if not (yield from self._reader.accept("(")):
+            yield from self.read()
+            return
+        self._held = yield from self._reader.space()
+        if (yield from self._reader.peek()) == "{":
+            yield from self.read()
+            yield from self._reader.space()
+            yield from self._reader.accept(")")
+            return
+        self._put("{")
+        self._closings, self._place = [")"], Place.FIRST_KEY
+        while self._closings:
+            yield from self._step()
+
+    def _close(self) -> None:
+        is_call = self._closings == [")"]
+        if not is_call:
+            super()._close()
+            return
+        self._held = ""
+        self._closings.pop()
+        self._reader.take(1)
+        self._put("}")
+        self._place = Place.SEPARATOR
+
+    def _expect(self, char: str, wanted: str, then: Place) -> None:
+        if char == "=" and wanted == ":" and self._closings == [")"]:
+            self._reader.take(1)
+            self._put(":")
+            self._place = then
+            return
+        super()._expect(char, wanted, then)
+
+    @property
+    def _ends(self) -> str:
+        return "".join(reversed(self._closings)).replace(")", "}")
 
     def _key(self, char: str) -> Steps[None]:
         if char == "<":
@@ -126,7 +172,17 @@ class _GemmaLiteral(Literal):
         self._put(json.dumps(key, ensure_ascii=False))
 
     def _value(self, char: str) -> Steps[None]:
+        if char == "(":
+            raise self._broken()
         if char != "<":
+            if char not in _OTHER_VALUES:
+                end = yield from self._reader.find(_UNOPENED, _MOST_UNOPENED)
+                if end and end[1]:
+                    text = self._reader.take(end.start())
+                    self._reader.take(len(_QUOTE))
+                    self._put(f'"{escaped(text)}"')
+                    self._place = Place.SEPARATOR
+                    return
             yield from super()._value(char)
             return
         if not (yield from self._reader.accept(_QUOTE)):
@@ -206,6 +262,7 @@ class HarmonyParser(ToolParser):
 
 
 _ID = re.compile(r"[\w.\-/:]*")
+_JOINTS = "._:-/"  # what models and clients put between the parts of an id
 _OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
 _SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL_BEGIN, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
@@ -264,13 +321,26 @@ class KimiK2Parser(SectionCalls):
             raise CutOff
         found = _OWN_ID.fullmatch(own_id)
         self._own_id = own_id if found else ""
-        self._name = self._meant(found[1] if found else own_id.removeprefix("functions."))
+        written = found[1] if found else own_id.removeprefix("functions.")
+        self._name = self._meant(written, own_id)
+        if self._name != written:
+            self._own_id = ""
         yield from self._reader.space()
         yield from self._expect(_ARGUMENTS_BEGIN)
         yield from self._reader.space()
         yield from self._json_arguments(_CALL_END)
         yield from self._end(_CALL_END)
 
-    def _meant(self, name: str) -> str:
+    def _meant(self, name: str, own_id: str) -> str:
         """The tool that the model means. A number alone is the call's, and means the only tool."""
-        return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name
+        if name in self._tools or not self._tools:
+            return name
+        if name.isdigit():
+            return next(iter(self._tools)) if len(self._tools) == 1 else name
+        bare = own_id.removeprefix("functions").lstrip(_JOINTS)
+        meant = [
+            tool
+            for tool in self._tools
+            if bare.startswith(tool) and (bare[len(tool) :].lstrip(_JOINTS) or "0").isdecimal()
+        ]
+        return meant[0] if len(meant) == 1 else name

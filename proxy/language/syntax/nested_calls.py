@@ -48,7 +48,7 @@ from proxy.language.syntax.element_calls import (
 from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
 from proxy.language.syntax.reader import Delimiters, PassOn, Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
-from proxy.language.syntax.tool_parser import NAME, SectionCalls
+from proxy.language.syntax.tool_parser import NAME, SectionCalls, TemplateMarks
 
 _TAG_NAME = re.compile(r"[^<>/\"\s]*")
 _WORD = re.compile(r"\w*")
@@ -114,6 +114,11 @@ class NestedCalls(SectionCalls):
         self._name = yield from self._call_head()
         if not NAME.fullmatch(self._name):
             raise Broken
+        yield from self._reader.space()
+        if (yield from self._has_bare_object()):
+            yield from self._json_arguments()
+            yield from self._end(self.call_end)
+            return
         containers = [Container(end=self.call_end, schema=self._tools.get(self._name))]
         try:
             while containers:
@@ -141,11 +146,19 @@ class NestedCalls(SectionCalls):
         else:
             if self._reader.may_end_in(inner.end):
                 raise CutOff("")
+            if len(containers) == 1 and (yield from self._is_unopened(inner)):
+                self._end_argument()
+                return
             yield from self._expect(self.element_begin)
             opened = yield from self._element(inner, is_argument=len(containers) == 1)
             if opened is not None:
                 containers.append(opened)
         self._end_argument()
+
+    def _is_unopened(self, inner: Container) -> Steps[bool]:
+        """Reads an argument whose opening tag is missing, if its closing tag says its name."""
+        yield from ()
+        return False
 
     def _ends(self, inner: Container, *, is_call: bool) -> Steps[bool]:
         """The section's end also ends a call, and is not taken."""
@@ -477,6 +490,11 @@ _DEEPSEEK_ELEMENT = ElementSyntax(
 )
 
 
+def _bars(mark: str) -> tuple[str, str]:
+    """The mark, and as some models write it."""
+    return mark, mark.replace("｜", "｜｜")
+
+
 class DeepSeekV32Parser(AttributeCalls):
     """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
 
@@ -484,15 +502,18 @@ class DeepSeekV32Parser(AttributeCalls):
     models write `string="true"` for numbers, too.
     """
 
-    sections = (
-        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
-        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    sections = tuple(
+        (start, end)
+        for name in ("function_calls", "tool_calls")
+        for start, end in zip(_bars(f"<｜DSML｜{name}>"), _bars(f"</｜DSML｜{name}>"), strict=True)
     )
     call_begin = "<｜DSML｜invoke "
     call_end = "</｜DSML｜invoke>"
     element_begin = "<｜DSML｜parameter "
     element_end = _DEEPSEEK_END
-    inner_marks = (element_begin, element_end, call_end)
+    inner_marks = tuple(
+        mark for one in (element_begin, element_end, call_end, call_begin) for mark in _bars(one)
+    )
     type_attribute = "string"
     holds: ClassVar[Mapping[str, str]] = {"true": "text", "false": "json"}
     untyped = ""
@@ -508,7 +529,22 @@ class DeepSeekV32Parser(AttributeCalls):
         foot="</｜DSML｜function_calls>",
         trigger="<｜DSML｜function_calls>",
     )
-    template_marks = (("｜DSML｜",),)
+    template_marks: ClassVar[TemplateMarks] = (("｜DSML｜",),)
+
+
+class DoubledBarsParser(DeepSeekV32Parser):
+    """DeepSeek V3.2 with doubled bars in all marks: `<｜｜DSML｜｜invoke name="f">`."""
+
+    call_begin = _bars(DeepSeekV32Parser.call_begin)[1]
+    call_end = _bars(DeepSeekV32Parser.call_end)[1]
+    element_begin = _bars(DeepSeekV32Parser.element_begin)[1]
+    element_end = _bars(DeepSeekV32Parser.element_end)[1]
+
+
+DeepSeekV32Parser.other_bodies = {
+    start: {DoubledBarsParser.call_begin: DoubledBarsParser}
+    for start, _ in DeepSeekV32Parser.sections
+}
 
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
@@ -661,3 +697,20 @@ class MiniMaxM3Parser(NestedCalls):
         if not name:
             raise Broken
         return Element(key=name, end=f"{_NAMESPACE}</{name}>")
+
+    def _is_unopened(self, inner: Container) -> Steps[bool]:
+        if (yield from self._reader.follows(0, (self.element_begin, inner.end))) is not None:
+            return False
+        yield from self._reader.accept(_NAMESPACE)
+        parts: list[str] = []
+        yield from self._until(_NAMESPACE, parts.append)
+        yield from self._expect(f"{_NAMESPACE}</")
+        key = yield from self._reader.word(_TAG_NAME)
+        yield from self._expect(">")
+        if not self._properties or not self._is_next_key(key):
+            raise Broken
+        value = _scalar("".join(parts), self._types(self._child(inner, key), ""), is_json=False)
+        self._begin_argument(key)
+        self._emit_arguments(value)
+        inner.count += 1
+        return True

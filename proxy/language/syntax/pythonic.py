@@ -47,7 +47,7 @@ def _can_be_keywords(schema: Any) -> bool:
 class PythonicParser(BareCalls):
     """A list of calls with keyword arguments, each a literal."""
 
-    openings = "["
+    openings = "{["  # some write JSON
     call_syntax = CallSyntax(
         head="[",
         begin="",

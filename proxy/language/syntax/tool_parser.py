@@ -57,6 +57,8 @@ class ToolParser(PushParser[ToolEvent]):
     call_syntax: ClassVar[CallSyntax | None] = None
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
     template_marks: ClassVar[TemplateMarks] = ()
+    # What models write in place of the family's own calls: start -> what then comes -> its family.
+    other_bodies: ClassVar[Mapping[str, Mapping[str, type[ToolParser]]]] = {}
     # Whether the call has no delimiter of its own.
     _is_bare = False
 
@@ -67,6 +69,8 @@ class ToolParser(PushParser[ToolEvent]):
         self._blank: list[str] | None = []
         self._unsent = ""  # the end of the text, which may begin a mark
         self._code = CodeSpans()
+        self._is_other = False
+        self._own_marks: tuple[str, ...] = ()
         self._drop(self.control_marks(are_plain_text=True))
         self._has_ended = False
         self.calls = 0
@@ -134,9 +138,23 @@ class ToolParser(PushParser[ToolEvent]):
         elif code := (yield from self._code.quotation(self._reader)):
             self._emit_code(code)
         elif mark in self.starts:
-            yield from self._section(mark)
+            yield from self._any_section(mark)
         else:
             self._reader.take(len(mark))
+
+    def _any_section(self, start: str) -> Steps[None]:
+        """A section with calls of this family, or of another one: those must name a known tool."""
+        bodies = self.other_bodies.get(start, {})
+        found = (yield from self._reader.follows(len(start), tuple(bodies))) if bodies else None
+        if not found:
+            yield from self._section(start)
+            return
+        other = bodies[found].__new__(bodies[found])
+        other.__dict__ = self.__dict__  # the same answer, read with other rules
+        self._is_other, self._own_marks = True, self.control_marks()
+        yield from other._section(start)
+        self._is_other, self._own_marks = False, ()
+        self._drop(self.control_marks())
 
     def _section(self, start: str) -> Steps[None]:
         more = yield from self._attempt(self._first(start))
@@ -224,9 +242,34 @@ class ToolParser(PushParser[ToolEvent]):
         is_cut = not char or any(map(self._reader.may_end_in, ends))
         raise CutOff("") if is_cut else Broken
 
+    def _has_bare_object(self) -> Steps[bool]:
+        """Whether a JSON object comes where a known tool's elements should."""
+        is_known = not self._tools or self._name in self._tools
+        return is_known and (yield from self._reader.peek()) == "{"
+
+    def _end_of_name(self, mark: str, is_known: bool) -> Steps[None]:
+        """Takes the mark behind a name; behind a known one, a part of it, or a line break, does."""
+        if not is_known or len(mark) > 2:
+            yield from self._expect(mark)
+        elif not (yield from self._reader.accept(mark)):
+            if self._reader.may_end_in(mark):
+                raise CutOff
+            found = False
+            for char in (*mark, "\n"):
+                found = (yield from self._reader.accept(char)) or found
+            if not found:
+                raise Broken
+
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
-        """Takes white space and `mark`; without the mark, the white space is text."""
+        """Takes white space and `mark`; without the mark, the white space is text. A bracket too
+        many before the mark, or before the end of the text, is dropped.
+        """
         gap += yield from self._reader.space()
+        if (yield from self._reader.peek()) in ("}", "]"):
+            found = yield from self._reader.follows(1, (mark,) if mark else ())
+            if found is not None:
+                self._reader.take(1)
+                gap = yield from self._reader.space()
         if not mark or not (yield from self._reader.accept_end(mark)):
             self._emit_text(gap)
 
@@ -237,7 +280,8 @@ class ToolParser(PushParser[ToolEvent]):
 
     @property
     def _may_start(self) -> bool:
-        is_known = not self._only_known or not self._tools or self._name in self._tools
+        is_free = not (self._only_known or self._is_other) or not self._tools
+        is_known = is_free or self._name in self._tools
         return bool(self._name) and is_known
 
     def _start_call(self) -> None:
@@ -301,6 +345,7 @@ class ToolParser(PushParser[ToolEvent]):
 
     def _drop(self, marks: tuple[str, ...]) -> None:
         """Text is without these marks from here on."""
+        marks = (*marks, *self._own_marks)
         self._dropped = delimiters(marks)
         self._text_marks = delimiters((*self.starts, *marks))
 
@@ -399,7 +444,7 @@ class BareCalls(ToolParser):
         elif code := (yield from self._code.quotation(self._reader)):
             self._emit_code(code)
         else:
-            yield from self._section("")
+            yield from self._any_section("")
 
     @property
     def _may_start(self) -> bool:
