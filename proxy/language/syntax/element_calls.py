@@ -231,11 +231,16 @@ class MarkupCalls(SectionCalls):
                 yield from self._expect(self.markup.value_begin)
         return key
 
+    def _marks_of_value(self) -> Steps[ValueMarks]:
+        yield from ()
+        return self._value_marks
+
     def _value(self, key: str, types: frozenset[str]) -> Steps[None]:
         self._begin_argument(key)
         if self.markup.has_lines:
             yield from self._reader.accept("\n")
-        value = BareValue(self._reader, self._value_marks, self._is_next_key)
+        marks = yield from self._marks_of_value()
+        value = BareValue(self._reader, marks, self._is_next_key)
         if types == {"string"}:
             self._emit_arguments('"')
             lost = yield from value.read(lambda text: self._emit_arguments(escaped(text)))
@@ -445,3 +450,88 @@ class MiniMaxM2Parser(MarkupCalls):
         trigger="<minimax:tool_call>",
     )
     template_marks = (("<minimax:tool_call>",),)
+
+
+class SeedOssParser(Qwen3CoderParser):
+    """Seed-OSS: `<seed:tool_call><function=f><parameter=city>Paris</parameter></function>`.
+
+    Qwen 3 Coder's elements, each on a line of its own, in a section of another name.
+    """
+
+    sections = (("<seed:tool_call>", "</seed:tool_call>"),)
+    markup = MimoParser.markup
+    call_syntax = CallSyntax(
+        begin="<seed:tool_call>\n<function=",
+        middle=">\n",
+        arguments=markup_arguments(markup, section_end="</seed:tool_call>"),
+        input=markup.input,
+        can_hold=can_be_elements,
+        end="\n</function>\n</seed:tool_call>",
+        separator="\n",
+        trigger="<seed:tool_call>",
+    )
+    template_marks = (("<seed:tool_call>",),)
+
+
+class Hy3Parser(MarkupCalls):
+    """Hy3: `<tool_call:opensource>f<tool_sep:opensource>`, then GLM's elements.
+
+    All marks have the suffix `:opensource`; calls are in a section.
+    """
+
+    sections = (("<tool_calls:opensource>", "</tool_calls:opensource>"),)
+    call_begin = "<tool_call:opensource>"
+    markup = Markup(
+        name_end="<tool_sep:opensource>",
+        key_begin="<arg_key:opensource>",
+        key_end="</arg_key:opensource>",
+        value_begin="<arg_value:opensource>",
+        value_end="</arg_value:opensource>",
+        end="</tool_call:opensource>",
+    )
+    call_syntax = CallSyntax(
+        head="<tool_calls:opensource>\n",
+        begin="<tool_call:opensource>",
+        middle="<tool_sep:opensource>\n",
+        arguments=markup_arguments(markup, section_end="</tool_calls:opensource>"),
+        input=markup.input,
+        can_hold=can_be_elements,
+        end="\n</tool_call:opensource>\n",
+        foot="</tool_calls:opensource>",
+        trigger="<tool_calls:opensource>",
+    )
+    template_marks = (("<tool_sep{}>",), ("<tool_sep:opensource>",))
+
+
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+
+
+class MiniCpm5Parser(MarkupCalls):
+    """MiniCPM5: `<function name="f"><param name="city">Paris</param></function>`.
+
+    Strings with `<`, `&` or line breaks are in CDATA.
+    """
+
+    call_begin = '<function name="'
+    plain_marks = ('<param name="', "</param>", "</function>")
+    markup = Markup(
+        name_end='">',
+        key_begin='<param name="',
+        key_end='">',
+        value_end="</param>",
+        end="</function>",
+    )
+    call_syntax = CallSyntax(
+        begin='<function name="',
+        middle='">',
+        arguments=markup_arguments(markup, separator="", section_end=_CDATA),
+        input=markup.input,
+        can_hold=can_be_elements,
+        end="</function>",
+    )
+    template_marks = (('<param name="',),)
+
+    def _marks_of_value(self) -> Steps[ValueMarks]:
+        if not (yield from self._reader.accept(_CDATA)):
+            return self._value_marks
+        return replace(self._value_marks, end=f"{_CDATA_END}{self.markup.value_end}")

@@ -13,23 +13,31 @@ from typing import Any, TypeVar
 from proxy.language.syntax import reasoning
 from proxy.language.syntax.element_calls import (
     Glm45Parser,
+    Hy3Parser,
     MarkupCalls,
     MimoParser,
+    MiniCpm5Parser,
     MiniMaxM2Parser,
     Qwen3CoderParser,
+    SeedOssParser,
 )
 from proxy.language.syntax.json_calls import (
+    ApertusParser,
     CallObjects,
     CohereParser,
     ExaoneParser,
     GenericParser,
+    GigaChat3Parser,
+    GigaChat31Parser,
     GraniteParser,
     HermesParser,
     InternLMParser,
     JambaParser,
     JsonListParser,
     Llama3JsonParser,
+    Llama4JsonParser,
     MistralParser,
+    NemotronV2Parser,
     Phi4MiniParser,
     XlamParser,
 )
@@ -39,6 +47,7 @@ from proxy.language.syntax.marked_calls import (
     Gemma4Parser,
     HarmonyParser,
     KimiK2Parser,
+    SolarOpenParser,
 )
 from proxy.language.syntax.nested_calls import (
     CohereXmlParser,
@@ -46,7 +55,7 @@ from proxy.language.syntax.nested_calls import (
     KimiK3Parser,
     MiniMaxM3Parser,
 )
-from proxy.language.syntax.pythonic import Llama4PythonicParser, PythonicParser
+from proxy.language.syntax.pythonic import Lfm2Parser, Llama4PythonicParser, PythonicParser
 from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.tool_parser import SectionCalls, ToolParser
 
@@ -69,6 +78,15 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "harmony": HarmonyParser,
     "gemma4": Gemma4Parser,
     "glm45": Glm45Parser,
+    "hy3": Hy3Parser,
+    "seed_oss": SeedOssParser,
+    "minicpm5": MiniCpm5Parser,
+    "solar_open": SolarOpenParser,
+    "apertus": ApertusParser,
+    "nemotron_v2": NemotronV2Parser,
+    "lfm2": Lfm2Parser,
+    "gigachat31": GigaChat31Parser,
+    "gigachat3": GigaChat3Parser,
     "mimo": MimoParser,
     "qwen3_coder": Qwen3CoderParser,
     "qwen3_xml": Qwen3CoderParser,
@@ -82,6 +100,7 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "exaone": ExaoneParser,
     "hermes": HermesParser,
     "llama4_pythonic": Llama4PythonicParser,
+    "llama4_json": Llama4JsonParser,
     "llama3_json": Llama3JsonParser,
     "pythonic": PythonicParser,
     "xlam": XlamParser,
@@ -96,6 +115,10 @@ REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "kimi_k3": reasoning.KimiK3Parser,
     "minimax_m3": reasoning.MiniMaxM3Parser,
     "granite": reasoning.GraniteParser,
+    "seed_oss": reasoning.SeedOssParser,
+    "hy3": reasoning.Hy3Parser,
+    "apertus": reasoning.ApertusParser,
+    "solar_open": reasoning.SolarOpenParser,
     "qwen3": reasoning.ThinkParser,
     "deepseek_r1": reasoning.ThinkParser,
     "glm45": reasoning.ThinkParser,

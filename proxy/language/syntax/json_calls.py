@@ -343,11 +343,24 @@ class Llama3JsonParser(BareCalls, CallObjects):
     Reads calls that are JSON objects, separated by `; `.
     """
 
-    sections = (("<|python_tag|>", ""),)
+    sections: ClassVar[tuple[tuple[str, str], ...]] = (("<|python_tag|>", ""),)
     call_syntax = CallSyntax(
         begin='{"name": "', middle='", "parameters": ', end="}", separator="; "
     )
-    template_marks = (("<|python_tag|>",), ("Environment: ipython", '"parameters"'))
+    template_marks: ClassVar[TemplateMarks] = (
+        ("<|python_tag|>",),
+        ("Environment: ipython", '"parameters"'),
+    )
+
+
+class Llama4JsonParser(Llama3JsonParser):
+    """Llama 4 with a template that asks for JSON: as Llama 3, between `<|python_start|>` tags.
+
+    The tags are often missing.
+    """
+
+    sections = (("<|python_start|>", "<|python_end|>"), ("<|python_tag|>", ""))
+    template_marks = (("<|header_start|>", '"parameters"'),)
 
 
 class XlamParser(BareCalls, CallObjects):
@@ -359,6 +372,7 @@ class XlamParser(BareCalls, CallObjects):
     sections = (("```json", "```"), ("[TOOL_CALLS]", ""), ("<tool_call>", "</tool_call>"))
     weak_starts = ("", "```json")
     call_syntax = object_list("[", "]")
+    template_marks = (('[{"name": "tool_call_name", "arguments"',),)
 
 
 class JsonListParser(BareCalls, CallObjects):
@@ -368,3 +382,76 @@ class JsonListParser(BareCalls, CallObjects):
     """
 
     call_syntax = object_list("[", "]", key="parameters")
+
+
+class NemotronV2Parser(CallObjects):
+    """Nemotron Nano 2: `<TOOLCALL>[{"name": …, "arguments": {…}}]</TOOLCALL>`.
+
+    A list between the tags.
+    """
+
+    sections = (("<TOOLCALL>", "</TOOLCALL>"),)
+    call_syntax = object_list("<TOOLCALL>[", "]</TOOLCALL>", trigger="<TOOLCALL>")
+    template_marks = (("<TOOLCALL>",),)
+
+
+class GigaChat31Parser(CallObjects):
+    """GigaChat 3.1: `<|function_call|>{"name": …, "arguments": {…}}<|message_sep|>`.
+
+    One call an answer.
+    """
+
+    sections = (("<|function_call|>", "<|message_sep|>"),)
+    inner_marks = ("<|role_sep|>",)
+    call_syntax: ClassVar[CallSyntax | None] = CallSyntax(
+        begin='<|function_call|>{"name": "',
+        middle='", "arguments": ',
+        end="}",
+        trigger="<|function_call|>",
+        is_single=True,
+    )
+    template_marks: ClassVar[TemplateMarks] = (("<|function_call|>",),)
+
+
+class GigaChat3Parser(GigaChat31Parser):
+    """GigaChat 3: a message of the role `function call`, `function call<|role_sep|>{"name": …}`.
+
+    It follows the end of the assistant's message.
+    """
+
+    sections = (("function call<|role_sep|>", "<|message_sep|>"),)
+    call_syntax = CallSyntax(
+        begin='<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "',
+        middle='", "arguments": ',
+        end="}",
+        trigger="<|message_sep|>",
+        is_single=True,
+    )
+    template_marks = (("function call", "<|role_sep|>"),)
+
+
+class ApertusParser(CallObjects):
+    """Apertus: `<|tools_prefix|>[{"f": {"city": "Paris"}}]<|tools_suffix|>`.
+
+    The name is the key of its arguments.
+    """
+
+    sections = (("<|tools_prefix|>", "<|tools_suffix|>"),)
+    call_syntax = CallSyntax(
+        head='<|tools_prefix|>[{"',
+        begin="",
+        middle='": ',
+        end="}",
+        separator=', {"',
+        foot="]<|tools_suffix|>",
+        trigger="<|tools_prefix|>",
+    )
+    template_marks = (("<|tools_prefix|>",),)
+
+    def _entries(self, *, is_inner: bool = False) -> Steps[None]:
+        yield from self._reader.space()
+        self._name = yield from self._key()
+        yield from self._arguments()
+        yield from self._reader.space()
+        if not (yield from self._reader.accept("}")):
+            raise Broken if (yield from self._reader.peek()) else CutOff("")

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from functools import cached_property
+from string import ascii_lowercase, digits
 from typing import ClassVar
 
 from proxy.language.structured.structural_tags import const_string, regex
 from proxy.language.syntax.call_syntax import CallSyntax
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
 from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.reasoning import SOLAR_WRAPPERS
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
 
 
@@ -261,6 +264,7 @@ class HarmonyParser(ToolParser):
         self._emit_text(gap)
 
 
+_LETTERS = ascii_lowercase + digits
 _ID = re.compile(r"[\w.\-/:]*")
 _JOINTS = "._:-/"  # what models and clients put between the parts of an id
 _OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
@@ -344,3 +348,40 @@ class KimiK2Parser(SectionCalls):
             if bare.startswith(tool) and (bare[len(tool) :].lstrip(_JOINTS) or "0").isdecimal()
         ]
         return meant[0] if len(meant) == 1 else name
+
+
+class SolarOpenParser(SectionCalls):
+    """Solar Open: `<|tool_call:begin|>id<|tool_call:name|>f<|tool_call:args|>{…}<|tool_call:end|>`.
+
+    Ids are ten letters and digits, which the model makes up.
+    """
+
+    sections = (("<|tool_calls|>", "<|calls|>"),)
+    call_begin = "<|tool_call:begin|>"
+    inner_marks = (
+        *("<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"),
+        *SOLAR_WRAPPERS,
+    )
+    call_syntax = CallSyntax(
+        head="<|tool_calls|>",
+        begin="<|tool_call:begin|>",
+        before_name=(regex("[a-z0-9]{10}"), const_string("<|tool_call:name|>")),
+        middle="<|tool_call:args|>",
+        end="<|tool_call:end|>",
+        foot="<|calls|>",
+    )
+    template_marks = (("<|tool_call:begin|>",),)
+
+    @staticmethod
+    def new_id(name: str, index: int) -> str:
+        """Ten letters and digits, as the template asks for."""
+        return "".join(secrets.choice(_LETTERS) for _ in range(10))
+
+    def _call(self) -> Steps[None]:
+        yield from self._reader.word(_ID)
+        yield from self._expect("<|tool_call:name|>")
+        self._name = yield from self._whole_name()
+        yield from self._expect("<|tool_call:args|>")
+        yield from self._reader.space()
+        yield from self._json_arguments("<|tool_call:end|>")
+        yield from self._end("<|tool_call:end|>")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from proxy.language.structured.structural_tags import Format, const_string, json_format, sequence
 from proxy.language.syntax.call_syntax import (
@@ -17,7 +18,7 @@ from proxy.language.syntax.call_syntax import (
 )
 from proxy.language.syntax.literal import Broken, CutOff, Literal
 from proxy.language.syntax.reader import Steps
-from proxy.language.syntax.tool_parser import BareCalls
+from proxy.language.syntax.tool_parser import BareCalls, TemplateMarks
 
 _NAME = re.compile(r"[\w.]*")
 _KEYWORD = re.compile(r"\w*")
@@ -48,7 +49,7 @@ class PythonicParser(BareCalls):
     """A list of calls with keyword arguments, each a literal."""
 
     openings = "{["  # some write JSON
-    call_syntax = CallSyntax(
+    call_syntax: ClassVar[CallSyntax] = CallSyntax(
         head="[",
         begin="",
         middle="(",
@@ -61,7 +62,7 @@ class PythonicParser(BareCalls):
         foot="]",
         is_clear=False,
     )
-    template_marks = (("[func_name1(",),)
+    template_marks: ClassVar[TemplateMarks] = (("[func_name1(",),)
 
     def _first(self, start: str) -> Steps[bool]:
         yield from self._reader.accept(start)
@@ -127,3 +128,25 @@ class Llama4PythonicParser(PythonicParser):
     sections = (("<|python_start|>", "<|python_end|>"),)
     starts = ("<|python_start|>",)
     template_marks = (("<|python_start|>",),)
+
+
+class Lfm2Parser(PythonicParser):
+    """LFM2 and LFM2.5: `<|tool_call_start|>[f(city="Paris")]<|tool_call_end|>`.
+
+    The same list between tags, which are special tokens.
+    """
+
+    sections = (("<|tool_call_start|>", "<|tool_call_end|>"),)
+    starts = ("<|tool_call_start|>",)
+    call_syntax = replace(
+        PythonicParser.call_syntax,
+        head="<|tool_call_start|>[",
+        foot="]<|tool_call_end|>",
+        trigger="<|tool_call_start|>",
+        is_clear=True,
+    )
+    template_marks = (
+        ("<|tool_call_start|>",),
+        ("<|tool_list_start|>",),
+        ("List of tools: [", "<|im_start|>"),
+    )

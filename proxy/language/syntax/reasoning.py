@@ -391,6 +391,49 @@ class ThinkParser(TaggedReasoning):
     template_marks = (("<think>",), ("</think>",))
 
 
+class SeedOssParser(TaggedReasoning):
+    """Seed-OSS: `<seed:think>…</seed:think>` before the answer."""
+
+    starts = ("<seed:think>",)
+    ends = ("</seed:think>",)
+    closing = "</seed:think>"
+    template_marks = (("<seed:think>",),)
+
+
+class Hy3Parser(TaggedReasoning):
+    """Hy3: `<think:opensource>…</think:opensource>` before the answer."""
+
+    starts = ("<think:opensource>",)
+    ends = ("</think:opensource>",)
+    closing = "</think:opensource>"
+    template_marks = (("<think{}>", "</think{}>"), ("<think:opensource>",))
+
+
+class ApertusParser(TaggedReasoning):
+    """Apertus: `<|inner_prefix|>…<|inner_suffix|>`, which are special tokens."""
+
+    starts = ("<|inner_prefix|>",)
+    ends = ("<|inner_suffix|>",)
+    closing = "<|inner_suffix|>"
+    is_anywhere = True
+    template_marks = (("<|inner_prefix|>", "<|inner_suffix|>"),)
+
+
+SOLAR_WRAPPERS = ("<|begin|>assistant", "<|content|>", "<|end|>")
+
+
+class SolarOpenParser(TaggedReasoning):
+    """Solar Open: `<|think|>…<|end|>`, then the answer as a message of its own."""
+
+    starts = ("<|think|>",)
+    ends = ("<|end|>",)
+    before_answer = "<|begin|>assistant"
+    is_before_calls = True
+    closing = f"<|end|>{before_answer}"
+    wrappers = SOLAR_WRAPPERS
+    template_marks = (("<|think|>", "<|begin|>assistant"),)
+
+
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _HEADS = ("<|start|>", "<|channel|>")

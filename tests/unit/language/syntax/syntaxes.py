@@ -179,6 +179,64 @@ def glm45(calls: list[Call]) -> str:
     return "\n".join(map(one, calls))
 
 
+def seed_oss(calls: list[Call]) -> str:
+    """As in Seed-OSS' template."""
+
+    def one(call: Call) -> str:
+        lines = [f"<parameter={k}>{bare(v)}</parameter>" for k, v in call["arguments"].items()]
+        inner = "\n".join([f"<function={call['name']}>", *lines, "</function>"])
+        return f"<seed:tool_call>\n{inner}\n</seed:tool_call>"
+
+    return "\n".join(map(one, calls))
+
+
+def hy3(calls: list[Call]) -> str:
+    """As in Hy3's template."""
+    inner = glm45(calls).replace("<tool_call>", "").split("\n</tool_call>")
+    marked = [
+        f"<tool_call>{one.strip()}".replace(call["name"], f"{call['name']}<tool_sep>", 1)
+        for one, call in zip(inner, calls, strict=False)
+    ]
+    lines = "\n".join(f"{one}\n</tool_call>" for one in marked)
+    text = f"<tool_calls>\n{lines}\n</tool_calls>"
+    names = ("tool_calls", "tool_call", "tool_sep", "arg_key", "arg_value")
+    for name in names:
+        text = text.replace(f"{name}>", f"{name}:opensource>")
+    return text
+
+
+def minicpm5(calls: list[Call]) -> str:
+    """As in MiniCPM5's template."""
+
+    def value(one: Any) -> str:
+        has_marks = isinstance(one, str) and any(char in one for char in "<&\n")
+        return f"<![CDATA[{one}]]>" if has_marks else bare(one)
+
+    def call(one: Call) -> str:
+        values = "".join(
+            f'<param name="{key}">{value(val)}</param>' for key, val in one["arguments"].items()
+        )
+        return f'<function name="{one["name"]}">{values}</function>'
+
+    return "".join(map(call, calls))
+
+
+def solar_open(calls: list[Call]) -> str:
+    """As in Solar Open's template."""
+    inner = "".join(
+        f"<|tool_call:begin|>a1b2c3d4e{number}<|tool_call:name|>{call['name']}"
+        f"<|tool_call:args|>{dumped(call['arguments'])}<|tool_call:end|>"
+        for number, call in enumerate(calls)
+    )
+    return f"<|tool_calls|>{inner}<|calls|>"
+
+
+def apertus(calls: list[Call]) -> str:
+    """As in Apertus' template."""
+    inner = ", ".join(f"{{{dumped(c['name'])}: {dumped(c['arguments'])}}}" for c in calls)
+    return f"<|tools_prefix|>[{inner}]<|tools_suffix|>"
+
+
 def deepseek(one: Callable[[Call], str]) -> Callable[[list[Call]], str]:
     def rendered(calls: list[Call]) -> str:
         begin, end = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
@@ -277,6 +335,7 @@ def is_deeply_beside(call: Call, tools: dict[str, Any]) -> bool:
 
 # What a syntax has no way to say.
 TYPED = ("qwen3_coder", "qwen3_xml", "mimo", "minimax_m2", "glm45", "deepseek_v32")
+TYPED += ("seed_oss", "hy3", "minicpm5")
 UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = {
     **dict.fromkeys(TYPED, is_beside_its_schema),
     **dict.fromkeys(("kimi_k3", "minimax_m3", "cohere_xml"), is_deeply_beside),
@@ -306,6 +365,7 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "gemma4": gemma4,
     "mistral": mistral,
     "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
+    "llama4_json": lambda calls: "; ".join(objects(calls, "parameters")),
     "xlam": listed,
     "json_list": lambda calls: f"[{', '.join(objects(calls, 'parameters'))}]",
     "generic": lambda calls: "\n".join(
@@ -313,4 +373,17 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     ),
     "pythonic": pythonic,
     "llama4_pythonic": llama4_pythonic,
+    "seed_oss": seed_oss,
+    "hy3": hy3,
+    "minicpm5": minicpm5,
+    "solar_open": solar_open,
+    "apertus": apertus,
+    "nemotron_v2": lambda calls: f"<TOOLCALL>{listed(calls)}</TOOLCALL>",
+    "lfm2": lambda calls: f"<|tool_call_start|>{pythonic(calls)}<|tool_call_end|>",
+    "gigachat31": lambda calls: "\n".join(
+        f"<|function_call|>{one}<|message_sep|>" for one in objects(calls)
+    ),
+    "gigachat3": lambda calls: "\n\n".join(
+        f"function call<|role_sep|>\n{one}<|message_sep|>" for one in objects(calls)
+    ),
 }

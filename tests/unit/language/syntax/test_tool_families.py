@@ -205,7 +205,16 @@ def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
 
 
 # Their templates have no marks of calls, or share another family's syntax.
-UNMARKED = {"exaone", "llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list", "generic"}
+UNMARKED = {
+    "exaone",
+    "llama3_json",
+    "llama4_json",
+    "xlam",
+    "pythonic",
+    "qwen3_xml",
+    "json_list",
+    "generic",
+}
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - UNMARKED))
