@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -276,6 +277,7 @@ _TEXT_KEYWORDS = {
     *_LENGTHS,
     *DEFINITIONS,
 }
+_ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
@@ -298,7 +300,8 @@ def markup_arguments(
 
 def can_be_elements(schema: Any) -> bool:
     """Whether a guide can hold elements to this schema of a tool's arguments."""
-    return has_independent_arguments(schema) and all(
+    is_safe = has_independent_arguments(schema) and has_safe_patterns(schema)
+    return is_safe and all(
         _NAME.fullmatch(name)
         and (types_of(one, schema) != {"string"} or is_plain_text(followed(one, schema)))
         for name, one in schema.get("properties", {}).items()
@@ -308,7 +311,7 @@ def can_be_elements(schema: Any) -> bool:
 def is_plain_text(schema: Mapping[str, Any]) -> bool:
     """Whether a bare string can be held to the schema, and cannot end its element."""
     pattern = schema.get("pattern", "")
-    is_loose = "<" in pattern or is_wide(pattern)
+    is_loose = _may_hold_marks(pattern)
     is_short = not pattern or not set(_LENGTHS) & set(schema)
     values = _strings(schema)
     has_values = values is None or (bool(values) and "<" not in "".join(values))
@@ -338,9 +341,34 @@ def text_format(schema: Mapping[str, Any], ends: list[str]) -> Format:
 
 
 def json_without(schema: Any, ends: list[str]) -> Format:
-    """JSON whose strings do not end the element; xgrammar cannot combine that with a length."""
-    has_lengths = any(set(_LENGTHS) & set(one) for one in schemas(schema))
-    return json_format(schema) | ({} if has_lengths else {"excludes": ends})
+    """JSON whose strings do not end the element. xgrammar does not exclude texts from strings that
+    have a length: those are held to a pattern in its place, without the ends' first characters.
+    """
+    found = deepcopy(schema)
+    barred = re.escape("".join(sorted({end[0] for end in ends})))
+    for one in schemas(found):
+        if set(_LENGTHS) & set(one) and isinstance(one, dict) and "pattern" not in one:
+            bounds = f"{one.pop('minLength', 0)},{one.pop('maxLength', '')}"
+            one["pattern"] = f'^[^{barred}"\\\\\\x00-\\x1f]{{{bounds}}}$'
+    return json_format(found) | {"excludes": ends}
+
+
+def has_safe_patterns(schema: Any) -> bool:
+    """Whether no pattern in the schema lets a string hold what ends an element."""
+    found = list(schemas(schema))
+    patterns = [one["pattern"] for one in found if "pattern" in one]
+    patterns += [name for one in found for name in one.get("patternProperties", ())]
+    return not any(_may_hold_marks(one) for one in map(str, patterns))
+
+
+def _may_hold_marks(pattern: str) -> bool:
+    """Whether a match may contain `<`, which each mark that ends an element does."""
+    if "<" in pattern or is_wide(pattern):
+        return True
+    try:
+        return any(re.fullmatch(one, "<") for one in _ESCAPE_OR_CLASS.findall(pattern))
+    except re.error:  # no class of Python's, such as half of an escape with a number
+        return True
 
 
 class Glm45Parser(MarkupCalls):

@@ -38,6 +38,7 @@ from proxy.language.syntax.call_syntax import (
 )
 from proxy.language.syntax.element_calls import (
     ANY_TYPE,
+    has_safe_patterns,
     is_plain_text,
     json_without,
     text_format,
@@ -431,7 +432,8 @@ _NOTES = ("title", "description", "default", "$defs", "definitions")
 def can_be_nested(schema: Any) -> bool:
     """Whether a guide can hold elements to this schema of a tool's arguments, or of an object."""
     properties = schema.get("properties", {})
-    return has_independent_arguments(schema) and all(
+    is_safe = has_independent_arguments(schema) and has_safe_patterns(schema)
+    return is_safe and all(
         name and _TAG_NAME.fullmatch(name) and _can_be_value(with_definitions(one, schema))
         for name, one in properties.items()
     )
