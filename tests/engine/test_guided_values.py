@@ -83,13 +83,15 @@ class MarkVocabulary:
         self.end_id = 256
         self.table = [bytes([value]) for value in range(256)] + [b""]
         self.table += [mark.encode() for mark in dict.fromkeys(marks) if mark]
+        # a mask has whole words
+        self.table += [b"word%d" % number for number in range(-len(self.table) % 32)]
         self.info_file = folder / "guide.json"
         self.info_file.write_text(
             guide_info(self.table, vocab_size=len(self.table), end_ids=(self.end_id,), special={})
         )
         closing = [bytes([one]) for one in CLOSING]
         marked = [value in closing or at > 256 for at, value in enumerate(self.table)]
-        self.closing = np.array(marked + [False] * 32)  # a mask has whole words
+        self.closing = np.array(marked)
 
 
 def value_in(chance: random.Random, schema: dict[str, Any], marks: list[str]) -> Any:
