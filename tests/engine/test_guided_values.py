@@ -111,10 +111,6 @@ def value_in(chance: random.Random, schema: dict[str, Any], marks: list[str]) ->
     return chance.choice(["plain", "a b", *marks, *(f"x{mark}y" for mark in marks)])
 
 
-def without_breaks(text: str) -> str:
-    return text.replace("\n", "")
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_guide_admits_is_read_as_it_was_written(family, tmp_path):
     marks = marks_of(family)
@@ -147,3 +143,32 @@ def test_what_a_guide_admits_is_read_as_it_was_written(family, tmp_path):
                 value = json.loads(calls[0][1])
                 assert set(schema["required"]) <= set(value) <= set(schema["properties"])
     compiler.close()
+
+
+ELEMENTS = (
+    *("qwen3_coder", "qwen3_xml", "mimo", "seed_oss", "minimax_m2", "minimax_m3", "minicpm5"),
+    *("glm45", "hy3", "deepseek_v32", "kimi_k3", "cohere_xml"),
+)
+
+
+@pytest.mark.parametrize("family", ELEMENTS)
+@pytest.mark.parametrize("rule", [{"maxLength": 400}, {"minLength": 1}, {"pattern": "^[!-~ ]+$"}])
+def test_a_string_in_an_object_sets_no_other_argument(family, rule, tmp_path):
+    """The object is written as JSON, as guides write those that have no listed properties."""
+    free = {"type": "object", "additionalProperties": {"type": "string", **rule}}
+    listed = {"o": free, "admin": {"type": "boolean"}}
+    closed = {"required": ["o"], "additionalProperties": False}
+    schema = {"type": "object", "properties": listed, **closed}
+    call = {"name": "f", "arguments": {"o": {"s": "MARK"}, "admin": True}}
+    _, tail = SYNTAXES[family]([call]).replace("MARK", 'MARK"}', 1).split('MARK"}', 1)
+    tail = tail.removeprefix('"}').replace("\n", "")
+    vocabulary = MarkVocabulary(tmp_path, [])
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
+    guides = guide_of(family, schema)
+    guide = Guide(guides.answer.kind.value, guides.answer.text)
+    matcher = GrammarMatcher(compiler.compile(guide).result().grammar)
+    compiler.close()
+    written = SYNTAXES[guides.family]([{"name": "f", "arguments": {"o": {"s": tail}}}])
+    if matcher.accept_string(written) and matcher.is_completed():
+        [(_, arguments)] = read(guides.family, written, {"f": schema})[1]
+        assert json.loads(arguments) == {"o": {"s": tail}}
