@@ -23,7 +23,7 @@ SCHEMAS = {
     name: {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}} for name in "fg"
 }
 # Without a mark of its own, a call in a thought or in an open fence is always text.
-BARE = {"json_list", "llama3_json", "phi4_mini_json", "pythonic", "xlam"}
+BARE = {"json_list", "llama3_json", "llama4_json", "phi4_mini_json", "pythonic", "xlam"}
 WORDS = st.text(alphabet="aé .\n\"'{}[", max_size=12).map(lambda text: f"So {text.strip()} then")
 VALUES = st.fixed_dictionaries(
     {"a": st.sampled_from(["x", "use `y` it`s", "```\nz\n```", "a\n\nb"])}

@@ -24,6 +24,10 @@ SYNTAXES = {
     "kimi_k3": "<|open|>think<|sep|>{thought}<|close|>think<|sep|><|open|>response<|sep|>"
     "{answer}<|close|>response<|sep|><|close|>message<|sep|>",
     "minimax_m3": "<mm:think>{thought}</mm:think>{answer}",
+    "seed_oss": "<seed:think>{thought}</seed:think>{answer}",
+    "hy3": "<think:opensource>{thought}</think:opensource>{answer}",
+    "apertus": "<|inner_prefix|>{thought}<|inner_suffix|>{answer}",
+    "solar_open": "<|think|>{thought}<|end|><|begin|>assistant<|content|>{answer}<|end|>",
     **dict.fromkeys(
         ("deepseek_r1", "qwen3", "glm45", "kimi", "nemotron", "minimax"),
         "<think>\n{thought}\n</think>\n\n{answer}",
@@ -37,6 +41,10 @@ PROMPT_ENDS = {
     "cohere": "<|START_THINKING|>",
     "kimi_k3": "<|open|>think<|sep|>",
     "minimax_m3": "<mm:think>",
+    "seed_oss": "<seed:think>",
+    "hy3": "<think:opensource>",
+    "apertus": "<|inner_prefix|>",
+    "solar_open": "<|think|>",
 }
 TOOL_START = "<tool_call>"
 WORDS = st.text(alphabet="aé <>|[]/\nH", max_size=30).map(str.strip)
