@@ -34,8 +34,6 @@ REFUSED = {
         "access to attribute 'append' of 'list' object is unsafe",
         "it changes a list, which the sandbox forbids, as transformers' does",
     ),
-    "LFM2-8B-A1B.jinja": NO_CALLS,
-    "LFM2.5-Instruct.jinja": NO_CALLS,
     "vllm__tool_chat_template_glm4.jinja": NO_CALLS,
     "fireworks-ai-llama-3-firefunction-v2.jinja": (
         {**OF_TURNS, **OF_CALLS},
@@ -43,7 +41,9 @@ REFUSED = {
         "it wants variables of its own, which chat_template_kwargs can give",
     ),
 }
-PYTHON = {"LFM2.5-8B-A1B.jinja"}  # its models write calls as Python does, with None
+PYTHON = {
+    f"{name}.jinja" for name in ("LFM2-8B-A1B", "LFM2.5-Instruct", "LFM2.5-8B-A1B")
+}  # its models write calls as Python does, with None
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="the folder of published chat templates is not here")
