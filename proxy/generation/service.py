@@ -157,8 +157,8 @@ class Service:
 
 def note_room(request: GenerationRequest, card: ModelCard, record: RequestRecord) -> None:
     """Notes that the context had less room than `max_tokens`, once the prompt is counted."""
-    asked, usage = request.max_tokens, record.usage
-    if asked is None or request.token_cap is None or usage is None:
+    asked = request.max_tokens
+    if asked is None or request.token_cap is None or (usage := record.usage) is None:
         return
     room = card.facts.context_length - usage.prompt_tokens
     if card.facts.says_context and room < asked:

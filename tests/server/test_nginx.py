@@ -74,7 +74,7 @@ def test_all_are_answered_while_one_drains_and_when_it_is_gone(start, scripted_s
 @pytest.mark.parametrize(
     ("path", "request_of", "last"),
     [
-        (chat_socket.PATH, {**ASKED, "type": "chat"}, "done"),
+        (chat_socket.PATH, ASKED, "done"),
         (
             response_socket.PATH,
             {"type": "response.create", "model": "steady", "input": "Hello!",

@@ -292,7 +292,7 @@ class Application(FastAPI):
         request_id = record.request_id.encode()
         if scope["path"].startswith(MESSAGES):
             headers.append((b"request-id", request_id))  # the name that Anthropic's SDKs read
-        if all(name != b"cache-control" for name, _ in headers):  # it is one caller's
+        if b"cache-control" not in dict(headers):  # it is one caller's
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]
         route = getattr(scope.get("route"), "path", "unmatched")

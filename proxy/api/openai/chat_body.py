@@ -154,7 +154,7 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
             id=f"chatcmpl-{token_hex(16)}",
             prompt=self._prompt(),
             max_tokens=self.token_limit,
-            tools=tuple(tool.to_domain() for _, tool in self.offered),
+            tools=tuple(tool.to_domain() for _, tool in self.offered) if self.tools else (),
             dropped_tools=self.dropped,
             tool_choice=AUTO if self.tool_choice is None else self.domain_choice,
             thinking_budget=self.thinking_token_budget,

@@ -184,9 +184,10 @@ class ToolsBody(RequestBody):
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> ToolsBody:
-        check_own_names(
-            (f"{path}.{tool.type}.name", _named(tool).name) for path, tool in self.offered
-        )
+        if self.tools:
+            check_own_names(
+                (f"{path}.{tool.type}.name", _named(tool).name) for path, tool in self.offered
+            )
         return self
 
     @property
@@ -200,7 +201,7 @@ class ToolsBody(RequestBody):
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        return dropped_types(self.tools or ())
+        return dropped_types(self.tools) if self.tools else ()
 
     def check_choice(self, servers: Iterable[ServerTool]) -> None:
         """Checks that `tool_choice` names known tools. `servers`: the server's own tools.

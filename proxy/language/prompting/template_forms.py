@@ -119,8 +119,8 @@ def _instructed(messages: Sequence[Message], forms: Forms, has_tools: bool) -> S
         leading = [_merged(leading)]
     if forms.system == "user":
         leading = [replace(message, role="user") for message in leading]
-    turns = messages[at:]
-    if any(message.role in INSTRUCTIONS for message in turns):
+    turns, roles = messages[at:], set(map(attrgetter("role"), messages[at:]))
+    if not roles.isdisjoint(INSTRUCTIONS):
         turns = [_late(one, forms) if one.role in INSTRUCTIONS else one for one in turns]
     return [*leading, *turns]
 
