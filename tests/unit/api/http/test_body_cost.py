@@ -32,7 +32,7 @@ def refused(given: object, kind: type[BaseModel]) -> InvalidRequest:
     ("kind", "given", "param"),
     [
         (ChatCompletionBody, {**CHAT, "stop": [""] * MANY}, "stop[0]"),
-        (ChatCompletionBody, {**CHAT, "messages": [1] * MANY}, "messages[0]"),
+        (ChatCompletionBody, {**CHAT, "messages": [1] * 2_000}, "messages[0]"),
         (ChatCompletionBody, {**CHAT, "logit_bias": KEYS}, "logit_bias.key0"),
         (ChatCompletionBody, {**CHAT, "metadata": KEYS}, "metadata.key0"),
         (CompletionBody, {**TEXT, "prompt": [-1] * MANY}, "prompt[0]"),

@@ -143,7 +143,7 @@ def test_a_fault_names_what_is_too_much(text, told):
 
 def test_what_a_large_honest_request_has_is_allowed():
     ids = listed(b"123456", b"prompt_token_ids")(7 * 128_000)
-    chat = messages(b'{"role":"user","content":"%b"}' % (b"word " * 180))(2048 * 935)
+    chat = messages(b'{"role":"user","content":"%b"}' % (b"word " * 180))(2048 * 929)
     for data in (ids, chat):
         assert body_reader.parse(data, ChatCompletionBody, limits=BodyLimits())
 
