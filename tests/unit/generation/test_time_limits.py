@@ -8,7 +8,7 @@ import time
 import pytest
 
 from proxy.domain.errors import DeadlineExceeded, EngineStalled
-from proxy.domain.output import TokenDelta
+from proxy.domain.output import FinishReason, TokenDelta
 from tests.fixtures.engine_streams import limited
 
 pytestmark = pytest.mark.anyio
@@ -34,6 +34,7 @@ class Items:
                 yield TokenDelta((pause_s,))
             if self.hangs:
                 await asyncio.Event().wait()
+            yield TokenDelta((), finish=FinishReason.STOP)
         finally:
             self.is_closed = True
 
