@@ -436,6 +436,7 @@ def compose(
         metrics=metrics,
         log=log,
         limiter=limiter,
+        charge=sandbox.count,
         gate=gate,
         scopes=scopes,
         hosts=hosts,

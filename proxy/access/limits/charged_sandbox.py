@@ -1,7 +1,7 @@
 """A sandbox whose wasted time counts in the caller's limits on requests. Made by `app`.
 
-A request that a call refuses has taken CPU, up to seconds where the call was ended at the sandbox's
-limits. It counts as one that was served, so that its limits bound it as well.
+A request that is refused by a call, or after one, has taken CPU, up to seconds where the call was
+ended at the sandbox's limits. It counts as one that was served, so that limits bound it as well.
 """
 
 from __future__ import annotations
@@ -67,18 +67,22 @@ class ChargedSandbox:
         return await asyncio.shield(running)  # charged also if the client disconnects
 
     async def _charged(self, who: Caller, call: Coroutine[Any, Any, Result]) -> Result:
+        standings: Standings = running_record().standings or Standings()  # a WebSocket has none
         try:
-            return await call
+            result = await call
         except (TooCostly, RequestError) as error:
             if isinstance(error, RateLimited):
                 raise  # it did not run
-            standings: Standings = running_record().standings or Standings()  # a WebSocket has none
-            standings.is_costly = True
-            if not standings.is_counted:
-                await self._count(who, standings)
+            await self.count(who, standings)
             raise
+        standings.is_costly = True
+        return result
 
-    async def _count(self, who: Caller, standings: Standings) -> None:
+    async def count(self, who: Caller, standings: Standings) -> None:
+        """Counts a refused request, unless it is counted already."""
+        standings.is_costly = True
+        if standings.is_counted:
+            return
         try:
             async with self._limiter.counted(who, standings):
                 pass

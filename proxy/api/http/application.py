@@ -40,7 +40,7 @@ from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
 from proxy.domain import identity
 from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
-from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, current_caller
+from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
 from proxy.domain.record import RequestRecord, StageName
 from proxy.journal.journal import Journal
 from proxy.telemetry.kept_content import HeldBytes
@@ -121,6 +121,7 @@ class Application(FastAPI):
         logs_content: bool = False,
         content: HeldBytes | None = None,
         origins: tuple[str, ...] = (),
+        charge: Callable[[Caller, Standings], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(
             title=NAME,
@@ -134,6 +135,7 @@ class Application(FastAPI):
         self._metrics = metrics
         self._log = log
         self._limiter = limiter
+        self._charge = charge
         self._gate = gate or StartGate()
         self._scopes = scopes or RouteScopes()
         self._hosts = hosts or HostPolicy(("*",))
@@ -230,9 +232,18 @@ class Application(FastAPI):
                     if record.status is not None:  # the answer has begun
                         raise
                     await errors.response_of(error, path)(scope, receive, send_with_head)
+                await self._charge_refusal(record)
         finally:
             current_caller.reset(outer_caller)
             structlog.contextvars.unbind_contextvars("request_id")
+
+    async def _charge_refusal(self, record: RequestRecord) -> None:
+        """Counts a request that was refused after a call in the sandbox."""
+        standings, status = record.standings, record.status or 0
+        if standings is None or not standings.is_costly or self._charge is None:
+            return
+        if 400 <= status < 500 and status != ErrorCode.RATE_LIMIT_EXCEEDED.status:
+            await self._charge(current_caller.get(), standings)
 
     async def _admit(self, scope: Scope, record: RequestRecord) -> None:
         """Sets `current_caller`.
