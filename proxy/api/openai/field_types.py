@@ -143,6 +143,10 @@ def check_own_names(names: Iterable[tuple[str, str]]) -> None:
         seen.add(name)
 
 
+# Types of tools that some protocol has here: the document's schema of others excludes them.
+USABLE_TOOLS = ("function", "custom", "namespace", "tool_search")
+
+
 class DroppedTool(RequestBody):
     """An offered tool of a type that no model can call here, mostly one that another server runs.
     Models do not see it, and answers say so: the header x-dropped-tools.
@@ -150,7 +154,9 @@ class DroppedTool(RequestBody):
 
     model_config = ConfigDict(extra="ignore")
 
-    type: Annotated[str, Field(max_length=128)]
+    type: Annotated[
+        str, Field(max_length=128, json_schema_extra={"not": {"enum": [*USABLE_TOOLS]}})
+    ]
 
 
 MOST_DROPPED = 16  # types that an answer names

@@ -8,10 +8,18 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 LONGEST_VALUE = 1_000  # characters of a text in it: images and ciphers are longer
 LONGEST, SMALLEST, DEEPEST = 4_000, 8, 8  # characters in all, and of each member; levels
+# Types that a protocol has here: the document's schema of others excludes them.
+KNOWN = (
+    *("text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"),
+    *("tool_reference", "tool_addition", "tool_removal"),
+    *("message", "reasoning", "item_reference", "compaction", "additional_tools"),
+    *("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"),
+    *("tool_search_call", "tool_search_output", "input_text", "input_image", "output_text"),
+)
 UNREAD = {"type", "id", "status", "call_id", "tool_use_id", "cache_control", "caller"}
 
 
@@ -20,7 +28,7 @@ class ForeignItem(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    type: Annotated[str, StringConstraints(max_length=128)]
+    type: Annotated[str, Field(max_length=128, json_schema_extra={"not": {"enum": [*KNOWN]}})]
     text: str = ""
 
     @model_validator(mode="before")
