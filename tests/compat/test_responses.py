@@ -21,7 +21,7 @@ ERRORS = {
     "model": ["NotFoundError", 404, "model_not_found", "model"],
     "range": ["BadRequestError", 400, "invalid_parameter", "temperature"],
     "previous": ["NotFoundError", 404, "response_not_found", "previous_response_id"],
-    "tool": ["BadRequestError", 400, "unsupported_parameter", "tools[0]"],
+    "tool": ["BadRequestError", 400, "unsupported_parameter", "tools"],
 }
 
 
