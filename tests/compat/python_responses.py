@@ -232,7 +232,7 @@ def errors(client: openai.OpenAI) -> dict[str, list[Any]]:
     wrong: dict[str, dict[str, Any]] = {
         "model": {"model": "nobody"},
         "range": {"temperature": 9},
-        "stream": {"max_output_tokens": 10**6, "stream": True},
+        "stream": {"input": "word " * 20_000, "stream": True},
         "previous": {"previous_response_id": "resp_1"},
         "tool": {"tools": [{"type": "web_search"}]},
     }

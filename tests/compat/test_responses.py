@@ -58,7 +58,7 @@ def test_responses_of_the_python_sdks(stack, python_sdk, major, tmp_path):
     }
     assert told["errors"] == {
         **ERRORS,
-        "stream": ["BadRequestError", 400, "context_length_exceeded", "max_output_tokens"],
+        "stream": ["BadRequestError", 400, "context_length_exceeded", "input"],
     }
     if major == 1:
         return
