@@ -259,7 +259,7 @@ class GenerationRequest:
 
     @property
     def inputs(self) -> tuple[TextPrompt | TokenPrompt, ...]:
-        """What is embedded or scored; nothing where an answer is generated."""
+        """The texts or ids to embed or score; empty for a generation."""
         if self.embeds is None:
             return ()
         return tuple(each for each in self.prompts if not isinstance(each, ChatPrompt))

@@ -226,7 +226,7 @@ def _text(content: Content) -> str:
 
 
 def _written(arguments: object) -> str:
-    """Of a search: an object, or its JSON."""
+    """The arguments of a search for tools, given as an object or as its JSON."""
     if isinstance(arguments, dict):
         return json.dumps(arguments, ensure_ascii=False)
     return as_object(arguments if isinstance(arguments, str) else "")

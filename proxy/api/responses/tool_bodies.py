@@ -269,7 +269,6 @@ class Offer:
         kinds = {name: one.listed.body.type for name, one in self.tools.items()}
         known: dict[str, str] = {**kinds, **{tool.name: "function" for tool in servers}}
         check_some_usable(self.dropped, bool(known))
-        wrong = None
         if isinstance(choice, DroppedTool) or (
             isinstance(choice, AllowedTools) and not chosen(choice)
         ):
@@ -283,15 +282,15 @@ class Offer:
         if choice in (None, "none", "auto"):
             return
         if not known:
-            wrong = "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
+            raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
         for path, named in chosen(choice):
             name = self.name(named.namespace, named.name)
-            if wrong is None and name not in known:
-                wrong = path, f"'{path}' is {named.name!r}, which is not one of 'tools'"
-            elif wrong is None and named.type != known[name]:
-                wrong = path, f"'{path}' is {named.name!r}, a tool of the type {known[name]!r}"
-        if wrong is not None:
-            raise InvalidRequest(wrong[1], code=ErrorCode.INVALID_PARAMETER, param=wrong[0])
+            if name not in known:
+                raise _wrong(path, f"'{path}' is {named.name!r}, which is not one of 'tools'")
+            if named.type != known[name]:
+                raise _wrong(
+                    path, f"'{path}' is {named.name!r}, a tool of the type {known[name]!r}"
+                )
 
 
 def joined(namespace: str | None, name: str) -> str:
@@ -342,3 +341,7 @@ def chosen(choice: object) -> list[tuple[str, NamedTool]]:
             if isinstance(tool, NamedTool)
         ]
     return []
+
+
+def _wrong(path: str, message: str) -> InvalidRequest:
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)

@@ -15,7 +15,7 @@ from proxy.language.syntax.reader import SPACE, PassOn, Reader, Steps, delimiter
 _KEY = re.compile(r"[^<>\"'\n]*")
 _MISSPELT = re.compile(r"[\w\-/.| ]*")
 _MOST_IN_KEY, _MOST_MISSPELT = 128, 16
-_MOST_HELD = 8_192  # characters behind a closing mark that nothing of the call follows
+_MOST_HELD = 8_192  # characters behind a closing mark after which the call does not continue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ class OutputParser:
         return found
 
     def _of_text(self, text: str) -> Sequence[AnyDelta]:
-        """Of text in which stop strings have been looked for."""
+        """The events of text that the stop matcher has passed."""
         if self._tools is not None:
             return self._of_calls(self._tools.push(text))
         return [TextDelta(text)] if text else []

@@ -153,7 +153,7 @@ def test_what_runs_can_be_read_and_ended_and_one_too_many_is_refused_before_it_b
 
 
 def test_one_that_is_refused_in_the_background_leaves_nothing(serve):
-    """Neither in the store nor in the limits, whatever refuses it."""
+    """A refused response leaves nothing in the store, and nothing in the limits."""
     keys = KeysInMemory()
     keys.add_tenant("a", limits=Limits(concurrent_requests=1, tokens_per_minute=100))
     client = serve(ScriptedEngine(deltas("ok")), CATALOG, keys=keys, key_pepper=PEPPER)

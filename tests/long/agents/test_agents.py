@@ -1,5 +1,5 @@
 """Real agents do their work unchanged: each, with its defaults, runs tools over a scripted model,
-goes on with what they return, and resumes. Skipped with a sentence where they are not installable.
+continues with their results, and resumes. Skipped with a sentence where they cannot be installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def assert_all_answered(sent: list[dict[str, Any]]) -> None:
 
 
 def steps_of(client: Client) -> list[Any]:
-    """A call whose result the model goes on with, two calls at once, a note over MCP, a patch."""
+    """A call with whose result the model continues, two calls at once, a note over MCP, a patch."""
     shell = client.calls_shell
     steps: list[Any] = [["I look.", shell(f"echo $(({SECRET} - 1)) + 1 > old.txt; echo {SECRET}")]]
     steps.append([shell("echo one > one.txt"), shell("echo two > two.txt")])
