@@ -76,7 +76,7 @@ class BareValue:
             if length is None:
                 if is_closed and self._held is None:
                     self._held, self._length = [], 0
-                keep(self._reader.take(len(mark)))
+                keep(self._reader.take(1 if mark.startswith("\n") else len(mark)))
                 continue
             if is_closed or self._held is None:
                 self._release(pass_on)
@@ -105,7 +105,7 @@ class BareValue:
                 raise CutOff
             is_key = last == marks.key_end and self._is_next(key.strip())
             is_key = is_key and (mark != bare or not marks.has_lines)
-            self._is_nested = self._is_nested or not is_key
+            self._is_nested |= not is_key and not key.startswith("/")
             return (0 if is_key else None), False
         if bare != marks.end[:-1]:
             after = dict(marks.call_ends)[bare]

@@ -75,6 +75,13 @@ def test_marks_that_a_value_holds_are_text(family, content):
     assert answer.text == ""
 
 
+@pytest.mark.parametrize("family", SYNTAXES)
+@pytest.mark.parametrize("content", ["\n", "a\n", "a\n\n", "\na]", "a<", "<\n<", "a\n ", "]\n"])
+def test_line_breaks_before_an_end_belong_to_the_value(family, content):
+    answer = said(family, written(family, content))
+    assert answer.calls == [{"name": "w", "arguments": {"content": content, "path": "a.md"}}]
+
+
 @every_syntax
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("written_as", ["", "{stem}1>", "{stem}/>", "{stem}"])
