@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from demo_model.training.chat import Template, assistant, system, tool, user
 
@@ -71,6 +70,8 @@ def test_content_may_come_in_parts(template: Template) -> None:
 
 
 def test_transformers_renders_the_same_text(template: Template) -> None:
+    from transformers import AutoTokenizer  # it takes seconds, in every process that collects tests
+
     messages = [system("Be brief."), user("Hi"), assistant("Hello!"), user("Weather?")]
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     text = tokenizer.apply_chat_template(

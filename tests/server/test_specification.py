@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from jsonschema import validate
+from jsonschema_rs import validate
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion
 
@@ -102,10 +102,10 @@ def check(answer: ChatCompletion) -> None:
         assert choice.finish_reason == "tool_calls"
         for call in choice.message.tool_calls:
             assert call.function.name == "get_weather"
-            validate(json.loads(call.function.arguments), ARGUMENTS)
+            validate(ARGUMENTS, json.loads(call.function.arguments))
     else:
         assert choice.finish_reason == "stop"
-        validate(json.loads(choice.message.content or ""), SCHEMA)
+        validate(SCHEMA, json.loads(choice.message.content or ""))
 
 
 @pytest.mark.parametrize(
