@@ -1,7 +1,13 @@
-"""For all tests: how long httpx waits, hypothesis' examples, and what all folders share."""
+"""For all tests: how long httpx waits, its certificates, hypothesis' examples, and what all folders
+share.
+"""
 
 from __future__ import annotations
 
+import functools
+
+import httpx._transports.default
+import httpx2._transports.default  # of openai
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from tests.fixtures.examples import register_profiles
@@ -18,5 +24,9 @@ pytest_plugins = [
 # A busy machine may take longer to answer than httpx waits by itself, 5 s.
 for phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, phase, HANG_S)
+
+# Certificates are loaded once: that takes longer than all the rest of a request.
+for transports in (httpx._transports.default, httpx2._transports.default):
+    transports.create_ssl_context = functools.cache(transports.create_ssl_context)
 
 register_profiles()

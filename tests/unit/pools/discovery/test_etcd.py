@@ -23,7 +23,7 @@ from proxy.pools.discovery.etcd import WATCH_S, EtcdPrefix, end_of_prefix, endpo
 from proxy.pools.discovery.source import GrowingPause
 from proxy.pools.discovery.source_url import parse
 from tests.doubles.watched_source import until, watched
-from tests.fixtures.stack import free_port
+from tests.fixtures.stack import PLAIN, free_port
 
 PROGRAM = shutil.which("etcd")
 needs_etcd = pytest.mark.skipif(PROGRAM is None, reason="needs etcd: apt-get install etcd-server")
@@ -47,7 +47,7 @@ class EtcdServer:
         self._process = subprocess.Popen(self._command)
         while True:  # pytest's timeout ends what never comes
             with suppress(httpx.TransportError, ValueError):
-                if httpx.get(f"{self._url}/health", trust_env=False).json()["health"] == "true":
+                if PLAIN.get(f"{self._url}/health").json()["health"] == "true":
                     return
             time.sleep(0.02)
 
@@ -58,7 +58,7 @@ class EtcdServer:
 
     def call(self, path: str, token: str | None = None, **body: Any) -> dict[str, Any]:
         headers = {} if token is None else {"Authorization": token}
-        answer = httpx.post(self._url + path, json=body, headers=headers, trust_env=False)
+        answer = PLAIN.post(self._url + path, json=body, headers=headers)
         return answer.raise_for_status().json()
 
     def put(self, key: str, value: str) -> int:
