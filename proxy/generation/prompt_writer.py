@@ -88,7 +88,7 @@ class PromptWriter:
             "control": control_tokens.of_card(card),
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
-            "thinks": syntax.reasoning is not None,
+            "reasoning": syntax.reasoning,
             "words_tools": syntax.tools == GENERIC,
             "family": syntax.tools,
             "escapes": input_escapes(syntax.tools),

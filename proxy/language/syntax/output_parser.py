@@ -56,6 +56,10 @@ class OutputParser:
         return self._reasoning is not None and self._reasoning.is_thinking
 
     @property
+    def is_undecided(self) -> bool:
+        return self._reasoning is not None and self._reasoning.is_undecided
+
+    @property
     def pending(self) -> int:
         """How many characters were pushed that may be text or a mark of the reasoning."""
         return 0 if self._reasoning is None else self._reasoning.pending

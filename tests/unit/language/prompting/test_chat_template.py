@@ -182,12 +182,12 @@ SHOWN = "{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
     ],
 )
 def test_each_template_gets_its_own_variable_to_switch_reasoning_off(template, shown):
-    assert render(prompt_of(**SILENT), facts_of(template), thinks=True) == shown
+    assert render(prompt_of(**SILENT), facts_of(template), reasoning="qwen3") == shown
 
 
 def test_switches_set_by_the_caller_stay():
     prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
-    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
+    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, reasoning="qwen3")
     assert text == "none True False"
 
 

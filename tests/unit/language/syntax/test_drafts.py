@@ -18,6 +18,7 @@ from tests.strategies import cuts
 from tests.unit.language.syntax.folding import Answer, parser_of
 from tests.unit.language.syntax.syntaxes import SYNTAXES as CALLS
 from tests.unit.language.syntax.test_reasoning import SYNTAXES as THOUGHTS
+from tests.unit.language.syntax.test_reasoning import unopened
 
 SCHEMAS = {
     name: {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}} for name in "fg"
@@ -45,11 +46,21 @@ every_family = pytest.mark.parametrize("tools", sorted(TOOLS))
 slow = settings(max_examples=examples(8), suppress_health_check=list(HealthCheck), deadline=None)
 
 
-def read(family: str | None, tools: str, pieces: list[str], *, ended: bool = True, most=None):
+def read(
+    family: str | None,
+    tools: str,
+    pieces: list[str],
+    *,
+    ended: bool = True,
+    most=None,
+    may_be_inside: bool = False,
+):
     """The thought, the rest of the answer, and its finish reason."""
-    starts = TOOLS[tools].clear_starts()
-    thinker = None if family is None else REASONING[family](tool_starts=starts)
-    parser = OutputParser(thinker, parser_of(tools, SCHEMAS), most_calls=most)
+    reader, starts, thinker = parser_of(tools, SCHEMAS), TOOLS[tools].clear_starts(), None
+    if family is not None:
+        thinker = REASONING[family](may_be_inside=may_be_inside, tool_starts=starts)
+        reader.strays = REASONING[family].tags()
+    parser = OutputParser(thinker, reader, most_calls=most)
     thought, answer = "", Answer()
     events = [event for piece in pieces for event in parser.push(piece)]
     for event in events + parser.flush(has_ended=ended):
@@ -93,6 +104,36 @@ def test_a_draft_in_a_thought_is_never_made(family, tools, data):
     assert found.text == ("" if is_made else "I will not do it.")
     assert finish is (FinishReason.TOOL_CALLS if is_made else FinishReason.STOP)
     assert read(family, tools, list(text)) == (told, found, finish)
+
+
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] != "harmony"])
+@slow
+@given(data=st.data())
+def test_a_draft_in_a_thought_that_nothing_opened_is_not_made(family, tools, data):
+    call = written(tools, data.draw(VALUES))
+    answer = call if data.draw(st.booleans()) else "I will not do it."
+    thought = f"So {data.draw(WORDS)}\nLike {call} but the user said no."
+    text = unopened(family).replace("{thought}", thought).replace("{answer}", answer)
+    told, found, _ = read(family, tools, data.draw(cuts(text)), may_be_inside=True)
+    assert (told, len(found.names)) == (thought, answer == call)
+    assert found.text == ("" if answer == call else answer)
+    # what nothing ends is no thought
+    _, found, finish = read(family, tools, data.draw(cuts(f"So\n{call}")), may_be_inside=True)
+    assert (len(found.names), finish) == (1, FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] != "harmony"])
+@pytest.mark.parametrize("before", ["", "{call}", "{mark}", "{call}{call}"])
+@slow
+@given(data=st.data())
+def test_a_lone_end_of_a_thought_is_no_text_behind_calls_either(family, tools, before, data):
+    call, tag = written(tools, {"a": "x"}), REASONING[family].tags()[0]
+    marks = [mark for mark in TOOLS[tools].clear_starts() if mark.strip(".") == mark]
+    before = before.replace("{call}", call).replace("{mark}", marks[0] if marks else "")
+    text = f"I see. {before} so{tag}\nWell"
+    _, found, _ = read(family, tools, data.draw(cuts(text)))
+    assert tag not in found.text
+    assert found.text.endswith("Well")
 
 
 @pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[1] not in BARE])
