@@ -34,6 +34,11 @@ class ValueMarks:
     gap: re.Pattern[str] = SPACE
 
     @property
+    def may_be_misnamed(self) -> bool:
+        """Whether closing marks, which name the key, begin as keys do."""
+        return bool(self.call_ends) and self.end.startswith(f"{self.key_begin}/")
+
+    @property
     def all(self) -> tuple[str, ...]:
         end, others = self.end[:-1], (self.key_begin, *(end for end, _ in self.call_ends))
         lines = (end, *others) if self.has_lines else others
@@ -103,7 +108,13 @@ class BareValue:
             last = (yield from reader.look(length + len(marks.key_end)))[length:]
             if last != marks.key_end and reader.ends_at(length + len(last)):
                 raise CutOff
-            is_key = last == marks.key_end and self._is_next(key.strip())
+            has_last = last == marks.key_end
+            if key.startswith("/") and marks.may_be_misnamed and not self._is_nested:
+                if mark != bare:  # the line break belongs to the value
+                    return None, False
+                length += len(last) * has_last
+                return (length if (yield from self._continues(length)) else None), False
+            is_key = has_last and self._is_next(key.strip())
             is_key = is_key and (mark != bare or not marks.has_lines)
             self._is_nested |= not is_key and not key.startswith("/")
             return (0 if is_key else None), False
@@ -117,16 +128,27 @@ class BareValue:
         if not has_last and reader.ends_at(length):
             raise CutOff
         length += has_last
-        found = yield from reader.follows(length, (marks.key_begin, *marks.after), marks.gap)
         is_right = has_last and not wrong
-        if found == marks.key_begin and self._is_nested:
+        is_end = yield from self._continues(length, is_certain=is_right)
+        return (length if is_end else None), is_right
+
+    def _continues(self, length: int, *, is_certain: bool = False) -> Steps[bool]:
+        """Whether the call continues, or ends, behind a closing mark, which is `length` long.
+
+        Raises CutOff: the text ends there, and the mark is not certain to be one.
+        """
+        marks, reader = self._marks, self._reader
+        found = yield from reader.follows(length, (marks.key_begin, *marks.after), marks.gap)
+        if found == marks.key_begin:
             begin = yield from self._offset(length, found)
             key = yield from reader.ahead(begin, _KEY, _MOST_IN_KEY)
-            found = found if self._is_next(key.strip()) else None
-        if found == "" and not is_right:
+            if key.startswith("/"):  # a closing mark may begin as a key does
+                found = yield from reader.follows(length, marks.after, marks.gap)
+            elif self._is_nested:
+                found = found if self._is_next(key.strip()) else None
+        if found == "" and not is_certain:
             raise CutOff
-        is_end = found is not None
-        return (length if is_end else None), is_right
+        return found is not None
 
     def _offset(self, start: int, mark: str) -> Steps[int]:
         """Where `mark` ends, which follows white space from `start` on."""

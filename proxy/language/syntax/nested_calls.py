@@ -203,12 +203,13 @@ class NestedCalls(SectionCalls):
                 raise Broken(lost)
             return None
         parts: list[str] = []
-        lost, is_whole = "", not self.value_stop
+        lost, is_whole = "", False
         if self.value_stop:
             yield from self._until(self.value_stop, parts.append)
             is_whole = yield from self._reader.accept(element.end)
-        else:
+        if not is_whole and (not self.value_stop or (is_argument and "".join(parts).strip())):
             lost = yield from self._bare_value(element.end, inner).read(parts.append)
+            is_whole = True
         text = "".join(parts)
         if is_whole:
             if not (is_wrapper and self._has_joined(text)):

@@ -172,9 +172,7 @@ def test_behind_a_bound_the_rest_is_text_and_streams(family, size):
         ("harmony", "<|start|>assistant", "<|start|>assistant", False),
     ],
 )
-def test_a_prompt_leaves_out_the_thought_that_one_for_a_user_opens(
-    family, prompt, usual, expected
-):
+def test_a_prompt_leaves_out_the_thought_that_one_for_a_user_opens(family, prompt, usual, expected):
     assert FAMILIES[family].is_left_out(prompt, usual) is expected
 
 
