@@ -208,6 +208,7 @@ class Offer:
     tools: dict[str, Offered] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     _names: dict[Key, str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)  # the last one behind each name
 
     @classmethod
     def of(cls, body: Sequence[object], added: Sequence[Sequence[object]], most: int) -> Offer:
@@ -247,10 +248,10 @@ class Offer:
         return "\n".join(self.name(*one.key) for one in _each(tools)) or "No tool was found."
 
     def _own_name(self, name: str) -> str:
-        taken, number = name, 1
+        taken, stem = name, name[: LONGEST_NAME - 4]
         while taken in self.tools:
-            number += 1
-            taken = f"{name[: LONGEST_NAME - 4]}_{number}"
+            self._numbers[stem] = self._numbers.get(stem, 1) + 1
+            taken = f"{stem}_{self._numbers[stem]}"
         return taken
 
     def domain_choice(self, choice: object) -> ToolChoice:

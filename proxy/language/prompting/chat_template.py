@@ -84,7 +84,7 @@ def rendered(
     if template is None:
         template, of_tools = facts.chat_template, facts.tool_template
         if of_tools is not None and (
-            tools or (template and _unsupported_history(prompt.messages, template))
+            tools or (template and _unsupported_history(prompt.messages, template, prompt))
         ):
             template = of_tools
     if template is None:
@@ -110,7 +110,7 @@ def rendered(
         turns = with_written_calls(turns, tool_family(family).call_syntax)
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(turns, template)) is not None:
+    if (refusal := _unsupported_history(turns, template, prompt)) is not None:
         raise refusal
     messages = shaped(turns, forms, has_tools=bool(tools))
     if prompt.continues_last:
@@ -282,9 +282,11 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
 
 
-def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
+def _unsupported_history(
+    messages: Sequence[Message], template: str, prompt: ChatPrompt
+) -> InvalidRequest | None:
     """The error for the first tool call, result or image that the template cannot render; None if
-    it can render all.
+    it can render all. messages: the prompt's, in words where the template has none for tools.
     """
     for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
@@ -294,7 +296,7 @@ def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidR
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)
         if message.parts and "image" not in template:
-            path = f"messages[{at}].content[{message.parts.index(None)}]"
+            path = prompt.place_of_image()
             return _unsupported("The model's chat template has no place for an image.", path)
     return None
 
