@@ -143,8 +143,8 @@ def check_own_names(names: Iterable[tuple[str, str]]) -> None:
         seen.add(name)
 
 
-# Types of tools that some protocol has here: the document's schema of others excludes them.
-USABLE_TOOLS = ("function", "custom", "namespace", "tool_search")
+# Types of tools that every protocol has here: the document's schema of others excludes them.
+USABLE_TOOLS = ("function", "custom")
 
 
 class DroppedTool(RequestBody):

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from proxy.api.openai.field_types import (
     DroppedTool,
@@ -115,6 +115,18 @@ PlainTool = Annotated[
 ]
 
 
+_NAMESPACE = {"properties": {"type": {"const": "namespace"}}}
+_SEARCH = {"properties": {"type": {"const": SEARCH}, "execution": {"const": "client"}}}
+
+
+class OtherTool(DroppedTool):
+    """The document's schema excludes what AnyTool has besides functions and custom tools."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"not": {"anyOf": [_NAMESPACE, {**_SEARCH, "required": ["execution"]}]}}
+    )
+
+
 class NamespaceTool(RequestBody):
     """Functions and custom tools of one origin, such as an MCP server of the caller's."""
 
@@ -129,7 +141,7 @@ AnyTool = Annotated[
     | Annotated[FreeTextTool, Tag("<custom>")]
     | Annotated[NamespaceTool, Tag("<namespace>")]
     | Annotated[ClientSearch, Tag("<search>")]
-    | Dropped,
+    | Annotated[OtherTool, Tag("<dropped>")],
     Discriminator(_kind_of_tool),
 ]
 Usable = FunctionTool | FreeTextTool | ClientSearch

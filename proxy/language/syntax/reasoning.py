@@ -118,6 +118,7 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._blank: list[str] | None = None
         self._held: list[str] = []
         self._code = CodeSpans()
+        self.thought_code = CodeSpans()  # of the thought before what is held
         self.draft = ""
         self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
@@ -193,12 +194,17 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     def _keep(self, text: str) -> None:
         self._held.append(text)
         self.on_held(text)
+        self.thought_code.read(text)
 
-    def _hold(self, ends: tuple[str, ...]) -> Steps[str]:
+    def _hold(self, ends: tuple[str, ...], own_end: str = "") -> Steps[str]:
         """Holds back the thought from here on. Returns its end, "" where the answer ends, or where
-        enough was held.
+        enough was held. own_end: the one that closes a call, too, where the answer ends with both.
         """
         mark = yield from self._reader.until(delimiters(ends), self._keep, most=MOST_HELD)
+        is_whole = mark == own_end and "".join(self._held).rstrip().endswith("}")
+        if mark and is_whole and (yield from self._reader.follows(len(mark), ())) == "":
+            self._keep(self._reader.rest())
+            mark = ""
         held = "".join(self._held)
         self._held.clear()
         if mark or not self._reader.may_end_in(""):
@@ -218,7 +224,11 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._emit_text(text)
 
     def _begin_reasoning(self) -> None:
-        self._blank = None
+        self._blank, self.thought_code = None, CodeSpans()
+
+    def _think(self, text: str) -> None:
+        self.thought_code.read(text)
+        self._emit_reasoning(text)
 
     def _emit_reasoning(self, text: str) -> None:
         """Emits reasoning without the white space at its begin and its end: white space waits
@@ -317,10 +327,10 @@ class TaggedReasoning(ReasoningParser):
         yield from self._reader.space()
         self._begin_reasoning()
         marks = delimiters((*self.ends, *self._tool_starts))
-        mark = yield from self._reader.until(marks, self._emit_reasoning)
+        mark = yield from self._reader.until(marks, self._think)
         while mark in self._tool_starts:
             mark = yield from self._hold(self.ends)
-            mark = mark or (yield from self._reader.until(marks, self._emit_reasoning))
+            mark = mark or (yield from self._reader.until(marks, self._think))
         self.is_thinking = False
         yield from self._end_reasoning()
 
@@ -581,7 +591,7 @@ class HarmonyParser(ReasoningParser):
         The header of a call begins a draft; one without a body is a part of the thought.
         """
         marks = delimiters((*_HEADS, *_ENDS, *self._tool_starts))
-        while mark := (yield from self._reader.until(marks, self._emit_reasoning)):
+        while mark := (yield from self._reader.until(marks, self._think)):
             if mark in _ENDS:
                 self._reader.take(len(mark))
                 break
@@ -590,8 +600,8 @@ class HarmonyParser(ReasoningParser):
                 if has_body and not self._is_call(head):
                     return head
                 if not has_body:
-                    self._emit_reasoning("" if self._reader.may_end_in("") else head)
+                    self._think("" if self._reader.may_end_in("") else head)
                     continue
                 self._keep(head)
-            yield from self._hold(_DRAFT_ENDS)
+            yield from self._hold(_DRAFT_ENDS, own_end="<|end|>")
         return ""

@@ -86,10 +86,10 @@ class ToolParser(PushParser[ToolEvent]):
         self._argument_count = 0
         self._written: set[str] = set()  # the keys of the call so far
 
-    def another(self) -> Self:
-        """A parser of the same calls, at the beginning of an answer."""
+    def another(self, code: CodeSpans) -> Self:
+        """A parser of the same calls, behind text with this code."""
         other = type(self)(self._tools, only_known=self._only_known)
-        other.strays = self.strays
+        other.strays, other._code = self.strays, code
         return other
 
     @staticmethod

@@ -155,6 +155,42 @@ def test_a_whole_call_in_a_thought_that_never_ends_is_a_call(family, tools, data
     assert (half[1].names, half[2]) == ([], FinishReason.STOP)
 
 
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[1] not in BARE])
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_call_in_the_code_of_a_thought_that_never_ends_is_text(family, tools, fence):
+    call = written(tools, {"a": "x"})
+    begin = THOUGHTS[family].partition("{thought}")[0]
+    if "```" in call and "```" in fence:
+        return
+    text = f"{begin}So\n{fence.replace('{}', call)}and so on"
+    for pieces in ([text], list(text)):
+        told, found, finish = read(family, tools, pieces)
+        assert (found.names, finish) == ([], FinishReason.STOP)
+        assert told == text.removeprefix(begin)
+        assert read(family, tools, [*pieces, call])[1].names == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "names"),
+    [
+        ("", ["f"]),
+        ("\n", ["f"]),
+        ("<|start|>assistant<|channel|>final<|message|>No.", []),
+        ("<|start|>assistant<|channel|>analysis<|message|>No", []),
+    ],
+)
+@pytest.mark.parametrize("begin", ["<|start|>assistant", ""])
+def test_harmonys_end_may_be_that_of_the_last_call(rest, names, begin):
+    call = f"{begin}<|channel|>commentary to=functions.f <|constrain|>json<|message|>{{}}"
+    for words, expected in (("", names), (" \n", names), (" but no.", [])):
+        text = f"<|channel|>analysis<|message|>I call{call}{words}<|end|>{rest}"
+        for pieces in ([text], list(text)):
+            told, found, _ = read("harmony", "harmony", pieces)
+            assert found.names == expected
+            assert told.startswith("I call")
+            assert found.text.strip() == ("No." if "final" in rest else "")
+
+
 def test_a_draft_does_not_end_the_answer():
     thinker = REASONING["qwen3"](tool_starts=TOOLS["hermes"].clear_starts())
     parser = OutputParser(thinker, parser_of("hermes", SCHEMAS), most_calls=1)
