@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic.config import JsonDict
 
 from proxy.api.openai.field_types import (
     DroppedTool,
@@ -115,8 +116,8 @@ PlainTool = Annotated[
 ]
 
 
-_NAMESPACE = {"properties": {"type": {"const": "namespace"}}}
-_SEARCH = {"properties": {"type": {"const": SEARCH}, "execution": {"const": "client"}}}
+_NAMESPACE: JsonDict = {"properties": {"type": {"const": "namespace"}}}
+_SEARCH: JsonDict = {"properties": {"type": {"const": SEARCH}, "execution": {"const": "client"}}}
 
 
 class OtherTool(DroppedTool):

@@ -22,7 +22,8 @@ _MOST_HELD = 8_192  # characters behind a closing mark after which the call does
 class ValueMarks:
     """end: closes a value. key_begin, key_end: around the next key. after: what else may follow a
     value. call_ends: with what may follow each; they end a value that is not closed, and a line
-    break before them, too. has_lines: a line break before `end` belongs to it.
+    break before them, too. has_lines: a line break before `end` belongs to it. any_end: around the
+    word of a closing mark, where a wrong one ends the value, too.
     """
 
     end: str
@@ -31,18 +32,15 @@ class ValueMarks:
     after: tuple[str, ...]
     call_ends: tuple[tuple[str, tuple[str, ...]], ...]
     has_lines: bool = False
+    any_end: tuple[str, str] = ("", "")
     gap: re.Pattern[str] = SPACE
 
     @property
-    def may_be_misnamed(self) -> bool:
-        """Whether closing marks, which name the key, begin as keys do."""
-        return bool(self.call_ends) and self.end.startswith(f"{self.key_begin}/")
-
-    @property
     def all(self) -> tuple[str, ...]:
-        end, others = self.end[:-1], (self.key_begin, *(end for end, _ in self.call_ends))
+        calls = (one for one, _ in self.call_ends)
+        end, others = self.end[:-1], (self.key_begin, self.any_end[0], *calls)
         lines = (end, *others) if self.has_lines else others
-        return (end, *others, *(f"\n{one}" for one in lines))
+        return (end, *others, *(f"\n{one}" for one in lines if one))
 
 
 class BareValue:
@@ -108,16 +106,19 @@ class BareValue:
             last = (yield from reader.look(length + len(marks.key_end)))[length:]
             if last != marks.key_end and reader.ends_at(length + len(last)):
                 raise CutOff
-            has_last = last == marks.key_end
-            if key.startswith("/") and marks.may_be_misnamed and not self._is_nested:
-                if mark != bare:  # the line break belongs to the value
-                    return None, False
-                length += len(last) * has_last
-                return (length if (yield from self._continues(length)) else None), False
-            is_key = has_last and self._is_next(key.strip())
+            is_key = last == marks.key_end and self._is_next(key.strip())
             is_key = is_key and (mark != bare or not marks.has_lines)
             self._is_nested |= not is_key and not key.startswith("/")
             return (0 if is_key else None), False
+        if bare == marks.any_end[0]:
+            if mark != bare or self._is_nested:  # a line break before it belongs to the value
+                return None, False
+            length += len((yield from reader.ahead(length, _MISSPELT, _MOST_IN_KEY)))
+            last = (yield from reader.look(length + len(marks.any_end[1])))[length:]
+            if last != marks.any_end[1] and reader.ends_at(length + len(last)):
+                raise CutOff
+            length += len(last) if last == marks.any_end[1] else 0
+            return (length if (yield from self._continues(length)) else None), False
         if bare != marks.end[:-1]:
             after = dict(marks.call_ends)[bare]
             found = yield from reader.follows(length, after, marks.gap)

@@ -287,9 +287,10 @@ class TaggedReasoning(ReasoningParser):
     def _unopened(self) -> Steps[bool]:
         """Reads a thought that nothing opened: it ends soon, with a tag that is not quoted."""
         ends = self.tags() + (self.starts if self.is_anywhere else ())
-        tag = re.compile(f"(?<!`)({'|'.join(map(re.escape, ends))})(?=[^`])")
-        found = yield from self._reader.find(tag, MOST_UNDECIDED)
-        if found is None or found[1] in self.starts:
+        either = f"(?:{'|'.join(map(re.escape, ends))})"
+        unquoted = re.compile(f"(?<!`){either}|{either}(?=[^`])")
+        found = yield from self._reader.find(unquoted, MOST_UNDECIDED)
+        if found is None or found.group() in self.starts:
             return False
         self.is_undecided = False
         self._begin_reasoning()

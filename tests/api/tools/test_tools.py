@@ -159,11 +159,13 @@ RESULT = [
 @pytest.mark.parametrize(
     ("text", "reasoning", "content", "calls", "thought"),
     [
-        ("Hm.</think>\n\n4.", "Hm.", "4.", 0, 12),
+        ("Hm.</think>\n\n4.", "Hm.", "4.", 0, 11),
         (f"Like {CALL}, no.</think>\n\n4.", f"Like {CALL}, no.", "4.", 0, None),
-        (f"Hm.</think>\n\n{CALL}", "Hm.", None, 1, 12),
+        (f"Hm.</think>\n\n{CALL}", "Hm.", None, 1, 11),
         ("<think>\nHm.</think>\n\n4.", "Hm.", "4.", 0, None),
         ("It is 4.", None, "It is 4.", 0, 0),
+        ("Hm `a`</think>`4`", "Hm `a`", "`4`", 0, None),
+        ("Use `</think>`.", None, "Use `</think>`.", 0, 0),
         (f"I see. {CALL}", None, "I see. ", 1, 0),
         (f"I see. {CALL}</think>", "I see. " + CALL, None, 0, None),
         ("Hm.<think>4.", None, "Hm.<think>4.", 0, 0),

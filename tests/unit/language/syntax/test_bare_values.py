@@ -97,25 +97,32 @@ def test_an_end_that_is_missing_or_misspelt_puts_no_mark_into_a_value(family, ke
     value = {"content": "text", "path": "a.md"}[key]
     bad = f"{value}{written_as.format(stem=end[:-1])}"
     assert f"{value}{end}" in text
-    answer = said(family, text.replace(f"{value}{end}", bad if family != "kimi_k3" else value))
+    answer = said(family, text.replace(f"{value}{end}", bad))
     assert answer.calls == [{"name": "w", "arguments": {"content": "text", "path": "a.md"}}]
     assert answer.text == ""
 
 
+ANY_END = {"minimax_m3": ("]<]minimax[>[</", ">"), "kimi_k3": ("<|close|>", "<|sep|>")}
+
+
+@pytest.mark.parametrize("family", ANY_END)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("kind", ["string", "integer"])
-@pytest.mark.parametrize("name", ["pth", "cnt>", "parameter", "x" * 30, "/", "{key} "])
-def test_an_end_that_has_another_name_puts_no_mark_into_a_value(key, kind, name):
-    space, last = "]<]minimax[>[", ">" if name[-1] != ">" else ""
+@pytest.mark.parametrize("name", ["pth", "arguments", "x" * 30, "/", "{key} ", ""])
+@pytest.mark.parametrize("has_last", [True, False])
+def test_an_end_that_has_another_name_puts_no_mark_into_a_value(family, key, kind, name, has_last):
+    begin, last = ANY_END[family]
     tools = {"w": {"type": "object", "properties": {one: {"type": kind} for one in KEYS}}}
     arguments = {"content": "12", "path": "34"}
     if kind == "integer":
-        arguments = {key: int(value) for key, value in arguments.items()}
-    text = SYNTAXES["minimax_m3"]([{"name": "w", "arguments": arguments}])
-    bad = text.replace(f"{space}</{key}>", f"{space}</{name.format(key=key)}{last}")
+        arguments = {one: int(value) for one, value in arguments.items()}
+    text = SYNTAXES[family]([{"name": "w", "arguments": arguments}])
+    value = f"{arguments[key]}"
+    wrong = f"{value}{begin}{name.format(key=key)}{last * has_last}"
+    bad = text.replace(f"{value}{end_of(family, key)}", wrong)
     assert bad != text
     for pieces in ([bad], list(bad)):
-        answer = answered(parser_of("minimax_m3", tools), pieces)
+        answer = answered(parser_of(family, tools), pieces)
         assert (answer.calls, answer.text) == ([{"name": "w", "arguments": arguments}], "")
 
 
