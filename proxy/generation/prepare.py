@@ -97,12 +97,8 @@ class Plan:
 
     def new_parser(self) -> OutputParser | None:
         """For one answer; None: all of it is text."""
-        return self.syntax.parser(
-            self.request,
-            self.prompt_text,
-            self.format.tool_family,
-            may_be_inside=self.may_think,
-        )
+        prompt, family = self.prompt_text, self.format.tool_family
+        return self.syntax.parser(self.request, prompt, family, may_be_inside=self.may_think)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

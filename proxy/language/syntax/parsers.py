@@ -92,11 +92,9 @@ class CardSyntax:
             inputs = CustomInputs(custom) if custom else None
         reasoning = None
         if self.reasoning_parser is not None:
+            begun = request.prompt.answer_prefix
             reasoning = self.reasoning_parser.behind(
-                prompt,
-                request.prompt.answer_prefix,
-                may_be_inside=may_be_inside,
-                tool_starts=starts,
+                prompt, begun, may_be_inside=may_be_inside, tool_starts=starts
             )
             if tools is not None:
                 tools.strays = self.reasoning_parser.tags()
