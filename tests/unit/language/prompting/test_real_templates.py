@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.domain.errors import InvalidRequest
+from proxy.domain.image import Image
 from proxy.domain.request import ChatPrompt
 from proxy.language.prompting.chat_template import SWITCHES, rendered, variables
 from proxy.language.syntax.parsers import GENERIC, syntax_of
@@ -56,7 +57,7 @@ def test_a_template_shows_every_word_of_every_chat(path):
     refused, error, _ = REFUSED.get(path.name, ((), "", ""))
     for name, chat in CHATS.items():
         messages, tools = chat
-        prompt = ChatPrompt(messages=messages)
+        prompt = ChatPrompt(messages=messages, images=(Image(),) if chat is IMAGE else ())
         if name in refused or (chat is IMAGE and "image" not in template):
             with pytest.raises(InvalidRequest, match=error if name in refused else NO_IMAGE):
                 rendered(prompt, facts, tools, **options)
